@@ -1,0 +1,1 @@
+"""What any unit can wear: depth, direction, packing, dropouts, norms, residuals."""

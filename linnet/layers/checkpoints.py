@@ -1,0 +1,182 @@
+"""Weights from elsewhere: the `sru` package, torch.nn, and the NRU and LRN authors' code.
+
+    rnn = linnet.SRU(300, 128, num_layers=2)
+    linnet.load_foreign(rnn, torch.load("sru.pt"), source="sru")
+
+Each source has one function, which names the parameters of a Linnet stack in terms of the tensors
+of the other side. Nothing is loaded unless everything fits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor
+
+from linnet.layers.recurrent import Recurrent
+from linnet.units.options import choose
+
+
+class Foreign:
+    """The tensors of a foreign state dict, which notes what is missing, misshapen and left over."""
+
+    def __init__(self, tensors: Mapping[str, Tensor]):
+        self.tensors = dict(tensors)
+        self.unused = set(tensors)
+        self.problems: list[str] = []
+
+    def take(self, key: str, *shape: int) -> Tensor:
+        self.unused.discard(key)
+        if key not in self.tensors:
+            self.problems.append(f"missing {key}, expected of shape {shape}")
+        elif tuple(self.tensors[key].shape) != shape:
+            self.problems.append(f"{key} has shape {tuple(self.tensors[key].shape)}, expected {shape}")
+        else:
+            return self.tensors[key]
+        return torch.zeros(shape)
+
+    def ignore(self, *keys: str) -> None:
+        self.unused.difference_update(keys)
+
+    def check(self, source: str, rnn: Recurrent) -> None:
+        problems = [*self.problems, *(f"{key} has no place" for key in sorted(self.unused))]
+        if problems:
+            listed = "\n  ".join(problems)
+            raise ValueError(f"this is no {source!r} state dict for {rnn}:\n  {listed}")
+
+
+def load_foreign(rnn: Recurrent, state_dict: Mapping[str, Tensor], source: str) -> None:
+    """Load a state dict of another code base: source is "sru", "torch", "nru" or "lrn".
+
+    sru     the `sru` package's SRU, any depth, direction, low rank or layer norm
+    torch   nn.LSTM, nn.GRU or nn.RNN into LSTM, GRU(form="after") or RNN
+    nru     the NRU authors' NRUCell, or their NRU model (whose output layer is left out)
+    lrn     the LRN authors' language-model cell, or their stack of cells
+    """
+    rnn.load_state_dict(convert(rnn, state_dict, source))
+
+
+def convert(rnn: Recurrent, state_dict: Mapping[str, Tensor], source: str) -> dict[str, Tensor]:
+    """The state dict of `rnn` that a foreign one stands for."""
+    choose("source", source, SOURCES)
+    units, converter = SOURCES[source]
+    if type(rnn).__name__ not in units:
+        raise TypeError(f"source {source!r} holds weights of {' or '.join(units)}; got {type(rnn).__name__}")
+    foreign = Foreign(state_dict)
+    converted = converter(rnn, foreign)
+    foreign.check(source, rnn)
+    return converted
+
+
+def from_sru(rnn: Recurrent, foreign: Foreign) -> dict[str, Tensor]:
+    """`weight` is [in, directions, hidden, k] with k = candidate, forget, reset and maybe skip."""
+    converted = {}
+    for number in range(rnn.num_layers):
+        many, size = rnn.num_directions, rnn.hidden_size
+        cells = rnn.cells[number * many : (number + 1) * many]
+        first = cells[0].input
+        order = ("u", "f", "r", "skip")[: len(first.parts)]
+        rows, prefix = first.weight.shape[1], f"rnn_lst.{number}."
+        weight = foreign.take(f"{prefix}weight", rows, many * size * len(order))
+        weight = weight.view(rows, many, size, len(order))
+        v = foreign.take(f"{prefix}weight_c", 2 * many * size).view(2, many, size)
+        bias = foreign.take(f"{prefix}bias", 2 * many * size).view(2, many, size)
+        foreign.ignore(f"{prefix}scale_x")
+        for direction, cell in enumerate(cells):
+            ours = f"directions.{number * many + direction}.cell."
+            parts = [weight[:, direction, :, order.index(name)].T for name in cell.input.parts]
+            converted[f"{ours}input.weight"] = torch.cat(parts)
+            if cell.input.bias is not None:
+                converted[f"{ours}input.bias"] = bias[:, direction].reshape(-1)
+            if cell.v_f is not None:
+                converted[f"{ours}v_f"], converted[f"{ours}v_r"] = v[:, direction]
+            if first.reduce is not None:
+                low = foreign.take(f"{prefix}weight_proj", cell.input_size, rows)
+                converted[f"{ours}input.reduce"] = low.T
+            for name, _ in first.prenorm.named_parameters():
+                norm = foreign.take(f"{prefix}layer_norm.{name}", cell.input_size)
+                converted[f"{ours}input.prenorm.{name}"] = norm
+    return converted
+
+
+# Which rows of torch's matrices are which gate of ours.
+TORCH_GATES = {"LSTM": ("i", "f", "content", "o"), "GRU": ("r", "z", "n"), "RNN": ("a",)}
+
+
+def from_torch(rnn: Recurrent, foreign: Foreign) -> dict[str, Tensor]:
+    """`weight_ih`, `weight_hh` and two biases, which are one bias here but for the candidate of GRU."""
+    converted: dict[str, Tensor] = {}
+    gates = TORCH_GATES[type(rnn).__name__]
+    size, read = rnn.hidden_size, rnn.proj_size or rnn.hidden_size
+    for index, cell in enumerate(rnn.cells):
+        suffix = f"_l{index // rnn.num_directions}{'_reverse' if index % rnn.num_directions else ''}"
+
+        def rows(kind: str, *shape: int, suffix: str = suffix) -> dict[str, Tensor]:
+            tensor = foreign.take(kind + suffix, len(gates) * size, *shape)
+            return dict(zip(gates, tensor.chunk(len(gates)), strict=True))
+
+        ours = f"directions.{index}.cell."
+        w_x, w_h = rows("weight_ih", cell.input_size), rows("weight_hh", read)
+        names = list(cell.input.parts)
+        converted[f"{ours}input.weight"] = torch.cat([w_x[name] for name in names])
+        if rnn.bias:
+            b_x, b_h = rows("bias_ih"), rows("bias_hh")
+            if "n" in gates:
+                converted[f"{ours}candidate.bias"] = b_h.pop("n")
+            biases = [b_x[name] + b_h[name] if name in b_h else b_x[name] for name in names]
+            converted[f"{ours}input.bias"] = torch.cat(biases)
+        if "n" in gates:
+            converted[f"{ours}candidate.weight"] = w_h.pop("n")
+        converted[f"{ours}recurrent.weight"] = torch.cat([w_h[name] for name in names if name in w_h])
+        if rnn.proj_size:
+            converted[f"{ours}projection.weight"] = foreign.take(f"weight_hr{suffix}", rnn.proj_size, size)
+    return converted
+
+
+def prefix_of(foreign: Foreign, key: str, prefix: str) -> str:
+    """Cells stand alone under their own names, and in a stack under `prefix`."""
+    return "" if key in foreign.tensors else prefix
+
+
+def from_nru(rnn: Recurrent, foreign: Foreign) -> dict[str, Tensor]:
+    """nn.Linear layers over [x; h; m] and, for the heads, over [h; m]."""
+    converted = {}
+    foreign.ignore("_W_h2o", "_b_o")
+    for number, cell in enumerate(rnn.cells):
+        prefix = prefix_of(foreign, "hmi2h.weight", f"_list_of_modules.{number}.")
+        ours, size = f"directions.{number}.cell.", cell.hidden_size
+        state_size = size + cell.memory_size
+        weight = foreign.take(f"{prefix}hmi2h.weight", size, cell.input_size + state_size)
+        converted[f"{ours}input.weight"] = weight[:, : cell.input_size]
+        converted[f"{ours}recurrent.weight"] = weight[:, cell.input_size :]
+        converted[f"{ours}input.bias"] = foreign.take(f"{prefix}hmi2h.bias", size)
+        theirs = {"alpha": "alpha", "beta": "beta", "write": "v_alpha", "erase": "v_beta"}
+        for kind, shape in (("weight", (state_size,)), ("bias", ())):
+            heads = [
+                foreign.take(f"{prefix}hm2{theirs[name]}.{kind}", wide, *shape)
+                for name, wide in cell.heads.parts.items()
+            ]
+            converted[f"{ours}heads.{kind}"] = torch.cat(heads)
+        for name, _ in cell.norm.named_parameters():
+            converted[f"{ours}norm.{name}"] = foreign.take(f"{prefix}_ln_h.{name}", size)
+    return converted
+
+
+def from_lrn(rnn: Recurrent, foreign: Foreign) -> dict[str, Tensor]:
+    """`_W` is [in, 3 hidden] with the input gate, the forget gate and the value side by side."""
+    converted = {}
+    for number, cell in enumerate(rnn.cells):
+        prefix = prefix_of(foreign, "_W", f"cell_{number}.")
+        ours = f"directions.{number}.cell.input."
+        converted[f"{ours}weight"] = foreign.take(f"{prefix}_W", cell.input_size, 3 * cell.hidden_size).T
+        converted[f"{ours}bias"] = foreign.take(f"{prefix}_W_b", 3 * cell.hidden_size)
+    return converted
+
+
+SOURCES: dict[str, tuple[tuple[str, ...], Callable[[Recurrent, Foreign], dict[str, Tensor]]]] = {
+    "sru": (("SRU",), from_sru),
+    "torch": (("LSTM", "GRU", "RNN"), from_torch),
+    "nru": (("NRU",), from_nru),
+    "lrn": (("LRN",), from_lrn),
+}

@@ -1,0 +1,315 @@
+"""The driver all units share: depth, direction, batches of unequal sequences, and regularisers.
+
+A unit is a cell; `Recurrent` takes it along time with the signature, the shapes and the habits of
+nn.LSTM:
+
+    class LRN(Recurrent, cell=LRNCell): ...
+
+    rnn = LRN(8, 16, num_layers=2, bidirectional=True)
+    output, state = rnn(x)
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
+
+from linnet.layers.direction import Direction, concatenate, layer_dropout
+from linnet.layers.sequence import check_flags, mask_of_lengths, repack, unpack
+from linnet.units.cell import Cell, Parts
+from linnet.units.options import check_rate, check_size
+
+
+class Recurrent(nn.Module):
+    """Stacked layers of one unit, in one or both directions.
+
+    The arguments of nn.LSTM, and for every unit:
+
+    variational      dropout between layers draws one mask for all time steps
+    input_dropout    one mask over time on what the matrices of each layer read (not on a skip)
+    state_dropout    one mask over time on the state as the recurrent matrices read it
+    zoneout          the probability that a channel of a state keeps its value for a step
+    weight_drop      the probability that a weight of the recurrent matrices is dropped for a pass
+                     (units that have none: of the input matrix)
+    weight_drop_on   "recurrent", or "all" for the input matrices too
+    norm             "layer" or "rms", over the projected input of all gates together
+    prenorm          "layer" or "rms", over the input of each layer
+    proj_size        the output of each layer is projected to so many dimensions; where the paper's
+                     unit recurs by its output (LSTM, RAN), it is the projected output that recurs
+    residual         each layer whose input and output agree in size adds its input to its output
+
+    Further options are those of the unit's paper; see its cell.
+    """
+
+    cell_class: ClassVar[type[Cell]]
+
+    def __init_subclass__(cls, cell: type[Cell] | None = None, **kwargs: Any):
+        super().__init_subclass__(**kwargs)
+        if cell is not None:
+            cls.cell_class = cell
+            cls.__signature__ = joint_signature(cell)  # type: ignore[attr-defined]
+            cls.__doc__ = f"{cls.__doc__ or ''}\n\n{cell.__doc__ or ''}\n\n{Recurrent.__doc__}"
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        device=None,
+        dtype=None,
+        *,
+        variational: bool = False,
+        input_dropout: float = 0.0,
+        state_dropout: float = 0.0,
+        zoneout: float = 0.0,
+        weight_drop: float = 0.0,
+        weight_drop_on: str = "recurrent",
+        norm: str | None = None,
+        prenorm: str | None = None,
+        proj_size: int = 0,
+        residual: bool = False,
+        **unit_options: Any,
+    ):
+        super().__init__()
+        check_size("num_layers", num_layers)
+        check_size("proj_size", proj_size, least=0)
+        check_rate("dropout", dropout)
+        self.check_options(unit_options)
+        self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
+        self.bias, self.batch_first, self.dropout = bias, batch_first, dropout
+        self.bidirectional, self.variational, self.residual = bidirectional, variational, residual
+        self.proj_size = proj_size
+        self.num_directions = 2 if bidirectional else 1
+        self.directions = nn.ModuleList()
+        shared = {"bias": bias, "device": device, "dtype": dtype, "norm": norm, "prenorm": prenorm}
+        cell_options = {**shared, "input_dropout": input_dropout, **unit_options}
+        # What a unit does in a way of its own goes to its cell; the rest is done around it.
+        around = {"zoneout": zoneout, "proj_size": proj_size}
+        taken = {name: around.pop(name) for name in list(around) if name in self.options()}
+        noise = {"state_dropout": state_dropout, "weight_drop": weight_drop, "weight_drop_on": weight_drop_on}
+        for layer in range(num_layers):
+            size = input_size if layer == 0 else self.layer_output_size(layer - 1)
+            for direction in range(self.num_directions):
+                position = {"layer": layer, "direction": direction, "input_size": size}
+                cell = self.make_cell(position, {**cell_options, **taken})
+                self.directions.append(
+                    Direction(cell, reverse=direction == 1, bias=bias, **noise, **around)  # type: ignore[arg-type]
+                )
+        self.output_size = self.layer_output_size(num_layers - 1)
+        self.check_residual()
+
+    def make_cell(self, position: dict[str, int], options: dict[str, Any]) -> Cell:
+        sizes = {"hidden_size": self.hidden_size, "num_layers": self.num_layers}
+        options = self.cell_class.place(options, num_directions=self.num_directions, **sizes, **position)
+        return self.cell_class(position["input_size"], self.hidden_size, **options)
+
+    @classmethod
+    def options(cls) -> dict[str, inspect.Parameter]:
+        """The options of the unit's own paper."""
+        return {
+            name: parameter
+            for name, parameter in inspect.signature(cls.cell_class).parameters.items()
+            if parameter.kind is parameter.KEYWORD_ONLY
+        }
+
+    def check_options(self, given: dict[str, Any]) -> None:
+        known = list(inspect.signature(type(self)).parameters)
+        for name in given:
+            if name not in self.options():
+                near = difflib.get_close_matches(name, known, n=1)
+                hint = f"did you mean {near[0]!r}? " if near else ""
+                raise TypeError(
+                    f"{type(self).__name__} has no option {name!r}; {hint}it takes {', '.join(known)}"
+                )
+
+    def check_residual(self) -> None:
+        sizes = [self.input_size, *(self.layer_output_size(layer) for layer in range(self.num_layers))]
+        if self.residual and all(a != b for a, b in pairwise(sizes)):
+            raise ValueError(
+                "residual=True adds the input of a layer to its output, but here no layer has both of one "
+                f"size; the sizes along the stack are {sizes}"
+            )
+
+    def layer(self, number: int) -> list[Direction]:
+        first = number * self.num_directions
+        return list(self.directions[first : first + self.num_directions])  # type: ignore[arg-type]
+
+    def layer_output_size(self, number: int) -> int:
+        return sum(direction.output_size for direction in self.layer(number))
+
+    @property
+    def cells(self) -> list[Any]:
+        """The cell of each layer and direction, in the order of the state."""
+        return [direction.cell for direction in self.directions]
+
+    @property
+    def first_cell(self) -> Cell:
+        return self.cells[0]
+
+    def reset_parameters(self) -> None:
+        for number in range(self.num_layers):
+            for direction in self.layer(number):
+                direction.reset_parameters()
+
+    def flatten_parameters(self) -> None:
+        """Nothing to do; here so that code written for nn.LSTM runs as it is."""
+
+    def forward(
+        self,
+        x: Tensor | PackedSequence,
+        state: Any = None,
+        *,
+        lengths: Tensor | Sequence[int] | None = None,
+        mask: Tensor | None = None,
+        resets: Tensor | None = None,
+    ) -> tuple[Any, Any]:
+        """Run over whole sequences.
+
+        x         [T, B, input_size], [B, T, input_size] with batch_first, [T, input_size], or packed
+        state     as returned, [num_layers * num_directions, B, size]; one tensor, or the unit's tuple
+        lengths   [B]: how many steps of each sequence are real
+        mask      bool, laid out as x: True where a step is real; elsewhere the state stays and y is 0
+        resets    bool, laid out as x: True where the sequence starts anew, from a state of zeros
+
+        Returns the output, laid out as x, and the state after the last real step.
+        """
+        if isinstance(x, PackedSequence):
+            return self.run_packed(x, state, {"lengths": lengths, "mask": mask, "resets": resets})
+        self.check_input(x)
+        time_first = self.to_time_first(x)
+        flags = {"mask": mask, "resets": resets}
+        mask, resets = (self.flags_to_time_first(name, f, x) for name, f in flags.items())
+        if lengths is not None:
+            if mask is not None:
+                raise ValueError("lengths and mask both say which steps are real; give one of them")
+            if x.dim() == 2:
+                lengths = torch.as_tensor(lengths).reshape(-1)
+            mask = mask_of_lengths(lengths, like=time_first)
+        y, new = self.run(time_first, self.read_state(state, x, time_first), mask, resets)
+        return self.from_time_first(y, x), self.write_state(new, x.dim() == 3)
+
+    def run_packed(self, x: PackedSequence, state: Any, others: dict[str, Any]) -> tuple[PackedSequence, Any]:
+        for name, value in others.items():
+            if value is not None:
+                raise ValueError(f"{name} goes with padded input; a PackedSequence knows its own lengths")
+        padded, lengths = unpack(x)
+        self.check_size_and_kind(padded)
+        mask = mask_of_lengths(lengths, like=padded)
+        held = self.read_state(state, padded, padded)
+        y, new = self.run(padded, reorder(held, x.sorted_indices), mask, None)
+        return repack(y, x), self.write_state(reorder(new, x.unsorted_indices), True)
+
+    def run(
+        self, x: Tensor, state: Parts, mask: Tensor | None, resets: Tensor | None
+    ) -> tuple[Tensor, Parts]:
+        """x [T, B, input_size]; states [num_layers * num_directions, B, size]."""
+        if mask is not None:
+            # What stands at a padded step must not reach anything, nor its gradient: not even as NaN.
+            x = x.masked_fill(~mask[..., None], 0)
+        finals: list[Parts] = []
+        for number in range(self.num_layers):
+            outputs = []
+            for direction in self.layer(number):
+                held = {name: s[len(finals)] for name, s in state.items()}
+                y, final = direction.run(x, held, mask, resets)
+                outputs.append(y)
+                finals.append(final)
+            y = concatenate(outputs)
+            if self.residual and y.shape == x.shape:
+                y = y + x
+            last = number == self.num_layers - 1
+            x = layer_dropout(y, self.dropout, self.variational) if self.drops(last) else y
+        return x, {name: torch.stack([final[name] for final in finals]) for name in state}
+
+    def drops(self, last: bool) -> bool:
+        return self.training and self.dropout > 0 and not last
+
+    def check_input(self, x: Tensor) -> None:
+        if not isinstance(x, Tensor):
+            raise TypeError(
+                f"{type(self).__name__} takes x as a Tensor or a PackedSequence; got {type(x).__name__}"
+            )
+        if x.dim() not in (2, 3):
+            raise ValueError(
+                f"{type(self).__name__} takes x as {self.layout} or, unbatched, [time, input_size]; "
+                f"got {x.dim()} dimensions, shape {tuple(x.shape)}"
+            )
+        self.check_size_and_kind(x)
+
+    def check_size_and_kind(self, x: Tensor) -> None:
+        if x.shape[-1] != self.input_size:
+            raise ValueError(
+                f"{type(self).__name__} was built with input_size={self.input_size} and got x of shape "
+                f"{tuple(x.shape)}; x is {self.layout if x.dim() == 3 else '[time, input_size]'}"
+            )
+        if not all(x.shape):
+            raise ValueError(
+                f"{type(self).__name__} got an empty batch or no time steps: x has shape {tuple(x.shape)}"
+            )
+        self.first_cell.check_like("x", x, self.first_cell.example)
+
+    @property
+    def layout(self) -> str:
+        return "[batch, time, input_size]" if self.batch_first else "[time, batch, input_size]"
+
+    def to_time_first(self, x: Tensor) -> Tensor:
+        if x.dim() == 2:
+            return x[:, None]
+        return x.transpose(0, 1) if self.batch_first else x
+
+    def from_time_first(self, y: Tensor, x: Tensor) -> Tensor:
+        if x.dim() == 2:
+            return y[:, 0]
+        return y.transpose(0, 1) if self.batch_first else y
+
+    def flags_to_time_first(self, name: str, flags: Tensor | None, x: Tensor) -> Tensor | None:
+        if flags is None:
+            return None
+        layout = self.layout.replace(", input_size", "") if x.dim() == 3 else "[time]"
+        check_flags(name, flags, tuple(x.shape[:-1]), layout, x.device)
+        if x.dim() == 2:
+            return flags[:, None]
+        return flags.T if self.batch_first else flags
+
+    def read_state(self, state: Any, x: Tensor, time_first: Tensor) -> Parts:
+        """The state of all layers by name, [num_layers * num_directions, B, size]."""
+        rows = len(self.directions)
+        if state is None:
+            return self.first_cell.initial_state((rows, time_first.shape[1]), time_first)
+        batch = (rows, time_first.shape[1]) if x.dim() == 3 else (rows,)
+        held = self.first_cell.unpack_state(state, batch, x)
+        return held if x.dim() == 3 else {name: s[:, None] for name, s in held.items()}
+
+    def write_state(self, state: Parts, batched: bool) -> Any:
+        return self.first_cell.pack_state(state if batched else {name: s[:, 0] for name, s in state.items()})
+
+    def extra_repr(self) -> str:
+        text = f"{self.input_size}, {self.hidden_size}, num_layers={self.num_layers}"
+        return f"{text}, bidirectional=True" if self.bidirectional else text
+
+
+def reorder(state: Parts, order: Tensor | None) -> Parts:
+    return state if order is None else {name: s.index_select(1, order) for name, s in state.items()}
+
+
+def joint_signature(cell: type[Cell]) -> inspect.Signature:
+    """The driver's arguments, then those of the cell's paper: what help() and editors show."""
+    shared = list(inspect.signature(Recurrent.__init__).parameters.values())[1:-1]
+    names = {parameter.name for parameter in shared}
+    own = [
+        parameter
+        for parameter in inspect.signature(cell).parameters.values()
+        if parameter.kind is parameter.KEYWORD_ONLY and parameter.name not in names
+    ]
+    return inspect.Signature([*shared, *own])

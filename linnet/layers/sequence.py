@@ -1,0 +1,46 @@
+"""How sequences of different lengths come in: padded with lengths or a mask, or packed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
+
+
+def mask_of_lengths(lengths: Tensor | Sequence[int], like: Tensor) -> Tensor:
+    """[T, B] for `like` [T, B, D], True at the steps that are within the length of their sequence."""
+    time, batch = like.shape[:2]
+    lengths = torch.as_tensor(lengths)
+    if lengths.dtype.is_floating_point or lengths.dtype == torch.bool or lengths.dtype.is_complex:
+        raise TypeError(f"lengths must be whole numbers; got {lengths.dtype}")
+    if tuple(lengths.shape) != (batch,):
+        raise ValueError(f"lengths must have shape ({batch},), one a sequence; got {tuple(lengths.shape)}")
+    shortest, longest = int(lengths.min()), int(lengths.max())
+    if shortest < 1 or longest > time:
+        wrong = shortest if shortest < 1 else longest
+        raise ValueError(f"lengths must be between 1 and {time}, the number of time steps of x; got {wrong}")
+    return torch.arange(time, device=like.device)[:, None] < lengths.to(like.device)
+
+
+def check_flags(what: str, flags: Tensor, shape: tuple[int, ...], layout: str, device: torch.device) -> None:
+    """A mask or resets: booleans, one for each time step of each sequence."""
+    if not isinstance(flags, Tensor) or flags.dtype != torch.bool:
+        got = flags.dtype if isinstance(flags, Tensor) else type(flags).__name__
+        raise TypeError(f"{what} must be a bool tensor; got {got}")
+    if tuple(flags.shape) != shape:
+        raise ValueError(f"{what} must be {layout} of shape {shape}, as x; got {tuple(flags.shape)}")
+    if flags.device != device:
+        raise ValueError(f"{what} is on {flags.device}, but x is on {device}; move it with .to(device)")
+
+
+def unpack(packed: PackedSequence) -> tuple[Tensor, Tensor]:
+    """The padded [T, B, D] and the lengths, in the packed (sorted) order."""
+    return pad_packed_sequence(PackedSequence(packed.data, packed.batch_sizes))
+
+
+def repack(x: Tensor, like: PackedSequence) -> PackedSequence:
+    """The inverse of `unpack`, with the batch sizes and the order of `like`."""
+    steps = [x[t, :size] for t, size in enumerate(like.batch_sizes.tolist())]
+    return PackedSequence(torch.cat(steps), like.batch_sizes, like.sorted_indices, like.unsorted_indices)

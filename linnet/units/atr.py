@@ -1,0 +1,65 @@
+"""ATR, the addition-subtraction twin-gated recurrent network, from which LRN was derived.
+
+Zhang, Xiong, Su, Lin and Zhang (2018), as the LRN authors use it for comparison:
+
+    p_t = x_t W + b
+    q_t = h_{t-1} U + b'
+    i_t = sigmoid(p_t + q_t)
+    f_t = sigmoid(p_t - q_t)
+    h_t = g(i_t p_t + f_t h_{t-1})
+
+Differs between the LRN authors' own models: g is tanh in their language model and the identity in
+their tagger, as in the paper of ATR. tanh is the default here.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from linnet.units.cell import Cell, Parts
+from linnet.units.init import clear_
+from linnet.units.options import activation as pointwise
+from linnet.units.projection import Projection
+
+
+class ATRCell(Cell):
+    """One step of ATR: x_t [B, input_size], h [B, hidden_size] -> h.
+
+    activation   g: "tanh" or "identity"
+    """
+
+    output_state = "h"
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool = True,
+        device=None,
+        dtype=None,
+        *,
+        activation: str = "tanh",
+        **projection,
+    ):
+        super().__init__(input_size, hidden_size, {"h": hidden_size})
+        self.g = pointwise(activation)
+        where = {"device": device, "dtype": dtype}
+        self.input = Projection(input_size, {"p": hidden_size}, bias, **where, **projection)
+        self.recurrent = Projection(hidden_size, {"q": hidden_size}, bias, **where)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Xavier-uniform weights, biases 0."""
+        clear_(self)
+        nn.init.xavier_uniform_(self.input.weight)
+        nn.init.xavier_uniform_(self.recurrent.weight)
+
+    def recur(self, h: Tensor) -> Parts:
+        return self.recurrent(h)
+
+    def step(self, p: Tensor, q: Tensor, h: Tensor) -> tuple[Tensor, Parts]:
+        i = torch.sigmoid(p + q)
+        f = torch.sigmoid(p - q)
+        h = self.g(i * p + f * h)
+        return h, {"h": h}

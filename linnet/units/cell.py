@@ -1,0 +1,172 @@
+"""The anatomy every unit shares.
+
+    project   all that does not depend on the state, for all time steps at once
+    recur     what needs a product with the previous state (elementwise units have none)
+    step      the unit's equations for one time step
+
+`project` and `recur` return tensors by name, the state is held by name, and `step` asks by name for
+those it needs. What `step` computes is the definition of the unit: running it in a loop over time
+is the reference that everything faster is measured against.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from linnet.units.options import check_size
+from linnet.units.projection import Projection
+
+Parts = dict[str, Tensor]
+
+
+@cache
+def argument_names(function: Callable[..., object]) -> tuple[str, ...]:
+    return tuple(inspect.signature(function).parameters)[1:]
+
+
+def call_by_name(method: Any, known: Parts) -> Any:
+    """Call a method with those of the `known` tensors that its arguments name."""
+    names = argument_names(method.__func__)
+    return method(**{name: known[name] for name in names if name in known})
+
+
+class Cell(nn.Module):
+    """One step of a recurrent unit: x_t [B, input_size], state -> y_t [B, output_size], state.
+
+    A subclass gives `self.input` (a Projection) or its own `project`, a `step`, and
+    `reset_parameters`. `states` names the states with their sizes; a unit with several of them has
+    a named tuple `State` in which users see them.
+    """
+
+    State: ClassVar[type | None] = None
+    # The state that is the output as well (None: the output is something else).
+    output_state: str | None = None
+    # What projects the output before it recurs (RAN and LSTM with proj_size).
+    projection: Projection | None
+    input: Projection
+    step: Callable[..., tuple[Tensor, Parts]]
+    recur: Callable[..., Parts]
+
+    def __init__(self, input_size: int, hidden_size: int, states: Mapping[str, int], output_size: int = 0):
+        super().__init__()
+        check_size("input_size", input_size)
+        check_size("hidden_size", hidden_size)
+        self.input_size = input_size
+        self.hidden_size = hidden_size
+        self.states = dict(states)
+        self.output_size = output_size or hidden_size
+        self.projection = None
+
+    @classmethod
+    def place(cls, options: dict[str, Any], **position: int) -> dict[str, Any]:
+        """The options of one cell in a stack, for units in which they depend on the position.
+
+        position: layer, num_layers, direction, num_directions, input_size, hidden_size.
+        """
+        return options
+
+    def reset_parameters(self) -> None:
+        raise NotImplementedError(f"{type(self).__name__} must say how its parameters start")
+
+    def project(self, x: Tensor) -> Parts:
+        return self.input(x)
+
+    def recur(self) -> Parts:  # type: ignore[no-redef]
+        return {}
+
+    def advance(self, projected: Parts, state: Parts, seen: Parts | None = None) -> tuple[Tensor, Parts]:
+        """One time step. `seen` is the state as the recurrent matrices read it, if that differs."""
+        reads = state if seen is None else seen
+        products = call_by_name(self.recur, reads)
+        y, new = call_by_name(self.step, {**projected, **products, **state})
+        if self.projection is not None:
+            y = self.projection(y)["y"]
+            new = {**new, str(self.output_state): y}
+        return y, new
+
+    def output(self, y: Tensor, state: Parts) -> Tensor:
+        """The output once the state has been changed after the step (by zoneout)."""
+        return y if self.output_state is None else state[self.output_state]
+
+    def initial_state(self, batch: Sequence[int], like: Tensor) -> Parts:
+        return {name: like.new_zeros(*batch, size) for name, size in self.states.items()}
+
+    def pack_state(self, state: Parts) -> Any:
+        """As users see it: the tensor of a one-state unit, otherwise the unit's named tuple."""
+        return next(iter(state.values())) if self.State is None else self.State(**state)
+
+    def unpack_state(self, state: Any, batch: Sequence[int], like: Tensor) -> Parts:
+        """By name, checked against the shapes [*batch, size] and against the dtype and device of `like`."""
+        tensors = self.state_tensors(state)
+        for (name, size), tensor in zip(self.states.items(), tensors, strict=True):
+            self.check_state(name, tensor, (*batch, size), like)
+        return dict(zip(self.states, tensors, strict=True))
+
+    def state_tensors(self, state: Any) -> tuple[Tensor, ...]:
+        names = ", ".join(self.states)
+        tensors = (state,) if isinstance(state, Tensor) else tuple(state)
+        if len(tensors) != len(self.states) or not all(isinstance(t, Tensor) for t in tensors):
+            expected = f"one tensor ({names})" if len(self.states) == 1 else f"a tuple ({names})"
+            got = ", ".join(type(t).__name__ for t in tensors)
+            raise TypeError(f"the state of {self.unit_name} is {expected}; got ({got})")
+        return tensors
+
+    def check_state(self, name: str, tensor: Tensor, shape: tuple[int, ...], like: Tensor) -> None:
+        if tuple(tensor.shape) != shape:
+            raise ValueError(
+                f"the state {name!r} of {self.unit_name} must have shape {shape}; got {tuple(tensor.shape)}"
+            )
+        self.check_like(f"the state {name!r}", tensor, like)
+
+    def check_like(self, what: str, tensor: Tensor, like: Tensor) -> None:
+        """Same device, and the same dtype unless autocast chooses dtypes itself."""
+        if tensor.device != like.device:
+            raise ValueError(
+                f"{what} is on {tensor.device}, but {self.unit_name} works on {like.device}; "
+                f"move one of them with .to(device)"
+            )
+        if tensor.dtype != like.dtype and not torch.is_autocast_enabled(like.device.type):
+            raise TypeError(
+                f"{what} is {tensor.dtype}, but {self.unit_name} works in {like.dtype}; "
+                f"convert one of them with .to(dtype)"
+            )
+
+    @property
+    def unit_name(self) -> str:
+        return type(self).__name__.removesuffix("Cell")
+
+    @property
+    def example(self) -> Tensor:
+        """A parameter, for its device and dtype."""
+        return next(self.parameters())
+
+    def forward(self, x: Tensor, state: Any = None) -> tuple[Tensor, Any]:
+        """One step: x [B, input_size] or [input_size], and the state of the step before (default: zeros)."""
+        self.check_step_input(x)
+        batch = x.shape[:-1]
+        held = self.initial_state(batch, x) if state is None else self.unpack_state(state, batch, x)
+        # A step on its own is a batch of sequences of length one: what follows sees [B, ...] only.
+        if not batch:
+            y, new = self.advance(self.project(x[None]), {name: s[None] for name, s in held.items()})
+            return y[0], self.pack_state({name: s[0] for name, s in new.items()})
+        y, new = self.advance(self.project(x), held)
+        return y, self.pack_state(new)
+
+    def check_step_input(self, x: Tensor) -> None:
+        if x.dim() not in (1, 2) or x.shape[-1] != self.input_size:
+            raise ValueError(
+                f"{type(self).__name__} was built with input_size={self.input_size} and got x of shape "
+                f"{tuple(x.shape)}; one step takes x as [batch, input_size] or [input_size]"
+            )
+        if not all(x.shape):
+            raise ValueError(f"{type(self).__name__} got an empty batch: x has shape {tuple(x.shape)}")
+        self.check_like("x", x, self.example)
+
+    def extra_repr(self) -> str:
+        return f"{self.input_size}, {self.hidden_size}"

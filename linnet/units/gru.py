@@ -1,0 +1,105 @@
+"""GRU, in the three forms that torch and the papers use.
+
+Cho et al. (2014):
+
+    form="before"   r_t = sigmoid(W_rx x_t + W_rh h_{t-1} + b_r)
+                    z_t = sigmoid(W_zx x_t + W_zh h_{t-1} + b_z)
+                    n_t = tanh(W_nx x_t + W_nh (r_t h_{t-1}) + b_n)
+                    h_t = (1 - z_t) n_t + z_t h_{t-1}
+
+    form="after"    n_t = tanh(W_nx x_t + b_n + r_t (W_nh h_{t-1} + b'_n)), as torch.nn.GRU does
+
+    form="ran"      equation (6) of the RAN paper, with a cell c beside h; z is its input gate i and
+                    r its output gate o, and both read c:
+                    n_t = tanh(W_nx x_t + W_nh h_{t-1} + b_n)
+                    c_t = i_t n_t + (1 - i_t) c_{t-1}
+                    h_t = o_t c_t                          the output is c_t
+
+Differs between the sources: in equation (5) of the RAN paper z is the share of the new; here, as in
+torch and in the LRN and NRU authors' code, it is the share of the old. The RAN paper calls (6)
+equivalent to (5). It is not quite: in (5) the gate that meets h_{t-1} reads x_t, in (6) x_{t-1}.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from linnet.units.cell import Cell, Parts
+from linnet.units.init import INITS, clear_, gated_
+from linnet.units.options import choose
+from linnet.units.projection import Projection
+
+
+class GRUState(NamedTuple):
+    c: Tensor
+    h: Tensor
+
+
+class GRUCell(Cell):
+    """One step of GRU: x_t [B, input_size], h [B, hidden_size] -> h; with form="ran" the state is (c, h).
+
+    form   where the reset gate acts: "after" the product (torch's), "before" it (the papers'), or "ran"
+    init   "uniform" (torch's), "xavier" (the LRN authors) or "orthogonal" (the NRU authors)
+    """
+
+    output_state = "h"
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool = True,
+        device=None,
+        dtype=None,
+        *,
+        form: str = "after",
+        init: str = "uniform",
+        **projection,
+    ):
+        choose("form", form, ("after", "before", "ran"))
+        choose("init", init, INITS)
+        states = ("c", "h") if form == "ran" else ("h",)
+        super().__init__(input_size, hidden_size, dict.fromkeys(states, hidden_size))
+        self.form, self.init = form, init
+        if form == "ran":
+            self.State, self.output_state = GRUState, "c"  # type: ignore[misc]
+        where = {"device": device, "dtype": dtype}
+        parts = dict.fromkeys(("r", "z", "n"), hidden_size)
+        self.input = Projection(input_size, parts, bias, **where, **projection)
+        self.recurrent = Projection(hidden_size, {"r_h": hidden_size, "z_h": hidden_size}, **where)
+        self.candidate = Projection(hidden_size, {"n_h": hidden_size}, bias and form == "after", **where)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        clear_(self)
+        gated_(self.init, [self.input, self.recurrent, self.candidate], self.hidden_size)
+
+    def recur(self, h: Tensor, c: Tensor | None = None) -> Parts:
+        gates = self.recurrent(h if c is None else c)
+        return gates if self.form == "before" else {**gates, **self.candidate(h)}
+
+    def step(
+        self,
+        r: Tensor,
+        z: Tensor,
+        n: Tensor,
+        r_h: Tensor,
+        z_h: Tensor,
+        h: Tensor,
+        n_h: Tensor | None = None,
+        c: Tensor | None = None,
+    ) -> tuple[Tensor, Parts]:
+        r = torch.sigmoid(r + r_h)
+        z = torch.sigmoid(z + z_h)
+        if n_h is None:
+            h = (1 - z) * torch.tanh(n + self.candidate(r * h)["n_h"]) + z * h
+        elif c is None:
+            h = (1 - z) * torch.tanh(n + r * n_h) + z * h
+        else:
+            i, o = z, r
+            c = i * torch.tanh(n + n_h) + (1 - i) * c
+            return c, {"c": c, "h": o * c}
+        return h, {"h": h}

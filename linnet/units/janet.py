@@ -1,0 +1,80 @@
+"""JANET: just another network, an LSTM with nothing left but its forget gate.
+
+van der Westhuizen and Lasenby (2018), as the NRU authors use it for comparison:
+
+    f_t = sigmoid(W_f x_t + U_f h_{t-1} + b_f)
+    j_t = tanh(W_j x_t + U_j h_{t-1} + b_j)
+    h_t = f_t h_{t-1} + (1 - f_t) j_t
+
+Differs from JANET's own code, which writes with 1 - sigmoid(a_t - beta), a_t what stands inside f_t
+and beta = 1: beta=1.0 gives that, 0.0 the NRU authors' form.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from linnet.units.cell import Cell, Parts
+from linnet.units.init import INITS, chrono_, clear_, gated_
+from linnet.units.options import check_size, choose
+from linnet.units.projection import Projection
+
+
+class JANETCell(Cell):
+    """One step of JANET: x_t [B, input_size], h [B, hidden_size] -> h.
+
+    beta     subtracted inside the gate that writes: 0 (the NRU authors) or 1 (JANET's own code)
+    chrono   the longest dependency expected: b_f starts at log(1 ... chrono); needs bias=True
+    init     "orthogonal" (the NRU authors), "uniform" (torch's) or "xavier"
+    """
+
+    output_state = "h"
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool = True,
+        device=None,
+        dtype=None,
+        *,
+        beta: float = 0.0,
+        chrono: int | None = None,
+        init: str = "orthogonal",
+        **projection,
+    ):
+        super().__init__(input_size, hidden_size, {"h": hidden_size})
+        choose("init", init, INITS)
+        self.beta, self.chrono, self.init = beta, check_chrono(chrono, bias), init
+        where = {"device": device, "dtype": dtype}
+        self.input = Projection(input_size, {"f": hidden_size, "j": hidden_size}, bias, **where, **projection)
+        self.recurrent = Projection(hidden_size, {"fh": hidden_size, "jh": hidden_size}, **where)
+        self.reset_parameters()
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        clear_(self)
+        gated_(self.init, [self.input, self.recurrent], self.hidden_size)
+        if self.chrono is not None:
+            chrono_(self.input.bias_of("f"), self.chrono)
+        elif self.init == "orthogonal" and self.input.bias is not None:
+            self.input.bias_of("f").fill_(1.0)
+
+    def recur(self, h: Tensor) -> Parts:
+        return self.recurrent(h)
+
+    def step(self, f: Tensor, j: Tensor, fh: Tensor, jh: Tensor, h: Tensor) -> tuple[Tensor, Parts]:
+        a = f + fh
+        f = torch.sigmoid(a)
+        i = 1 - (torch.sigmoid(a - self.beta) if self.beta else f)
+        h = f * h + i * torch.tanh(j + jh)
+        return h, {"h": h}
+
+
+def check_chrono(chrono: int | None, bias: bool) -> int | None:
+    if chrono is not None:
+        check_size("chrono", chrono)
+        if not bias:
+            raise ValueError("chrono sets the biases of gates; it needs bias=True")
+    return chrono

@@ -1,0 +1,135 @@
+"""LSTM, and the path from it to RAN.
+
+Hochreiter and Schmidhuber (1997), as in torch.nn.LSTM and equation (4) of the RAN paper:
+
+    i_t = sigmoid(W_ix x_t + W_ih h_{t-1} + p_i c_{t-1} + b_i)
+    f_t = sigmoid(W_fx x_t + W_fh h_{t-1} + p_f c_{t-1} + b_f)
+    content_t = tanh(W_cx x_t + W_ch h_{t-1} + b_c)
+    c_t = i_t content_t + f_t c_{t-1}
+    o_t = sigmoid(W_ox x_t + W_oh h_{t-1} + p_o c_t + b_o)
+    h_t = o_t g(c_t)
+
+The peepholes p are there with peepholes=True (the LSTM of the NRU authors). The RAN paper (section
+4.2) takes two steps from here: output_gate=False leaves h_t = g(c_t), and content="linear" leaves
+content_t = W_cx x_t; both together are RAN.
+
+Differs from torch.nn.LSTM in having one bias a gate instead of two that are only ever added.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from linnet.units.cell import Cell, Parts
+from linnet.units.init import INITS, chrono_, clear_, gated_
+from linnet.units.janet import check_chrono
+from linnet.units.options import activation as pointwise
+from linnet.units.options import check_size, choose
+from linnet.units.projection import Projection
+
+
+class LSTMState(NamedTuple):
+    h: Tensor
+    c: Tensor
+
+
+class LSTMCell(Cell):
+    """One step of LSTM: x_t [B, input_size], (h, c) -> h [B, hidden_size], (h, c).
+
+    peepholes     gates read c, channel by channel
+    output_gate   False: h = g(c)
+    content       "recurrent" (tanh of x and h) or "linear" (W x alone)
+    activation    g: "tanh" or "identity"
+    proj_size     h is projected to so many dimensions before it recurs, as in nn.LSTM; 0: not at all
+    chrono        the longest dependency expected: b_f = log(1 ... chrono), b_i = -b_f; needs bias=True
+    init          "uniform" (torch's), "xavier" (the LRN authors) or "orthogonal" (the NRU authors, b_f = 1)
+    """
+
+    State = LSTMState
+    output_state = "h"
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool = True,
+        device=None,
+        dtype=None,
+        *,
+        peepholes: bool = False,
+        output_gate: bool = True,
+        content: str = "recurrent",
+        activation: str = "tanh",
+        proj_size: int = 0,
+        chrono: int | None = None,
+        init: str = "uniform",
+        **projection,
+    ):
+        choose("content", content, ("recurrent", "linear"))
+        choose("init", init, INITS)
+        check_size("proj_size", proj_size, least=0)
+        read = proj_size or hidden_size
+        super().__init__(input_size, hidden_size, {"h": read, "c": hidden_size}, output_size=read)
+        self.g = pointwise(activation)
+        self.chrono, self.init = check_chrono(chrono, bias), init
+        where = {"device": device, "dtype": dtype}
+        gates = ("i", "f", "o") if output_gate else ("i", "f")
+        recurring = gates if content == "linear" else ("content", *gates)
+        parts = dict.fromkeys(("content", *gates), hidden_size)
+        self.input = Projection(input_size, parts, recurring if bias else False, **where, **projection)
+        self.recurrent = Projection(read, {f"{gate}_h": hidden_size for gate in recurring}, **where)
+        if proj_size:
+            self.projection = Projection(hidden_size, {"y": proj_size}, **where)
+        self.p_i, self.p_f, self.p_o = (
+            nn.Parameter(torch.empty(hidden_size, **where)) if peepholes and gate in gates else None
+            for gate in ("i", "f", "o")
+        )
+        self.reset_parameters()
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        clear_(self)
+        gated_(self.init, [self.input, self.recurrent], self.hidden_size)
+        if self.init == "orthogonal" and self.input.bias is not None:
+            self.input.bias_of("f").fill_(1.0)
+        if self.chrono is not None:
+            chrono_(self.input.bias_of("f"), self.chrono)
+            self.input.bias_of("i").copy_(-self.input.bias_of("f"))
+        if self.projection is not None:
+            bound = self.hidden_size**-0.5
+            nn.init.uniform_(self.projection.weight, -bound, bound)
+        for peephole in (self.p_i, self.p_f, self.p_o):
+            if peephole is not None:
+                nn.init.uniform_(peephole, 0, 1)
+
+    def recur(self, h: Tensor) -> Parts:
+        return self.recurrent(h)
+
+    def step(
+        self,
+        content: Tensor,
+        i: Tensor,
+        f: Tensor,
+        i_h: Tensor,
+        f_h: Tensor,
+        c: Tensor,
+        content_h: Tensor | None = None,
+        o: Tensor | None = None,
+        o_h: Tensor | None = None,
+    ) -> tuple[Tensor, Parts]:
+        i = torch.sigmoid(peep(i + i_h, self.p_i, c))
+        f = torch.sigmoid(peep(f + f_h, self.p_f, c))
+        if content_h is not None:
+            content = torch.tanh(content + content_h)
+        c = i * content + f * c
+        h = self.g(c)
+        if o is not None and o_h is not None:
+            h = torch.sigmoid(peep(o + o_h, self.p_o, c)) * h
+        return h, {"h": h, "c": c}
+
+
+def peep(a: Tensor, p: Tensor | None, c: Tensor) -> Tensor:
+    return a if p is None else a + p * c

@@ -1,0 +1,18 @@
+"""The one place where dropout masks are drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+
+def keep_mask(shape: Sequence[int], rate: float, like: Tensor) -> Tensor:
+    """A mask of zeros (with probability `rate`) and 1 / (1 - rate): the mean of what it multiplies stays."""
+    return torch.empty(shape, dtype=like.dtype, device=like.device).bernoulli_(1 - rate).div_(1 - rate)
+
+
+def over_time(x: Tensor, size: int) -> list[int]:
+    """The shape of a mask of `size` channels, alike at each time step of x ([T, B, D]; a step is [B, D])."""
+    return [1, x.shape[1], size] if x.dim() == 3 else [x.shape[0], size]

@@ -1,0 +1,109 @@
+"""What stands between the input of a layer and the gates of its unit.
+
+    parts = norm(dropout(prenorm(x)) W) + b        then split by name
+
+One product serves all gates and all time steps: this is the part of a unit that does not wait for
+the state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from linnet.units.noise import keep_mask, over_time
+from linnet.units.options import check_rate, check_size, choose
+
+# The LRN authors' value, on the joint projection of all gates.
+NORM_EPS = 1e-8
+# torch's own value, which the SRU authors keep for the norm of a layer's input.
+PRENORM_EPS = 1e-5
+
+
+def norm_layer(kind: str | None, size: int, eps: float, device=None, dtype=None) -> nn.Module:
+    """None, standard layer norm, or the norm by root mean square that the LRN authors call layer norm."""
+    choose("norm", kind, (None, "layer", "rms"))
+    if kind is None:
+        return nn.Identity()
+    norm = nn.LayerNorm if kind == "layer" else nn.RMSNorm
+    return norm(size, eps=eps, device=device, dtype=dtype)
+
+
+class Projection(nn.Module):
+    """x [..., input_size] -> {name: [..., size]} for each of `parts`.
+
+    biased   names of the parts that have a bias (True: all, False: none); they must come last
+    rank     W = P Q through `rank` dimensions (0: a full matrix)
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        parts: Mapping[str, int],
+        biased: Sequence[str] | bool = False,
+        *,
+        rank: int = 0,
+        norm: str | None = None,
+        prenorm: str | None = None,
+        input_dropout: float = 0.0,
+        device=None,
+        dtype=None,
+    ):
+        super().__init__()
+        check_rate("input_dropout", input_dropout)
+        check_size("rank", rank, least=0)
+        where = {"device": device, "dtype": dtype}
+        names = list(parts) if biased is True else list(biased or ())
+        if list(parts)[len(parts) - len(names) :] != names:
+            raise ValueError(f"the biased parts {names} must be the last of {list(parts)}")
+        self.parts = dict(parts)
+        self.input_dropout = input_dropout
+        size = sum(parts.values())
+        biases = sum(parts[name] for name in names)
+        self.prenorm = norm_layer(prenorm, input_size, PRENORM_EPS, **where)
+        self.reduce = nn.Parameter(torch.empty(rank, input_size, **where)) if rank else None
+        self.weight = nn.Parameter(torch.empty(size, rank or input_size, **where))
+        self.norm = norm_layer(norm, size, NORM_EPS, **where)
+        self.bias = nn.Parameter(torch.empty(biases, **where)) if biases else None
+
+    def forward(self, x: Tensor) -> dict[str, Tensor]:
+        x = self.prenorm(x)
+        if self.training and self.input_dropout:
+            x = x * keep_mask(over_time(x, x.shape[-1]), self.input_dropout, like=x)
+        if self.reduce is not None:
+            x = F.linear(x, self.reduce)
+        return self.split(self.affine(x))
+
+    def affine(self, x: Tensor) -> Tensor:
+        """norm(x W) + b; without a norm the bias rides along in the product."""
+        bias: Tensor | None = self.bias
+        if bias is not None and len(bias) < len(self.weight):
+            bias = F.pad(bias, (len(self.weight) - len(bias), 0))
+        if isinstance(self.norm, nn.Identity):
+            return F.linear(x, self.weight, bias)
+        x = self.norm(F.linear(x, self.weight))
+        return x if bias is None else x + bias
+
+    def split(self, x: Tensor) -> dict[str, Tensor]:
+        return dict(zip(self.parts, x.split(list(self.parts.values()), dim=-1), strict=True))
+
+    def part(self, name: str) -> slice:
+        """The rows of `weight` that make the part `name`."""
+        names = list(self.parts)
+        start = sum(self.parts[before] for before in names[: names.index(name)])
+        return slice(start, start + self.parts[name])
+
+    def weight_of(self, name: str) -> Tensor:
+        return self.weight[self.part(name)]
+
+    def bias_of(self, name: str) -> Tensor:
+        if self.bias is None:
+            raise ValueError(f"this projection has no bias; it was asked for the bias of {name!r}")
+        rows, unbiased = self.part(name), len(self.weight) - len(self.bias)
+        return self.bias[rows.start - unbiased : rows.stop - unbiased]
+
+    def extra_repr(self) -> str:
+        return ", ".join(f"{name}={size}" for name, size in self.parts.items())

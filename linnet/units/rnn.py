@@ -1,0 +1,65 @@
+"""The plain recurrent network of Elman (1990), and the starts that make it remember.
+
+    h_t = g(norm(x_t W + h_{t-1} R + b))
+
+g is tanh as in torch.nn.RNN. The NRU authors' RNN-orth and RNN-id are activation="relu",
+layer_norm=True and init="orthogonal" or "identity": without the norm both were unstable.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from linnet.units.cell import Cell, Parts
+from linnet.units.init import INITS, clear_, gated_
+from linnet.units.options import activation as pointwise
+from linnet.units.options import choose
+from linnet.units.projection import Projection
+
+
+class RNNCell(Cell):
+    """One step of a plain RNN: x_t [B, input_size], h [B, hidden_size] -> h.
+
+    activation   g: "tanh", "relu" or "sigmoid"
+    layer_norm   layer norm inside g
+    init         "uniform" (torch's), "xavier", "orthogonal" or "identity" (R = I, else as "orthogonal")
+    """
+
+    output_state = "h"
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool = True,
+        device=None,
+        dtype=None,
+        *,
+        activation: str = "tanh",
+        layer_norm: bool = False,
+        init: str = "uniform",
+        **projection,
+    ):
+        super().__init__(input_size, hidden_size, {"h": hidden_size})
+        choose("init", init, (*INITS, "identity"))
+        self.g = pointwise(activation, ("tanh", "relu", "sigmoid"))
+        self.init = init
+        where = {"device": device, "dtype": dtype}
+        self.input = Projection(input_size, {"a": hidden_size}, bias, **where, **projection)
+        self.recurrent = Projection(hidden_size, {"hR": hidden_size}, **where)
+        self.norm = nn.LayerNorm(hidden_size, **where) if layer_norm else nn.Identity()
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        clear_(self)
+        how = "orthogonal" if self.init == "identity" else self.init
+        gated_(how, [self.input, self.recurrent], self.hidden_size)
+        if self.init == "identity":
+            nn.init.eye_(self.recurrent.weight)
+
+    def recur(self, h: Tensor) -> Parts:
+        return self.recurrent(h)
+
+    def step(self, a: Tensor, hR: Tensor) -> tuple[Tensor, Parts]:
+        h = self.g(self.norm(a + hR))
+        return h, {"h": h}
