@@ -1,5 +1,6 @@
 """Linnet: light recurrent networks behind the interface of nn.LSTM."""
 
+from linnet.fuse.backend import backend
 from linnet.layers.checkpoints import load_foreign
 from linnet.layers.recurrent import Recurrent
 from linnet.layers.stacks import (
@@ -47,6 +48,7 @@ from linnet.units import (
 __version__ = "0.1.0"
 
 __all__ = [
+    "backend",
     "ATR",
     "ATRCell",
     "Cell",

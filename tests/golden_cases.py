@@ -176,7 +176,8 @@ def sru_dropout(v: Vectors) -> Ran:
 
 
 def recorded_mask(mask: Tensor, shape: list[int], rate: float, like: Tensor) -> Tensor:
-    return mask.expand(shape)
+    # A module asks for the names of its parts on the meta device when it is built.
+    return torch.empty(shape, device="meta") if like.is_meta else mask.expand(shape)
 
 
 @case("sru/baseline_qrnn_k1")

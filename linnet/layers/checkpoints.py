@@ -10,11 +10,13 @@ of the other side. Nothing is loaded unless everything fits.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from linnet.layers.recurrent import Recurrent
+from linnet.layers.stacks import GRU, LRN, LSTM, NRU, RNN, SRU
 from linnet.units.options import choose
 
 
@@ -36,6 +38,17 @@ class Foreign:
             return self.tensors[key]
         return torch.zeros(shape)
 
+    def check_scale(self, key: str, cell: Any) -> None:
+        """alpha of the skip is no parameter here but follows from the options: they must agree."""
+        self.unused.discard(key)
+        if key in self.tensors and cell.skip_from is not None:
+            scale = float(self.tensors[key])
+            if abs(scale - cell.alpha) > 1e-5:
+                self.problems.append(
+                    f"{key} is {scale:.6g}, but this SRU skips with alpha = {cell.alpha:.6g}; "
+                    "see its options rescale and highway_bias"
+                )
+
     def ignore(self, *keys: str) -> None:
         self.unused.difference_update(keys)
 
@@ -43,7 +56,8 @@ class Foreign:
         problems = [*self.problems, *(f"{key} has no place" for key in sorted(self.unused))]
         if problems:
             listed = "\n  ".join(problems)
-            raise ValueError(f"this is no {source!r} state dict for {rnn}:\n  {listed}")
+            unit = f"{type(rnn).__name__}({rnn.extra_repr()})"
+            raise ValueError(f"this is no {source!r} state dict for {unit}:\n  {listed}")
 
 
 def load_foreign(rnn: Recurrent, state_dict: Mapping[str, Tensor], source: str) -> None:
@@ -61,10 +75,17 @@ def convert(rnn: Recurrent, state_dict: Mapping[str, Tensor], source: str) -> di
     """The state dict of `rnn` that a foreign one stands for."""
     choose("source", source, SOURCES)
     units, converter = SOURCES[source]
-    if type(rnn).__name__ not in units:
-        raise TypeError(f"source {source!r} holds weights of {' or '.join(units)}; got {type(rnn).__name__}")
+    if not isinstance(rnn, units):
+        names = " or ".join(unit.__name__ for unit in units)
+        got = type(rnn).__name__ if isinstance(rnn, Recurrent) else f"{type(rnn)}, which is not linnet's"
+        raise TypeError(f"source {source!r} holds weights of {names}; got {got}")
     foreign = Foreign(state_dict)
     converted = converter(rnn, foreign)
+    ours = {name: tuple(tensor.shape) for name, tensor in rnn.state_dict().items()}
+    theirs = {name: tuple(tensor.shape) for name, tensor in converted.items()}
+    for name in ours | theirs:
+        if ours.get(name) != theirs.get(name):
+            foreign.problems.append(f"for {name} of shape {ours.get(name)} it has {theirs.get(name)}")
     foreign.check(source, rnn)
     return converted
 
@@ -81,8 +102,9 @@ def from_sru(rnn: Recurrent, foreign: Foreign) -> dict[str, Tensor]:
         weight = foreign.take(f"{prefix}weight", rows, many * size * len(order))
         weight = weight.view(rows, many, size, len(order))
         v = foreign.take(f"{prefix}weight_c", 2 * many * size).view(2, many, size)
-        bias = foreign.take(f"{prefix}bias", 2 * many * size).view(2, many, size)
-        foreign.ignore(f"{prefix}scale_x")
+        if first.bias is not None:
+            bias = foreign.take(f"{prefix}bias", 2 * many * size).view(2, many, size)
+        foreign.check_scale(f"{prefix}scale_x", cells[0])
         for direction, cell in enumerate(cells):
             ours = f"directions.{number * many + direction}.cell."
             parts = [weight[:, direction, :, order.index(name)].T for name in cell.input.parts]
@@ -101,13 +123,13 @@ def from_sru(rnn: Recurrent, foreign: Foreign) -> dict[str, Tensor]:
 
 
 # Which rows of torch's matrices are which gate of ours.
-TORCH_GATES = {"LSTM": ("i", "f", "content", "o"), "GRU": ("r", "z", "n"), "RNN": ("a",)}
+TORCH_GATES = {LSTM: ("i", "f", "content", "o"), GRU: ("r", "z", "n"), RNN: ("a",)}
 
 
 def from_torch(rnn: Recurrent, foreign: Foreign) -> dict[str, Tensor]:
     """`weight_ih`, `weight_hh` and two biases, which are one bias here but for the candidate of GRU."""
     converted: dict[str, Tensor] = {}
-    gates = TORCH_GATES[type(rnn).__name__]
+    gates = next(gates for unit, gates in TORCH_GATES.items() if isinstance(rnn, unit))
     size, read = rnn.hidden_size, rnn.proj_size or rnn.hidden_size
     for index, cell in enumerate(rnn.cells):
         suffix = f"_l{index // rnn.num_directions}{'_reverse' if index % rnn.num_directions else ''}"
@@ -119,6 +141,8 @@ def from_torch(rnn: Recurrent, foreign: Foreign) -> dict[str, Tensor]:
         ours = f"directions.{index}.cell."
         w_x, w_h = rows("weight_ih", cell.input_size), rows("weight_hh", read)
         names = list(cell.input.parts)
+        if set(names) != set(gates):
+            foreign.problems.append(f"it has the gates {', '.join(gates)}, this unit {', '.join(names)}")
         converted[f"{ours}input.weight"] = torch.cat([w_x[name] for name in names])
         if rnn.bias:
             b_x, b_h = rows("bias_ih"), rows("bias_hh")
@@ -134,9 +158,11 @@ def from_torch(rnn: Recurrent, foreign: Foreign) -> dict[str, Tensor]:
     return converted
 
 
-def prefix_of(foreign: Foreign, key: str, prefix: str) -> str:
-    """Cells stand alone under their own names, and in a stack under `prefix`."""
-    return "" if key in foreign.tensors else prefix
+def prefix_of(foreign: Foreign, rnn: Recurrent, key: str, prefix: str) -> str:
+    """A cell alone stands under its own names, and in a stack under `prefix`."""
+    if rnn.bidirectional and "their stacks have one direction" not in foreign.problems:
+        foreign.problems.append("their stacks have one direction")
+    return "" if key in foreign.tensors and rnn.num_layers == 1 else prefix
 
 
 def from_nru(rnn: Recurrent, foreign: Foreign) -> dict[str, Tensor]:
@@ -144,15 +170,17 @@ def from_nru(rnn: Recurrent, foreign: Foreign) -> dict[str, Tensor]:
     converted = {}
     foreign.ignore("_W_h2o", "_b_o")
     for number, cell in enumerate(rnn.cells):
-        prefix = prefix_of(foreign, "hmi2h.weight", f"_list_of_modules.{number}.")
+        prefix = prefix_of(foreign, rnn, "hmi2h.weight", f"_list_of_modules.{number}.")
         ours, size = f"directions.{number}.cell.", cell.hidden_size
         state_size = size + cell.memory_size
         weight = foreign.take(f"{prefix}hmi2h.weight", size, cell.input_size + state_size)
         converted[f"{ours}input.weight"] = weight[:, : cell.input_size]
         converted[f"{ours}recurrent.weight"] = weight[:, cell.input_size :]
-        converted[f"{ours}input.bias"] = foreign.take(f"{prefix}hmi2h.bias", size)
+        if rnn.bias:
+            converted[f"{ours}input.bias"] = foreign.take(f"{prefix}hmi2h.bias", size)
         theirs = {"alpha": "alpha", "beta": "beta", "write": "v_alpha", "erase": "v_beta"}
-        for kind, shape in (("weight", (state_size,)), ("bias", ())):
+        kinds = {"weight": (state_size,), "bias": ()} if rnn.bias else {"weight": (state_size,)}
+        for kind, shape in kinds.items():
             heads = [
                 foreign.take(f"{prefix}hm2{theirs[name]}.{kind}", wide, *shape)
                 for name, wide in cell.heads.parts.items()
@@ -167,16 +195,18 @@ def from_lrn(rnn: Recurrent, foreign: Foreign) -> dict[str, Tensor]:
     """`_W` is [in, 3 hidden] with the input gate, the forget gate and the value side by side."""
     converted = {}
     for number, cell in enumerate(rnn.cells):
-        prefix = prefix_of(foreign, "_W", f"cell_{number}.")
+        prefix = prefix_of(foreign, rnn, "_W", f"cell_{number}.")
         ours = f"directions.{number}.cell.input."
         converted[f"{ours}weight"] = foreign.take(f"{prefix}_W", cell.input_size, 3 * cell.hidden_size).T
-        converted[f"{ours}bias"] = foreign.take(f"{prefix}_W_b", 3 * cell.hidden_size)
+        if rnn.bias:
+            converted[f"{ours}bias"] = foreign.take(f"{prefix}_W_b", 3 * cell.hidden_size)
     return converted
 
 
-SOURCES: dict[str, tuple[tuple[str, ...], Callable[[Recurrent, Foreign], dict[str, Tensor]]]] = {
-    "sru": (("SRU",), from_sru),
-    "torch": (("LSTM", "GRU", "RNN"), from_torch),
-    "nru": (("NRU",), from_nru),
-    "lrn": (("LRN",), from_lrn),
+Converter = Callable[[Recurrent, Foreign], dict[str, Tensor]]
+SOURCES: dict[str, tuple[tuple[type[Recurrent], ...], Converter]] = {
+    "sru": ((SRU,), from_sru),
+    "torch": ((LSTM, GRU, RNN), from_torch),
+    "nru": ((NRU,), from_nru),
+    "lrn": ((LRN,), from_lrn),
 }

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from linnet.fuse import reference
+from linnet.fuse.backend import may_fuse
+from linnet.fuse.plan import Fusible
+from linnet.layers.fused import CannotFuse, make_plans, matrices_of, sum_of_sizes, weights_of
 from linnet.units.cell import Cell, Parts
 from linnet.units.noise import keep_mask
 from linnet.units.options import check_rate, choose
@@ -41,12 +47,13 @@ class Direction(nn.Module):
         check_rate("zoneout", zoneout)
         check_rate("weight_drop", weight_drop)
         choose("weight_drop_on", weight_drop_on, ("recurrent", "all"))
-        if state_dropout and type(cell).recur is Cell.recur:
+        if state_dropout and cell.is_elementwise:
             raise ValueError(
                 f"state_dropout drops the state where a recurrent matrix reads it, and {cell.unit_name} "
                 f"has no recurrent matrix; use variational=True, input_dropout or zoneout"
             )
         self.cell, self.reverse = cell, reverse
+        self.plans: dict[tuple, list[Fusible] | str] = {}
         self.state_dropout, self.zoneout = state_dropout, zoneout
         self.weight_drop, self.weight_drop_on = weight_drop, weight_drop_on
         example = cell.example
@@ -56,6 +63,7 @@ class Direction(nn.Module):
             else None
         )
         self.output_size = proj_size or cell.output_size
+        self.prepare()
 
     def reset_parameters(self) -> None:
         self.cell.reset_parameters()
@@ -74,7 +82,10 @@ class Direction(nn.Module):
         return functional_call(self, weights, (x, state, mask, resets))
 
     def droppable_weights(self) -> list[str]:
-        matrices = [f"cell.{name}" for name, weight in self.cell.named_parameters() if weight.dim() > 1]
+        kinds = (".weight", ".reduce")
+        names = [name for name, weight in self.cell.named_parameters() if weight.dim() > 1]
+        # Angles of a rotation are no weights: a dropped or a longer one is another rotation.
+        matrices = [f"cell.{name}" for name in names if name.endswith(kinds)]
         recurrent = [name for name in matrices if not name.startswith("cell.input.")]
         return recurrent if recurrent and self.weight_drop_on == "recurrent" else matrices
 
@@ -82,49 +93,114 @@ class Direction(nn.Module):
         self, x: Tensor, state: Parts, mask: Tensor | None = None, resets: Tensor | None = None
     ) -> tuple[Tensor, Parts]:
         """mask [T, B]: True where x is real. resets [T, B]: True where a sequence starts anew."""
-        start = self.cell.initial_state(x.shape[1:2], x)
-        drops = self.state_masks(state)
-        parts = {name: part.unbind(0) for name, part in self.cell.project(x).items()}
-        steps = range(len(x))
-        outputs: list[Tensor] = [x] * len(x)
         if resets is not None and self.reverse:
             # A sequence that starts at t ends at t when time runs backwards: clear before t - 1.
             resets = torch.cat([resets[1:], torch.zeros_like(resets[:1])])
-        for t in reversed(steps) if self.reverse else steps:
-            if resets is not None:
-                state = choose_state(resets[t], start, state)
-            y, new = self.step({name: part[t] for name, part in parts.items()}, state, drops)
-            state = new if mask is None else choose_state(mask[t], new, state)
-            outputs[t] = y
-        y = torch.stack(outputs)
-        y = y if self.projection is None else self.projection(y)
-        return (y if mask is None else y * mask[..., None]), state
+        run = self.by_kernel if self.fuses(x) else self.by_loop
+        y, state = run(x, state, mask, resets)
+        if self.projection is not None:
+            y = self.projection(y)
+            y = y if mask is None else y.masked_fill(~mask[..., None], 0)
+        return y, state
+
+    def by_loop(
+        self, x: Tensor, state: Parts, mask: Tensor | None, resets: Tensor | None
+    ) -> tuple[Tensor, Parts]:
+        parts = {**self.cell.project(x), **self.stays(x)}
+        step = partial(self.step, drops=self.state_masks(state))
+        return reference.scan(step, parts, state, mask, resets, self.reverse)
 
     def step(self, parts: Parts, state: Parts, drops: Parts) -> tuple[Tensor, Parts]:
         """One time step: the cell's, and then zoneout."""
         seen = {name: state[name] * drops[name] for name in drops} if drops else None
-        y, new = self.cell.advance(parts, state, seen)
-        if not self.zoneout:
-            return y, new
-        new = {name: self.zone(new[name], state[name]) for name in state}
+        y, new = self.zoned(*self.cell.advance(parts, state, seen), state, parts)
         return self.cell.output(y, new), new
 
-    def zone(self, new: Tensor, old: Tensor) -> Tensor:
+    def zoned(self, y: Tensor, new: Parts, old: Parts, parts: Parts) -> tuple[Tensor, Parts]:
         """Krueger et al. (2017): some channels stay as they were; outside training, the mean of both."""
-        if not self.training:
-            return self.zoneout * old + (1 - self.zoneout) * new
-        stay = torch.empty_like(new).bernoulli_(self.zoneout)
-        return stay * old + (1 - stay) * new
+        if not self.zoneout:
+            return y, new
+        zoned = {}
+        for name in old:
+            stay = parts[f"stay.{name}"] if self.training else self.zoneout
+            zoned[name] = stay * old[name] + (1 - stay) * new[name]
+            # Where the output is a state, it is what the state has become.
+            y = zoned[name] if y is new[name] else y
+        return y, zoned
+
+    def stays(self, x: Tensor) -> Parts:
+        """Where each state stays as it was, for all time steps."""
+        if not (self.training and self.zoneout):
+            return {}
+        sizes = self.cell.states.items()
+        return {
+            f"stay.{name}": x.new_empty(*x.shape[:-1], size).bernoulli_(self.zoneout) for name, size in sizes
+        }
+
+    def fuses(self, x: Tensor) -> bool:
+        """Whether a kernel runs this pass; if not, the log says why."""
+        reason = None
+        if self.training and self.state_dropout:
+            reason = "state_dropout is not fused"
+        elif self.zoneout and len(self.cell.stages()) > 1:
+            reason = "zoneout comes after all of its stages"
+        return may_fuse(self.cell.unit_name, x, reason)
+
+    def by_kernel(
+        self, x: Tensor, state: Parts, mask: Tensor | None, resets: Tensor | None
+    ) -> tuple[Tensor, Parts]:
+        # Imported when first needed: what makes kernels is not there on every machine.
+        from linnet.fuse.scan import fused_scan
+
+        cell = self.cell
+        parts = {**cell.beside(x), **self.stays(x)}
+        plans = self.plans_for(tuple(parts))
+        if isinstance(plans, str):
+            may_fuse(cell.unit_name, x, plans)
+            return self.by_loop(x, state, mask, resets)
+        sequences: Parts = {}
+        finals: Parts = {}
+        joints: Sequence[Tensor] = [cell.input.joint(x)]
+        if len(plans) > 1:
+            joints = joints[0].split([sum_of_sizes(cell, plan) for plan, _ in plans], -1)
+        for stage, fusible, joint in zip(cell.stages(), plans, joints, strict=True):
+            for attribute, name in stage.through.items():
+                parts |= getattr(cell, attribute)(sequences[name])
+            extras = [parts[name].to(joint.dtype) for name in fusible.plan.extras]
+            weights, matrices = list(weights_of(cell, stage).values()), matrices_of(cell, stage)
+            states = [state[name] for name in stage.states]
+            flags = (mask, resets, self.reverse)
+            y, new = fused_scan(fusible, joint, extras, weights, states, matrices, *flags)
+            finals |= {name: final.to(state[name].dtype) for name, final in new.items()}
+            # A stage that others read, or that the output is made of, gives its state as its output.
+            sequences[stage.states[0]] = y
+        return cell.output(y, sequences), finals
+
+    def prepare(self) -> None:
+        """Make the plans beforehand, which a compiler that traces this module could not."""
+        example = torch.empty(1, 1, self.cell.input_size, device="meta")
+        for mode in (False, True):
+            self.train(mode)
+            self.plans_for((*self.cell.beside(example), *self.stays(example)))
+
+    def plans_for(self, beside: tuple[str, ...]) -> list[Fusible] | str:
+        """The plans for a pass with these parts beside the projections, made once; or why there are none."""
+        key = (self.training, *beside)
+        if key not in self.plans:
+            try:
+                self.plans[key] = make_plans(self.cell, beside, self.zoned)
+            except CannotFuse as reason:
+                self.plans[key] = str(reason)
+        return self.plans[key]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Plans hold functions; a copy makes its own."""
+        return {**super().__getstate__(), "plans": {}}
 
     def state_masks(self, state: Parts) -> Parts:
         if not (self.training and self.state_dropout):
             return {}
         return {name: keep_mask(s.shape, self.state_dropout, like=s) for name, s in state.items()}
-
-
-def choose_state(where: Tensor, yes: Parts, no: Parts) -> Parts:
-    """For each sequence of the batch one state or the other."""
-    return {name: torch.where(where[:, None], yes[name], no[name]) for name in no}
 
 
 def layer_dropout(x: Tensor, rate: float, variational: bool) -> Tensor:

@@ -82,6 +82,8 @@ class Recurrent(nn.Module):
         **unit_options: Any,
     ):
         super().__init__()
+        check_size("input_size", input_size)
+        check_size("hidden_size", hidden_size)
         check_size("num_layers", num_layers)
         check_size("proj_size", proj_size, least=0)
         check_rate("dropout", dropout)
@@ -203,6 +205,11 @@ class Recurrent(nn.Module):
         for name, value in others.items():
             if value is not None:
                 raise ValueError(f"{name} goes with padded input; a PackedSequence knows its own lengths")
+        if x.data.dim() != 2:
+            raise ValueError(
+                f"a PackedSequence for {type(self).__name__} holds steps of [input_size]; "
+                f"got data of shape {tuple(x.data.shape)}"
+            )
         padded, lengths = unpack(x)
         self.check_size_and_kind(padded)
         mask = mask_of_lengths(lengths, like=padded)
@@ -217,6 +224,7 @@ class Recurrent(nn.Module):
         if mask is not None:
             # What stands at a padded step must not reach anything, nor its gradient: not even as NaN.
             x = x.masked_fill(~mask[..., None], 0)
+            resets = resets if resets is None else resets & mask
         finals: list[Parts] = []
         for number in range(self.num_layers):
             outputs = []

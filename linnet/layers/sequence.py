@@ -12,7 +12,10 @@ from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 def mask_of_lengths(lengths: Tensor | Sequence[int], like: Tensor) -> Tensor:
     """[T, B] for `like` [T, B, D], True at the steps that are within the length of their sequence."""
     time, batch = like.shape[:2]
-    lengths = torch.as_tensor(lengths)
+    try:
+        lengths = torch.as_tensor(lengths)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"lengths must be whole numbers, one a sequence; got {lengths!r}") from error
     if lengths.dtype.is_floating_point or lengths.dtype == torch.bool or lengths.dtype.is_complex:
         raise TypeError(f"lengths must be whole numbers; got {lengths.dtype}")
     if tuple(lengths.shape) != (batch,):

@@ -29,7 +29,7 @@ class ATRCell(Cell):
     activation   g: "tanh" or "identity"
     """
 
-    output_state = "h"
+    recurrence = {"recurrent": "h"}
 
     def __init__(
         self,
@@ -54,9 +54,6 @@ class ATRCell(Cell):
         clear_(self)
         nn.init.xavier_uniform_(self.input.weight)
         nn.init.xavier_uniform_(self.recurrent.weight)
-
-    def recur(self, h: Tensor) -> Parts:
-        return self.recurrent(h)
 
     def step(self, p: Tensor, q: Tensor, h: Tensor) -> tuple[Tensor, Parts]:
         i = torch.sigmoid(p + q)

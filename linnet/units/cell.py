@@ -1,10 +1,10 @@
 """The anatomy every unit shares.
 
     project   all that does not depend on the state, for all time steps at once
-    recur     what needs a product with the previous state (elementwise units have none)
+    recur     products with the previous state (elementwise units have none)
     step      the unit's equations for one time step
 
-`project` and `recur` return tensors by name, the state is held by name, and `step` asks by name for
+`project` and `recur` give tensors by name, the state is held by name, and `step` asks by name for
 those it needs. What `step` computes is the definition of the unit: running it in a loop over time
 is the reference that everything faster is measured against.
 """
@@ -14,7 +14,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -27,31 +27,48 @@ Parts = dict[str, Tensor]
 
 @cache
 def argument_names(function: Callable[..., object]) -> tuple[str, ...]:
-    return tuple(inspect.signature(function).parameters)[1:]
+    parameters = list(inspect.signature(function).parameters.values())[1:]
+    return tuple(parameter.name for parameter in parameters if parameter.kind != parameter.VAR_KEYWORD)
 
 
 def call_by_name(method: Any, known: Parts) -> Any:
-    """Call a method with those of the `known` tensors that its arguments name."""
+    """Call a method with those of the `known` tensors that its arguments name (all, for **arguments)."""
     names = argument_names(method.__func__)
-    return method(**{name: known[name] for name in names if name in known})
+    return method(**{name: value for name, value in known.items() if name in names or not names})
+
+
+class Stage(NamedTuple):
+    """One of the steps that a unit takes in turn; most have one, `step`."""
+
+    step: str
+    states: tuple[str, ...]
+    # The Projections that read the previous state: {attribute: state}.
+    recurrence: Mapping[str, str] = {}
+    # The Projections that read a state which an earlier stage has just made: {attribute: state}.
+    through: Mapping[str, str] = {}
 
 
 class Cell(nn.Module):
     """One step of a recurrent unit: x_t [B, input_size], state -> y_t [B, output_size], state.
 
-    A subclass gives `self.input` (a Projection) or its own `project`, a `step`, and
-    `reset_parameters`. `states` names the states with their sizes; a unit with several of them has
-    a named tuple `State` in which users see them.
+    A subclass gives `self.input` (a Projection), `reset_parameters` and a `step`, and says in
+    `recurrence` which of its Projections read which state. `states` names the states with their
+    sizes; a unit with several of them has a named tuple `State` in which users see them.
     """
 
     State: ClassVar[type | None] = None
-    # The state that is the output as well (None: the output is something else).
-    output_state: str | None = None
-    # What projects the output before it recurs (RAN and LSTM with proj_size).
+    # The Projections that read the previous state: {attribute: state}.
+    recurrence: Mapping[str, str] = {}
+    # What projects the output, the state h, before it recurs (RAN and LSTM with proj_size).
     projection: Projection | None
     input: Projection
     step: Callable[..., tuple[Tensor, Parts]]
-    recur: Callable[..., Parts]
+
+    def __init_subclass__(cls, **kwargs: Any):
+        super().__init_subclass__(**kwargs)
+        if cls.State is not None:
+            # So that torch.load takes a saved state as it takes a saved tensor.
+            torch.serialization.add_safe_globals([cls.State])
 
     def __init__(self, input_size: int, hidden_size: int, states: Mapping[str, int], output_size: int = 0):
         super().__init__()
@@ -75,24 +92,46 @@ class Cell(nn.Module):
         raise NotImplementedError(f"{type(self).__name__} must say how its parameters start")
 
     def project(self, x: Tensor) -> Parts:
-        return self.input(x)
+        """x [T, B, input_size], or one step of it, -> what `step` reads beside the state."""
+        return {**self.input(x), **self.beside(x)}
 
-    def recur(self) -> Parts:  # type: ignore[no-redef]
+    def beside(self, x: Tensor) -> Parts:
+        """What `step` reads beside the projections and the state: x itself, or a mask."""
         return {}
+
+    def recur(self, **state: Tensor) -> Parts:
+        """The products with the previous state. A unit whose recurrence is no matrix overrides this."""
+        products: Parts = {}
+        for attribute, name in self.recurrence.items():
+            products |= getattr(self, attribute)(state[name])
+        return products
+
+    def stages(self) -> tuple[Stage, ...]:
+        return (Stage("step", tuple(self.states), self.recurrence),)
+
+    @property
+    def is_elementwise(self) -> bool:
+        """Each channel of the state depends on no other."""
+        return not self.recurrence and type(self).recur is Cell.recur
 
     def advance(self, projected: Parts, state: Parts, seen: Parts | None = None) -> tuple[Tensor, Parts]:
         """One time step. `seen` is the state as the recurrent matrices read it, if that differs."""
         reads = state if seen is None else seen
-        products = call_by_name(self.recur, reads)
-        y, new = call_by_name(self.step, {**projected, **products, **state})
+        known = {**projected, **call_by_name(self.recur, reads), **state}
+        new: Parts = {}
+        for stage in self.stages():
+            for attribute, name in stage.through.items():
+                known |= getattr(self, attribute)(new[name])
+            y, made = call_by_name(getattr(self, stage.step), known)
+            new |= made
         if self.projection is not None:
             y = self.projection(y)["y"]
-            new = {**new, str(self.output_state): y}
-        return y, new
+            new["h"] = y
+        return self.output(y, new), new
 
     def output(self, y: Tensor, state: Parts) -> Tensor:
-        """The output once the state has been changed after the step (by zoneout)."""
-        return y if self.output_state is None else state[self.output_state]
+        """The output, given that of the last stage and the new state."""
+        return y
 
     def initial_state(self, batch: Sequence[int], like: Tensor) -> Parts:
         return {name: like.new_zeros(*batch, size) for name, size in self.states.items()}
@@ -110,7 +149,7 @@ class Cell(nn.Module):
 
     def state_tensors(self, state: Any) -> tuple[Tensor, ...]:
         names = ", ".join(self.states)
-        tensors = (state,) if isinstance(state, Tensor) else tuple(state)
+        tensors = tuple(state) if isinstance(state, (tuple, list)) else (state,)
         if len(tensors) != len(self.states) or not all(isinstance(t, Tensor) for t in tensors):
             expected = f"one tensor ({names})" if len(self.states) == 1 else f"a tuple ({names})"
             got = ", ".join(type(t).__name__ for t in tensors)
@@ -159,6 +198,8 @@ class Cell(nn.Module):
         return y, self.pack_state(new)
 
     def check_step_input(self, x: Tensor) -> None:
+        if not isinstance(x, Tensor):
+            raise TypeError(f"{type(self).__name__} takes x as a Tensor; got {type(x).__name__}")
         if x.dim() not in (1, 2) or x.shape[-1] != self.input_size:
             raise ValueError(
                 f"{type(self).__name__} was built with input_size={self.input_size} and got x of shape "

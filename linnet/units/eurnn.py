@@ -23,8 +23,6 @@ from linnet.units.rotation import Rotation, modrelu
 class EURNNCell(Cell):
     """One step of EURNN: x_t [B, input_size], h [B, hidden_size] -> h. bias=False leaves b out of modReLU."""
 
-    output_state = "h"
-
     def __init__(
         self, input_size: int, hidden_size: int, bias: bool = True, device=None, dtype=None, **projection
     ):

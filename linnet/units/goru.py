@@ -24,8 +24,6 @@ from linnet.units.rotation import Rotation, modrelu
 class GORUCell(Cell):
     """One step of GORU: x_t [B, input_size], h [B, hidden_size] -> h."""
 
-    output_state = "h"
-
     def __init__(
         self, input_size: int, hidden_size: int, bias: bool = True, device=None, dtype=None, **projection
     ):

@@ -38,14 +38,15 @@ class GRUState(NamedTuple):
     h: Tensor
 
 
+torch.serialization.add_safe_globals([GRUState])
+
+
 class GRUCell(Cell):
     """One step of GRU: x_t [B, input_size], h [B, hidden_size] -> h; with form="ran" the state is (c, h).
 
     form   where the reset gate acts: "after" the product (torch's), "before" it (the papers'), or "ran"
     init   "uniform" (torch's), "xavier" (the LRN authors) or "orthogonal" (the NRU authors)
     """
-
-    output_state = "h"
 
     def __init__(
         self,
@@ -64,8 +65,10 @@ class GRUCell(Cell):
         states = ("c", "h") if form == "ran" else ("h",)
         super().__init__(input_size, hidden_size, dict.fromkeys(states, hidden_size))
         self.form, self.init = form, init
+        self.recurrence = {"recurrent": "h"} if form == "before" else {"recurrent": "h", "candidate": "h"}
         if form == "ran":
-            self.State, self.output_state = GRUState, "c"  # type: ignore[misc]
+            self.State = GRUState  # type: ignore[misc]
+            self.recurrence = {"recurrent": "c", "candidate": "h"}
         where = {"device": device, "dtype": dtype}
         parts = dict.fromkeys(("r", "z", "n"), hidden_size)
         self.input = Projection(input_size, parts, bias, **where, **projection)
@@ -76,10 +79,6 @@ class GRUCell(Cell):
     def reset_parameters(self) -> None:
         clear_(self)
         gated_(self.init, [self.input, self.recurrent, self.candidate], self.hidden_size)
-
-    def recur(self, h: Tensor, c: Tensor | None = None) -> Parts:
-        gates = self.recurrent(h if c is None else c)
-        return gates if self.form == "before" else {**gates, **self.candidate(h)}
 
     def step(
         self,

@@ -34,6 +34,12 @@ def each_part_(projection: Projection, fill) -> None:
         fill(projection.weight_of(name))
 
 
+def orthogonal_(weight: Tensor) -> None:
+    """In float32 at least: torch decomposes no matrix of less."""
+    wide = weight.to(torch.promote_types(weight.dtype, torch.float32))
+    weight.copy_(nn.init.orthogonal_(wide.clone()))
+
+
 @torch.no_grad()
 def gated_(how: str, matrices: Sequence[Projection], hidden_size: int) -> None:
     """The starts of gated units; `matrices` are the input's, then those of the state.
@@ -46,7 +52,7 @@ def gated_(how: str, matrices: Sequence[Projection], hidden_size: int) -> None:
     if how == "orthogonal":
         each_part_(matrices[0], nn.init.xavier_normal_)
         for matrix in matrices[1:]:
-            each_part_(matrix, nn.init.orthogonal_)
+            each_part_(matrix, orthogonal_)
         return
     fans = matrices[0].weight.shape[1] + matrices[1].weight.shape[1] + len(matrices[0].weight)
     bound = 1 / math.sqrt(hidden_size) if how == "uniform" else math.sqrt(6 / fans)

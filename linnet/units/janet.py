@@ -17,7 +17,7 @@ from torch import Tensor
 
 from linnet.units.cell import Cell, Parts
 from linnet.units.init import INITS, chrono_, clear_, gated_
-from linnet.units.options import check_size, choose
+from linnet.units.options import check_number, check_size, choose
 from linnet.units.projection import Projection
 
 
@@ -29,7 +29,7 @@ class JANETCell(Cell):
     init     "orthogonal" (the NRU authors), "uniform" (torch's) or "xavier"
     """
 
-    output_state = "h"
+    recurrence = {"recurrent": "h"}
 
     def __init__(
         self,
@@ -46,6 +46,7 @@ class JANETCell(Cell):
     ):
         super().__init__(input_size, hidden_size, {"h": hidden_size})
         choose("init", init, INITS)
+        check_number("beta", beta)
         self.beta, self.chrono, self.init = beta, check_chrono(chrono, bias), init
         where = {"device": device, "dtype": dtype}
         self.input = Projection(input_size, {"f": hidden_size, "j": hidden_size}, bias, **where, **projection)
@@ -60,9 +61,6 @@ class JANETCell(Cell):
             chrono_(self.input.bias_of("f"), self.chrono)
         elif self.init == "orthogonal" and self.input.bias is not None:
             self.input.bias_of("f").fill_(1.0)
-
-    def recur(self, h: Tensor) -> Parts:
-        return self.recurrent(h)
 
     def step(self, f: Tensor, j: Tensor, fh: Tensor, jh: Tensor, h: Tensor) -> tuple[Tensor, Parts]:
         a = f + fh

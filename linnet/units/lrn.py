@@ -33,7 +33,6 @@ class LRNCell(Cell):
     """
 
     parts: tuple[str, ...] = ("k", "q", "v")
-    output_state = "h"
 
     def __init__(
         self,

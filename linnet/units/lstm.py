@@ -49,7 +49,7 @@ class LSTMCell(Cell):
     """
 
     State = LSTMState
-    output_state = "h"
+    recurrence = {"recurrent": "h"}
 
     def __init__(
         self,
@@ -104,9 +104,6 @@ class LSTMCell(Cell):
         for peephole in (self.p_i, self.p_f, self.p_o):
             if peephole is not None:
                 nn.init.uniform_(peephole, 0, 1)
-
-    def recur(self, h: Tensor) -> Parts:
-        return self.recurrent(h)
 
     def step(
         self,

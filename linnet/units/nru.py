@@ -56,7 +56,6 @@ class NRUCell(Cell):
     """
 
     State = NRUState
-    output_state = "h"
 
     def __init__(
         self,

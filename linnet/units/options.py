@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 
 import torch
@@ -39,6 +40,20 @@ def check_size(option: str, value: object, least: int = 1) -> None:
         raise TypeError(f"{option} must be an int; got {value!r}")
     if value < least:
         raise ValueError(f"{option} must be at least {least}; got {value}")
+
+
+def check_number(option: str, value: float, least: float = -math.inf) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"{option} must be a number; got {value!r}")
+    if not math.isfinite(value) or value < least:
+        bound = "" if least == -math.inf else f" and at least {least}"
+        raise ValueError(f"{option} must be finite{bound}; got {value}")
+
+
+def check_share(option: str, value: float) -> None:
+    check_number(option, value)
+    if not 0 <= value <= 1:
+        raise ValueError(f"{option} must be in [0, 1]; got {value}")
 
 
 def check_rate(option: str, value: float) -> None:

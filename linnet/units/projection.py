@@ -23,9 +23,9 @@ NORM_EPS = 1e-8
 PRENORM_EPS = 1e-5
 
 
-def norm_layer(kind: str | None, size: int, eps: float, device=None, dtype=None) -> nn.Module:
+def norm_layer(option: str, kind: str | None, size: int, eps: float, device=None, dtype=None) -> nn.Module:
     """None, standard layer norm, or the norm by root mean square that the LRN authors call layer norm."""
-    choose("norm", kind, (None, "layer", "rms"))
+    choose(option, kind, (None, "layer", "rms"))
     if kind is None:
         return nn.Identity()
     norm = nn.LayerNorm if kind == "layer" else nn.RMSNorm
@@ -51,8 +51,14 @@ class Projection(nn.Module):
         input_dropout: float = 0.0,
         device=None,
         dtype=None,
+        **unknown,
     ):
         super().__init__()
+        if unknown:
+            raise TypeError(
+                f"there is no option {next(iter(unknown))!r}; "
+                "all cells take norm, prenorm and input_dropout beside the options of their paper"
+            )
         check_rate("input_dropout", input_dropout)
         check_size("rank", rank, least=0)
         where = {"device": device, "dtype": dtype}
@@ -63,19 +69,23 @@ class Projection(nn.Module):
         self.input_dropout = input_dropout
         size = sum(parts.values())
         biases = sum(parts[name] for name in names)
-        self.prenorm = norm_layer(prenorm, input_size, PRENORM_EPS, **where)
+        self.prenorm = norm_layer("prenorm", prenorm, input_size, PRENORM_EPS, **where)
         self.reduce = nn.Parameter(torch.empty(rank, input_size, **where)) if rank else None
         self.weight = nn.Parameter(torch.empty(size, rank or input_size, **where))
-        self.norm = norm_layer(norm, size, NORM_EPS, **where)
+        self.norm = norm_layer("norm", norm, size, NORM_EPS, **where)
         self.bias = nn.Parameter(torch.empty(biases, **where)) if biases else None
 
     def forward(self, x: Tensor) -> dict[str, Tensor]:
+        return self.split(self.joint(x))
+
+    def joint(self, x: Tensor) -> Tensor:
+        """All parts side by side, [..., sum of sizes]."""
         x = self.prenorm(x)
         if self.training and self.input_dropout:
             x = x * keep_mask(over_time(x, x.shape[-1]), self.input_dropout, like=x)
         if self.reduce is not None:
             x = F.linear(x, self.reduce)
-        return self.split(self.affine(x))
+        return self.affine(x)
 
     def affine(self, x: Tensor) -> Tensor:
         """norm(x W) + b; without a norm the bias rides along in the product."""
@@ -100,10 +110,18 @@ class Projection(nn.Module):
         return self.weight[self.part(name)]
 
     def bias_of(self, name: str) -> Tensor:
+        return self.biases()[name]
+
+    def biases(self) -> dict[str, Tensor]:
+        """The bias of each part that has one."""
         if self.bias is None:
-            raise ValueError(f"this projection has no bias; it was asked for the bias of {name!r}")
-        rows, unbiased = self.part(name), len(self.weight) - len(self.bias)
-        return self.bias[rows.start - unbiased : rows.stop - unbiased]
+            return {}
+        unbiased, start, biases = len(self.weight) - len(self.bias), 0, {}
+        for name, size in self.parts.items():
+            if start >= unbiased:
+                biases[name] = self.bias[start - unbiased : start - unbiased + size]
+            start += size
+        return biases
 
     def extra_repr(self) -> str:
         return ", ".join(f"{name}={size}" for name, size in self.parts.items())

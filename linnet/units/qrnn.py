@@ -52,6 +52,7 @@ class QRNNStateIFO(NamedTuple):
 
 
 STATES = {"f": QRNNStateF, "fo": QRNNStateFO, "ifo": QRNNStateIFO}
+torch.serialization.add_safe_globals(list(STATES.values()))
 
 
 class QRNNCell(Cell):
@@ -103,12 +104,12 @@ class QRNNCell(Cell):
             if weight is not None:
                 nn.init.uniform_(weight, -bound, bound)
 
-    def project(self, x: Tensor) -> Parts:
-        parts = self.input(x)
-        if self.highway and "skip" not in parts:
+    def beside(self, x: Tensor) -> Parts:
+        parts = {}
+        if self.highway and "skip" not in self.input.parts:
             parts["skip"] = x
         if self.training and self.zoneout:
-            parts["update"] = torch.empty_like(parts["z"]).bernoulli_(1 - self.zoneout)
+            parts["update"] = x.new_empty(*x.shape[:-1], self.hidden_size).bernoulli_(1 - self.zoneout)
         return parts
 
     def step(

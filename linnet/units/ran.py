@@ -43,7 +43,7 @@ class RANCell(Cell):
     """
 
     State = RANState
-    output_state = "h"
+    recurrence = {"recurrent": "h"}
 
     def __init__(
         self,
@@ -86,12 +86,8 @@ class RANCell(Cell):
             if isinstance(module, Projection):
                 nn.init.xavier_uniform_(module.weight)
 
-    def project(self, x: Tensor) -> Parts:
-        parts = self.input(x)
-        return {"content": x, **parts} if self.reduced else parts
-
-    def recur(self, h: Tensor) -> Parts:
-        return self.recurrent(h)
+    def beside(self, x: Tensor) -> Parts:
+        return {"content": x} if self.reduced else {}
 
     def step(
         self, content: Tensor, i: Tensor, f: Tensor, ih: Tensor, fh: Tensor, c: Tensor

@@ -25,7 +25,7 @@ class RNNCell(Cell):
     init         "uniform" (torch's), "xavier", "orthogonal" or "identity" (R = I, else as "orthogonal")
     """
 
-    output_state = "h"
+    recurrence = {"recurrent": "h"}
 
     def __init__(
         self,
@@ -56,9 +56,6 @@ class RNNCell(Cell):
         gated_(how, [self.input, self.recurrent], self.hidden_size)
         if self.init == "identity":
             nn.init.eye_(self.recurrent.weight)
-
-    def recur(self, h: Tensor) -> Parts:
-        return self.recurrent(h)
 
     def step(self, a: Tensor, hR: Tensor) -> tuple[Tensor, Parts]:
         h = self.g(self.norm(a + hR))

@@ -20,9 +20,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from linnet.units.cell import Cell, Parts
+from linnet.units.cell import Cell, Parts, Stage
 from linnet.units.init import clear_, uniform_
-from linnet.units.options import check_size, choose
+from linnet.units.options import check_number, check_share, check_size, choose
 from linnet.units.projection import Projection
 
 
@@ -42,6 +42,7 @@ class SCRNCell(Cell):
     """
 
     State = SCRNState
+    recurrence = {"recurrent": "h"}
 
     def __init__(
         self,
@@ -62,11 +63,13 @@ class SCRNCell(Cell):
         context_size = max(1, round(hidden_size / 6)) if context_size is None else context_size
         check_size("context_size", context_size)
         choose("hidden_reads", hidden_reads, ("new", "previous"))
-        if not 0 <= alpha <= 1:
-            raise ValueError(f"alpha must be in [0, 1]; got {alpha}")
+        check_share("alpha", alpha)
+        check_number("init_scale", init_scale, least=0)
         output_size = hidden_size + context_size if context_in_output else hidden_size
         super().__init__(input_size, hidden_size, {"s": context_size, "h": hidden_size}, output_size)
         self.alpha, self.hidden_reads = alpha, hidden_reads
+        if hidden_reads == "previous":
+            self.recurrence = {"recurrent": "h", "context": "s"}
         self.context_size, self.context_in_output = context_size, context_in_output
         self.init_scale = init_scale
         where = {"device": device, "dtype": dtype}
@@ -87,15 +90,21 @@ class SCRNCell(Cell):
         for norm in norms:
             clear_(norm)
 
-    def recur(self, h: Tensor) -> Parts:
-        return self.recurrent(h)
+    def stages(self) -> tuple[Stage, ...]:
+        """s needs no h: along a whole sequence it can be had first, and s P is one product for all steps."""
+        through = {"context": "s"} if self.hidden_reads == "new" else {}
+        return (
+            Stage("context_step", ("s",)),
+            Stage("hidden_step", ("h",), self.recurrence, through),
+        )
 
-    def step(self, b: Tensor, a: Tensor, hR: Tensor, s: Tensor) -> tuple[Tensor, Parts]:
-        new = (1 - self.alpha) * b + self.alpha * s  # (1)
-        s = new if self.hidden_reads == "new" else s
-        h = torch.sigmoid(a + self.context(s)["sP"] + hR)  # (2)
-        state = {"s": new, "h": h}
-        return self.output(h, state), state
+    def context_step(self, b: Tensor, s: Tensor) -> tuple[Tensor, Parts]:
+        s = (1 - self.alpha) * b + self.alpha * s  # (1)
+        return s, {"s": s}
+
+    def hidden_step(self, a: Tensor, sP: Tensor, hR: Tensor) -> tuple[Tensor, Parts]:
+        h = torch.sigmoid(a + sP + hR)  # (2)
+        return h, {"h": h}
 
     def output(self, y: Tensor, state: Parts) -> Tensor:
         return torch.cat([state["s"], state["h"]], -1) if self.context_in_output else state["h"]  # (7)

@@ -12,8 +12,9 @@ is that of x (section 3.2 and appendix A). Where x and h differ in size, the ski
 product W_s x_t, and alpha enters its initialisation only.
 
 Differs from the paper's Algorithm 1, in which r_t reads the new c_t: equation (3) and the authors'
-code read the old one, and so does this file. In a bidirectional layer whose input is as wide as
-both directions together, each direction skips with its own half of x, as in the authors' code.
+code read the old one, and so does this file. A bidirectional layer whose input is as wide as both
+directions together skips with one half of x in each; any other has a fourth matrix. So does the
+authors' code.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from linnet.units.cell import Cell, Parts
 from linnet.units.init import clear_
 from linnet.units.noise import keep_mask, over_time
 from linnet.units.options import activation as pointwise
-from linnet.units.options import check_rate, choose
+from linnet.units.options import check_number, check_rate, check_size, choose
 from linnet.units.projection import Projection
 
 
@@ -41,7 +42,7 @@ class SRUCell(Cell):
     highway           False removes the skip: h = r g(c) (Table 5)
     highway_bias      the start of b_r; the paper's language models take -3
     skip              "auto": x where the sizes agree, else a fourth matrix; "matrix": always a matrix
-    rank              W through so many dimensions, W = P Q (Table 4: 512); 0: a full matrix
+    rank              W through so many dimensions, W = P Q, where x has more (Table 4: 512); 0: never
     cell_dropout      one mask over time; in a stack of several layers, in all but the last
     cell_dropout_on   "state": h = r (m g(c)) + (1 - r) x, at the time of the paper;
                       "gate": h = (m r) g(c) + (1 - m r) x, in the authors' code since March 2020
@@ -71,6 +72,8 @@ class SRUCell(Cell):
         **projection,
     ):
         super().__init__(input_size, hidden_size, states={"c": hidden_size})
+        check_size("rank", rank, least=0)
+        check_number("highway_bias", highway_bias)
         choose("skip", skip, ("auto", "matrix"))
         choose("cell_dropout_on", cell_dropout_on, ("state", "gate"))
         check_rate("cell_dropout", cell_dropout)
@@ -79,12 +82,18 @@ class SRUCell(Cell):
         self.cell_dropout, self.cell_dropout_on = cell_dropout, cell_dropout_on
         if skip_from is None and input_size == hidden_size:
             skip_from = 0
+        if skip_from is not None and not 0 <= skip_from <= input_size - hidden_size:
+            raise ValueError(
+                f"skip_from={skip_from} leaves no {hidden_size} channels of the {input_size} of x to skip by"
+            )
         self.skip_from = None if skip == "matrix" or not highway else skip_from
         self.skips_by_matrix = highway and self.skip_from is None
         self.alpha = 1.0 if self.skips_by_matrix else self.variance_correction
         where = {"device": device, "dtype": dtype}
         parts = dict.fromkeys((*(["skip"] if self.skips_by_matrix else []), "u", "f", "r"), hidden_size)
         biased = (True if full_bias else ("f", "r")) if bias else False
+        # As in the authors' code, an input no wider than the rank has nothing to gain by it.
+        rank = rank if rank < input_size else 0
         self.input = Projection(input_size, parts, biased, rank=rank, **where, **projection)
         self.v_f = nn.Parameter(torch.empty(hidden_size, **where)) if recurrent_gates else None
         self.v_r = nn.Parameter(torch.empty(hidden_size, **where)) if recurrent_gates else None
@@ -95,6 +104,8 @@ class SRUCell(Cell):
         """Each of two directions skips with half of x; the last of several layers has no cell dropout."""
         if position["input_size"] == position["num_directions"] * position["hidden_size"]:
             options = {"skip_from": position["direction"] * position["hidden_size"], **options}
+        elif position["num_directions"] > 1:
+            options = {**options, "skip": "matrix"}
         if 0 < position["layer"] == position["num_layers"] - 1:
             options = {**options, "cell_dropout": 0.0}
         return options
@@ -129,8 +140,8 @@ class SRUCell(Cell):
             self.input.weight_of(name).mul_(math.sqrt(0.5))
             nn.init.uniform_(v, -math.sqrt(1.5), math.sqrt(1.5))
 
-    def project(self, x: Tensor) -> Parts:
-        parts = self.input(x)
+    def beside(self, x: Tensor) -> Parts:
+        parts = {}
         if self.skip_from is not None:
             parts["skip"] = x[..., self.skip_from : self.skip_from + self.hidden_size]
         if self.training and self.cell_dropout:

@@ -29,8 +29,6 @@ class StatisticalRUCell(Cell):
     scales            how much of each average is kept at a step
     """
 
-    keep: Tensor
-
     def __init__(
         self,
         input_size: int,
@@ -49,8 +47,7 @@ class StatisticalRUCell(Cell):
         summary = max(1, round(0.3 * hidden_size)) if summary_size is None else summary_size
         check_size("statistics_size", statistics)
         check_size("summary_size", summary)
-        if not scales or not all(0 <= scale < 1 for scale in scales):
-            raise ValueError(f"scales must be one or more numbers in [0, 1); got {tuple(scales)}")
+        check_scales(scales)
         super().__init__(input_size, hidden_size, {"mu": len(scales) * statistics})
         self.statistics_size, self.summary_size, self.scales = statistics, summary, tuple(scales)
         where = {"device": device, "dtype": dtype}
@@ -58,7 +55,6 @@ class StatisticalRUCell(Cell):
         self.summary = Projection(len(scales) * statistics, {"r": summary}, bias, **where)
         self.recurrent = Projection(summary, {"phi_r": statistics}, **where)
         self.readout = Projection(len(scales) * statistics, {"h": hidden_size}, bias, **where)
-        self.register_buffer("keep", torch.tensor(scales, **where)[:, None], persistent=False)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -77,6 +73,16 @@ class StatisticalRUCell(Cell):
     def step(self, phi: Tensor, r: Tensor, mu: Tensor) -> tuple[Tensor, Parts]:
         phi = torch.relu(phi + self.recurrent(r)["phi_r"])
         means = mu.unflatten(-1, (len(self.scales), -1))
-        mu = (self.keep * means + (1 - self.keep) * phi[..., None, :]).flatten(-2)
+        a = mu.new_tensor(self.scales)[:, None]
+        mu = (a * means + (1 - a) * phi[..., None, :]).flatten(-2)
         h = torch.relu(self.readout(mu)["h"])
         return h, {"mu": mu}
+
+
+def check_scales(scales: Sequence[float]) -> None:
+    expected = f"scales must be a tuple of one or more numbers in [0, 1); got {scales!r}"
+    numbers = isinstance(scales, (tuple, list)) and all(isinstance(scale, (int, float)) for scale in scales)
+    if not numbers:
+        raise TypeError(expected)
+    if not scales or not all(0 <= scale < 1 for scale in scales):
+        raise ValueError(expected)

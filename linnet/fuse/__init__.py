@@ -1,0 +1,1 @@
+"""From a unit's `step`, written once, to fused kernels forward and backward."""

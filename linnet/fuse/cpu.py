@@ -1,0 +1,350 @@
+"""The loop over time around a traced step: one kernel forward and one backward, for any unit.
+
+A kernel takes a range of rows (a row is a sequence of the batch, or a block of its channels) and
+goes along time. At each step it walks its rows, and along each row its channels, vector by vector:
+so memory is read in order, and rows are independent of each other, which makes results the same for
+any number of threads.
+
+States are kept as [T + 1, B, H]: step t reads slot t and writes slot t + 1 (the other way round in
+the backward direction). A sequence that is not to be kept has a stride of 0 along time.
+
+Units with a recurrent matrix have a product before each step: the kernel takes its own rows of the
+state through the packed matrix, into inputs of the step. Backward, the gradients of those inputs are
+kept for all steps, since the gradient of the matrix is one large product after the loop; they go
+through the transposed matrix into the state's gradient at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from llvmlite import ir
+
+from linnet.fuse.emit import Emitter, Format
+from linnet.fuse.gemm import Gemm
+from linnet.fuse.plan import Product
+from linnet.fuse.trace import Traced
+
+I64, I8, PTR = ir.IntType(64), ir.IntType(8), ir.PointerType()
+
+HEADER = (
+    *("steps", "size", "blocks", "block", "reverse"),
+    *("mask", "mask_time", "mask_row", "resets", "resets_time", "resets_row"),
+)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Everything a kernel depends on; two equal recipes are the same code."""
+
+    traced: Traced
+    products: tuple[Product, ...]
+    storage: str  # of what flows in and out: float32, float64 or bfloat16
+    width: int  # of a vector
+    wanted: tuple[str, ...] = ()  # the inputs and weights whose gradients are asked for
+    keeps_output: bool = True  # False: the output is a state, whose sequence is kept anyway
+
+    @property
+    def bits(self) -> int:
+        return 64 if self.storage == "float64" else 32
+
+    @property
+    def product_parts(self) -> tuple[str, ...]:
+        return tuple(name for product in self.products for name in product.parts)
+
+    def forward_operands(self) -> tuple[str, ...]:
+        states = [f"state.{name}" for name in self.traced.states]
+        output = ("y",) if self.keeps_output else ()
+        matrices = [f"{kind}.{i}" for i in range(len(self.products)) for kind in ("packed", "product")]
+        return (*self.traced.inputs, *self.traced.weights, *states, "zeros", *output, *matrices)
+
+    def backward_operands(self) -> tuple[str, ...]:
+        states = [f"state.{name}" for name in self.traced.states]
+        carries = [f"carry.{name}" for name in self.traced.states]
+        gradients = [f"d.{name}" for name in self.wanted]
+        kinds = ("packed", "dproduct", "through")
+        matrices = [f"{kind}.{i}" for i in range(len(self.products)) for kind in kinds]
+        known = (*self.traced.inputs, *self.traced.weights, *states, "zeros", "dy")
+        return (*known, *carries, *gradients, *matrices)
+
+    def is_stored(self, operand: str) -> bool:
+        """In the dtype of storage; all else is in the dtype of arithmetic."""
+        flows = set(self.traced.inputs) - set(self.product_parts)
+        return operand in flows or operand.removeprefix("d.") in flows or operand in ("y", "dy")
+
+
+def forward_ir(recipe: Recipe) -> str:
+    return Kernel(recipe, "forward", recipe.forward_operands()).emit()
+
+
+def backward_ir(recipe: Recipe) -> str:
+    return Kernel(recipe, "backward", recipe.backward_operands()).emit()
+
+
+class Kernel:
+    """Emits `void kernel(begin, end, arguments)`; the arguments are HEADER, then three numbers an operand.
+
+    The three: address, stride in bytes along time, stride in bytes from row to row.
+    """
+
+    def __init__(self, recipe: Recipe, name: str, operands: tuple[str, ...]):
+        self.recipe, self.traced, self.name, self.operands = recipe, recipe.traced, name, operands
+        self.form = Format(recipe.bits)
+        self.module = ir.Module(name)
+        function = ir.Function(self.module, ir.FunctionType(ir.VoidType(), [I64, I64, PTR]), name)
+        self.begin, self.end, self.arguments = function.args
+        self.builder = ir.IRBuilder(function.append_basic_block("entry"))
+        self.gemm = Gemm(self.module, self.form, recipe.width // 2) if recipe.products else None
+        self.header = {name: self.argument(i) for i, name in enumerate(HEADER)}
+        self.places = {
+            name: [self.argument(len(HEADER) + 3 * i + j) for j in range(3)]
+            for i, name in enumerate(operands)
+        }
+
+    def argument(self, index: int) -> ir.Value:
+        address = self.builder.gep(self.arguments, [I64(index)], source_etype=I64)
+        return self.builder.load(address, typ=I64)
+
+    def emit(self) -> str:
+        row = self.forward_row if self.name == "forward" else self.backward_row
+        steps = self.header["steps"]
+        with self.loop(I64(0), steps, 1) as i:
+            # The backward kernel goes along time the other way round.
+            flipped = self.builder.sub(self.builder.sub(steps, I64(1)), i)
+            backwards = self.builder.icmp_signed("!=", self.header["reverse"], I64(0))
+            t = self.builder.select(backwards, *((flipped, i) if self.name == "forward" else (i, flipped)))
+            if self.name == "forward":
+                self.products(t)
+            with self.loop(self.begin, self.end, 1) as unit:
+                row(t, self.builder.udiv(unit, self.header["blocks"]), self.channels(unit))
+            if self.name == "backward":
+                self.through_products(t)
+        self.builder.ret_void()
+        return str(self.module)
+
+    def channels(self, unit: ir.Value) -> tuple[ir.Value, ir.Value]:
+        """The first channel of this unit of work, and the one after its last."""
+        first = self.builder.mul(self.builder.urem(unit, self.header["blocks"]), self.header["block"])
+        beyond = self.builder.add(first, self.header["block"])
+        size = self.header["size"]
+        return first, self.builder.select(self.builder.icmp_signed("<", beyond, size), beyond, size)
+
+    def products(self, t: ir.Value) -> None:
+        """The previous states of this kernel's rows through the recurrent matrices."""
+        old_slot, _ = self.slots(t)
+        for i, product in enumerate(self.recipe.products):
+            self.multiply(i, self.row(f"state.{product.state}", old_slot, self.begin), f"product.{i}", t)
+
+    def through_products(self, t: ir.Value) -> None:
+        """The gradients of the products back through the transposed matrices."""
+        for i in range(len(self.recipe.products)):
+            self.multiply(i, self.row(f"dproduct.{i}", t, self.begin), f"through.{i}", t)
+
+    def multiply(self, i: int, source: ir.Value, target: str, t: ir.Value) -> None:
+        assert self.gemm is not None
+        build = self.builder
+        packed, depth, panels = self.places[f"packed.{i}"]
+        state = f"state.{self.recipe.products[i].state}"
+        _, _, a_row = self.places[state if target.startswith("product") else f"dproduct.{i}"]
+        _, _, c_row = self.places[target]
+        a = build.ptrtoint(source, I64)
+        c = build.ptrtoint(self.row(target, t, self.begin), I64)
+        rows = build.sub(self.end, self.begin)
+        self.gemm.emit(self.loop, build, rows, a, a_row, packed, depth, panels, c, c_row)
+
+    def forward_row(self, t: ir.Value, b: ir.Value, channels: tuple[ir.Value, ir.Value]) -> None:
+        rows = self.rows(t, b, self.operands)
+        old, new = self.state_rows(t, b)
+        states = self.traced.states
+
+        def step(emit: Emitter, at: ir.Value) -> None:
+            known = {name: self.load(emit, rows, name, at) for name in self.step_inputs}
+            known |= {name: self.load_plain(emit, old[name], at) for name in states}
+            results = emit.run(self.traced.forward, known)
+            for name in states:
+                self.store_plain(emit, new[name], at, results[f"new.{name}"])
+            if "y" in rows:
+                self.store(emit, rows, "y", at, results["y"])
+
+        def pad(emit: Emitter, at: ir.Value) -> None:
+            for name in states:
+                self.store_plain(emit, new[name], at, self.load_plain(emit, old[name], at))
+            if "y" in rows:
+                self.store(emit, rows, "y", at, emit.number(0.0))
+
+        self.where_real(t, b, channels, step, pad)
+
+    def backward_row(self, t: ir.Value, b: ir.Value, channels: tuple[ir.Value, ir.Value]) -> None:
+        rows = self.rows(t, b, self.operands)
+        old, _ = self.state_rows(t, b)
+        states, wanted, products = self.traced.states, self.recipe.wanted, self.recipe.product_parts
+        reset = self.flag("resets", t, b)
+
+        def step(emit: Emitter, at: ir.Value) -> None:
+            known = {name: self.load(emit, rows, name, at) for name in (*self.step_inputs, "dy")}
+            known |= {name: self.load_plain(emit, old[name], at) for name in states}
+            known |= {f"dnew.{name}": self.above(emit, rows, name, at) for name in states}
+            results = emit.run(self.traced.backward, known)
+            for name in wanted:
+                gradient = results[f"d.{name}"]
+                if name in self.traced.weights:
+                    gradient = emit.emit_add(self.load(emit, rows, f"d.{name}", at), gradient)
+                if name in products:
+                    # The product of a state of zeros is a constant.
+                    gradient = emit.builder.select(reset, emit.number(0.0), gradient)
+                self.store(emit, rows, f"d.{name}", at, gradient)
+            for name in states:
+                # Nothing flows back beyond the step at which a sequence starts anew.
+                kept = emit.builder.select(reset, emit.number(0.0), results[f"d.{name}"])
+                self.store(emit, rows, f"carry.{name}", at, kept)
+
+        def pad(emit: Emitter, at: ir.Value) -> None:
+            for name in wanted:
+                if name in self.traced.inputs:
+                    self.store(emit, rows, f"d.{name}", at, emit.number(0.0))
+            for name in states:
+                kept = emit.builder.select(reset, emit.number(0.0), self.above(emit, rows, name, at))
+                self.store(emit, rows, f"carry.{name}", at, kept)
+
+        self.where_real(t, b, channels, step, pad)
+
+    def above(self, emit: Emitter, rows: Mapping[str, ir.Value], state: str, at: ir.Value) -> ir.Value:
+        """The gradient of a state after the step: what is carried, and what came through matrices."""
+        total = self.load(emit, rows, f"carry.{state}", at)
+        for i, product in enumerate(self.recipe.products):
+            if product.state == state:
+                total = emit.emit_add(total, self.load(emit, rows, f"through.{i}", at))
+        return total
+
+    @property
+    def step_inputs(self) -> tuple[str, ...]:
+        return (*self.traced.inputs, *self.traced.weights)
+
+    def where_real(
+        self,
+        t: ir.Value,
+        b: ir.Value,
+        channels: tuple[ir.Value, ir.Value],
+        step: Callable[[Emitter, ir.Value], None],
+        pad: Callable[[Emitter, ir.Value], None],
+    ) -> None:
+        """`step` along the channels of a real row, `pad` along those of a padded one."""
+        padded = self.builder.not_(self.flag("mask", t, b, absent=True))
+        with self.builder.if_else(padded) as (yes, no):
+            with yes:
+                self.along(channels, pad)
+            with no:
+                self.along(channels, step)
+
+    def along(self, channels: tuple[ir.Value, ir.Value], body: Callable[[Emitter, ir.Value], None]) -> None:
+        """Whole vectors, then what is left one by one."""
+        first, beyond = channels
+        width = I64(self.recipe.width)
+        count = self.builder.sub(beyond, first)
+        whole = self.builder.sub(beyond, self.builder.urem(count, width))
+        with self.loop(first, whole, self.recipe.width) as at:
+            body(Emitter(self.builder, self.form, self.recipe.width), at)
+        with self.loop(whole, beyond, 1) as at:
+            body(Emitter(self.builder, self.form, 1), at)
+
+    def rows(self, t: ir.Value, b: ir.Value, names: tuple[str, ...]) -> dict[str, ir.Value]:
+        rows = {name: self.row(name, t, b) for name in names if not name.startswith("state.")}
+        if self.recipe.products:
+            zeros, reset = self.row("zeros", t, b), self.flag("resets", t, b)
+            for name in self.recipe.product_parts:
+                rows[name] = self.builder.select(reset, zeros, rows[name])
+        return rows
+
+    def row(self, name: str, t: ir.Value, b: ir.Value) -> ir.Value:
+        address, along_time, along_rows = self.places[name]
+        offset = self.builder.add(self.builder.mul(t, along_time), self.builder.mul(b, along_rows))
+        return self.builder.inttoptr(self.builder.add(address, offset), PTR)
+
+    def state_rows(self, t: ir.Value, b: ir.Value) -> tuple[dict[str, ir.Value], dict[str, ir.Value]]:
+        """The rows of the states before and after step t; before a start anew, a row of zeros."""
+        old_slot, new_slot = self.slots(t)
+        zeros, reset = self.row("zeros", t, b), self.flag("resets", t, b)
+        old, new = {}, {}
+        for name in self.traced.states:
+            old[name] = self.builder.select(reset, zeros, self.row(f"state.{name}", old_slot, b))
+            new[name] = self.row(f"state.{name}", new_slot, b)
+        return old, new
+
+    def slots(self, t: ir.Value) -> tuple[ir.Value, ir.Value]:
+        """Which slot of a state's sequence step t reads, and which it writes."""
+        after = self.builder.add(t, I64(1))
+        backwards = self.builder.icmp_signed("!=", self.header["reverse"], I64(0))
+        return self.builder.select(backwards, after, t), self.builder.select(backwards, t, after)
+
+    def flag(self, name: str, t: ir.Value, b: ir.Value, absent: bool = False) -> ir.Value:
+        """A mask or resets at one step of one row; `absent` where there is none."""
+        address = self.header[name]
+        offset = self.builder.add(
+            self.builder.mul(t, self.header[f"{name}_time"]), self.builder.mul(b, self.header[f"{name}_row"])
+        )
+        there = self.builder.icmp_signed("!=", address, I64(0))
+        # Without a tensor the address is that of the argument block: something to read, and ignored.
+        nothing = self.builder.ptrtoint(self.arguments, I64)
+        where = self.builder.select(there, self.builder.add(address, offset), nothing)
+        byte = self.builder.load(self.builder.inttoptr(where, PTR), typ=I8)
+        value = self.builder.icmp_unsigned("!=", byte, I8(0))
+        return self.builder.select(there, value, ir.IntType(1)(absent))
+
+    def load(self, emit: Emitter, rows: Mapping[str, ir.Value], name: str, at: ir.Value) -> ir.Value:
+        if self.recipe.storage == "bfloat16" and self.recipe.is_stored(name):
+            return self.load_bfloat16(emit, rows[name], at)
+        return self.load_plain(emit, rows[name], at)
+
+    def store(
+        self, emit: Emitter, rows: Mapping[str, ir.Value], name: str, at: ir.Value, value: ir.Value
+    ) -> None:
+        if self.recipe.storage == "bfloat16" and self.recipe.is_stored(name):
+            self.store_bfloat16(emit, rows[name], at, value)
+        else:
+            self.store_plain(emit, rows[name], at, value)
+
+    def load_plain(self, emit: Emitter, row: ir.Value, at: ir.Value) -> ir.Value:
+        address = self.builder.gep(row, [at], source_etype=self.form.scalar)
+        return self.builder.load(address, align=self.form.bits // 8, typ=emit.vector)
+
+    def store_plain(self, emit: Emitter, row: ir.Value, at: ir.Value, value: ir.Value) -> None:
+        address = self.builder.gep(row, [at], source_etype=self.form.scalar)
+        self.builder.store(value, address, align=self.form.bits // 8)
+
+    def load_bfloat16(self, emit: Emitter, row: ir.Value, at: ir.Value) -> ir.Value:
+        """The upper half of a float32."""
+        short = ir.IntType(16) if emit.width == 1 else ir.VectorType(ir.IntType(16), emit.width)
+        address = self.builder.gep(row, [at], source_etype=ir.IntType(16))
+        bits = self.builder.zext(self.builder.load(address, align=2, typ=short), emit.integers)
+        return self.builder.bitcast(self.builder.shl(bits, emit.whole(16)), emit.vector)
+
+    def store_bfloat16(self, emit: Emitter, row: ir.Value, at: ir.Value, value: ir.Value) -> None:
+        """Rounded to the nearest, ties to even; NaN stays NaN."""
+        build = self.builder
+        short = ir.IntType(16) if emit.width == 1 else ir.VectorType(ir.IntType(16), emit.width)
+        bits = build.bitcast(value, emit.integers)
+        upper = build.lshr(bits, emit.whole(16))
+        odd = build.and_(upper, emit.whole(1))
+        rounded = build.lshr(build.add(bits, build.add(odd, emit.whole(0x7FFF))), emit.whole(16))
+        nan = build.fcmp_unordered("uno", value, value)
+        rounded = build.select(nan, emit.whole(0x7FC0), rounded)
+        address = build.gep(row, [at], source_etype=ir.IntType(16))
+        build.store(build.trunc(rounded, short), address, align=2)
+
+    @contextmanager
+    def loop(self, start: ir.Value, stop: ir.Value, step: int) -> Iterator[ir.Value]:
+        """for i in range(start, stop, step)."""
+        before = self.builder.block
+        head, body, done = (self.builder.append_basic_block() for _ in range(3))
+        self.builder.branch(head)
+        self.builder.position_at_end(head)
+        i = self.builder.phi(I64)
+        i.add_incoming(start, before)
+        self.builder.cbranch(self.builder.icmp_signed("<", i, stop), body, done)
+        self.builder.position_at_end(body)
+        yield i
+        i.add_incoming(self.builder.add(i, I64(step)), self.builder.block)
+        self.builder.branch(head)
+        self.builder.position_at_end(done)

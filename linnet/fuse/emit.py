@@ -1,0 +1,199 @@
+"""LLVM for a list of pointwise operations, on vectors of any width.
+
+The elementary functions are written out here, so that they inline and vectorise: range reduction to
+|r| <= ln(2)/2 and a polynomial, with errors of one or two units in the last place. NaN and infinity
+come out as in torch: comparisons are ordered so as to let NaN through, and the only liberty taken
+with floating point is to contract a product and a sum into one instruction.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from llvmlite import ir
+
+from linnet.fuse.trace import Operand, Pointwise
+
+CONTRACT = ("contract",)
+COMPARISONS = {"gt": ">", "ge": ">=", "lt": "<", "le": "<=", "eq": "==", "ne": "!="}
+INTRINSICS = {"abs": "llvm.fabs", "sqrt": "llvm.sqrt", "floor": "llvm.floor"}
+LIBRARY = {"log": "llvm.log", "sin": "llvm.sin", "cos": "llvm.cos"}
+
+
+class Format:
+    """What the elementary functions have to know of float32 or float64."""
+
+    def __init__(self, bits: int):
+        self.bits = bits
+        self.scalar = ir.FloatType() if bits == 32 else ir.DoubleType()
+        self.integer = ir.IntType(bits)
+        self.fraction = 23 if bits == 32 else 52
+        self.bias = 127 if bits == 32 else 1023
+        # Adding and subtracting this rounds to a whole number.
+        self.rounder = 1.5 * 2**self.fraction
+        self.terms = 7 if bits == 32 else 13
+        # ln(2) in two parts, the first with so few digits that its whole multiples are exact.
+        self.ln2_high = 0.693145751953125 if bits == 32 else 0.6931471803691238
+        self.ln2_low = math.log(2) - 0.693145751953125 if bits == 32 else 1.9082149292705877e-10
+        self.exp_high, self.exp_low = (89.0, -104.0) if bits == 32 else (710.0, -746.0)
+        # Beyond this exp(x) - 1 is exp(x), and tanh(x / 2) is 1.
+        self.tanh_limit = 20.0 if bits == 32 else 44.0
+
+
+class Emitter:
+    """Emits operations on vectors of `width` numbers into an LLVM builder."""
+
+    def __init__(self, builder: ir.IRBuilder, form: Format, width: int):
+        self.builder, self.form, self.width = builder, form, width
+        self.vector = form.scalar if width == 1 else ir.VectorType(form.scalar, width)
+        self.integers = form.integer if width == 1 else ir.VectorType(form.integer, width)
+
+    def run(self, graph: Pointwise, inputs: Mapping[str, ir.Value]) -> dict[str, ir.Value]:
+        values: dict[str, ir.Value] = dict(inputs)
+        for line in graph.lines:
+            operands = [self.value(operand, values) for operand in line.operands]
+            values[line.result] = self.emit(line.op, operands)
+        return {name: self.value(operand, values) for name, operand in graph.outputs}
+
+    def value(self, operand: Operand, values: Mapping[str, ir.Value]) -> ir.Value:
+        return values[operand] if isinstance(operand, str) else self.number(operand)
+
+    def emit(self, op: str, operands: list[ir.Value]) -> ir.Value:
+        if op in COMPARISONS:
+            # Ordered, so false for NaN, but for "not equal", which is true for NaN.
+            compare = self.builder.fcmp_unordered if op == "ne" else self.builder.fcmp_ordered
+            return compare(COMPARISONS[op], *operands)
+        if op in INTRINSICS or op in LIBRARY:
+            return self.intrinsic((INTRINSICS | LIBRARY)[op], *operands)
+        return getattr(self, f"emit_{op}")(*operands)
+
+    def number(self, value: float) -> ir.Constant:
+        one = ir.Constant(self.form.scalar, value)
+        return one if self.width == 1 else ir.Constant(self.vector, [one] * self.width)
+
+    def whole(self, value: int) -> ir.Constant:
+        one = ir.Constant(self.form.integer, value)
+        return one if self.width == 1 else ir.Constant(self.integers, [one] * self.width)
+
+    def intrinsic(self, name: str, *operands: ir.Value) -> ir.Value:
+        many = "" if self.width == 1 else f"v{self.width}"
+        full_name = f"{name}.{many}f{self.form.bits}"
+        module = self.builder.module
+        if full_name not in module.globals:
+            ir.Function(module, ir.FunctionType(self.vector, [self.vector] * len(operands)), full_name)
+        return self.builder.call(module.globals[full_name], operands)
+
+    def fma(self, a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
+        return self.intrinsic("llvm.fma", a, b, c)
+
+    def emit_add(self, a, b):
+        return self.builder.fadd(a, b, flags=CONTRACT)
+
+    def emit_sub(self, a, b):
+        return self.builder.fsub(a, b, flags=CONTRACT)
+
+    def emit_mul(self, a, b):
+        return self.builder.fmul(a, b, flags=CONTRACT)
+
+    def emit_div(self, a, b):
+        return self.builder.fdiv(a, b)
+
+    def emit_neg(self, a):
+        return self.builder.fneg(a)
+
+    def emit_maximum(self, a, b):
+        """NaN if either is NaN, as torch.maximum."""
+        larger = self.builder.select(self.builder.fcmp_unordered(">", a, b), a, b)
+        return self.builder.select(self.builder.fcmp_unordered("uno", b, b), b, larger)
+
+    def emit_minimum(self, a, b):
+        smaller = self.builder.select(self.builder.fcmp_unordered("<", a, b), a, b)
+        return self.builder.select(self.builder.fcmp_unordered("uno", b, b), b, smaller)
+
+    def emit_sign(self, a):
+        zero = self.number(0.0)
+        above = self.builder.select(self.builder.fcmp_ordered(">", a, zero), self.number(1.0), zero)
+        return self.builder.select(self.builder.fcmp_ordered("<", a, zero), self.number(-1.0), above)
+
+    def emit_pow(self, a, b):
+        return self.intrinsic("llvm.pow", a, b)
+
+    def emit_where(self, condition, a, b):
+        return self.builder.select(condition, a, b)
+
+    def emit_logical_and(self, a, b):
+        return self.builder.and_(a, b)
+
+    def emit_logical_or(self, a, b):
+        return self.builder.or_(a, b)
+
+    def emit_logical_not(self, a):
+        return self.builder.not_(a)
+
+    def emit_exp(self, x):
+        x = self.clamp(x, self.form.exp_low, self.form.exp_high)
+        q, n = self.exp_reduced(x)
+        # In two steps, so that the ends of the range come out as 0, a denormal number or infinity.
+        half = self.builder.ashr(n, self.whole(1))
+        e = self.emit_mul(self.emit_add(self.number(1.0), q), self.power_of_two(half))
+        return self.emit_mul(e, self.power_of_two(self.builder.sub(n, half)))
+
+    def emit_sigmoid(self, x):
+        """1 / (1 + exp(-x))."""
+        # One step of scaling will do: 2^n is infinite at the top, which makes the quotient 0, and
+        # below the bottom the sum is 1.
+        highest, lowest = self.form.bias + 1, 1 - self.form.bias
+        q, n = self.exp_reduced(self.clamp(self.emit_neg(x), lowest * math.log(2), highest * math.log(2)))
+        one = self.number(1.0)
+        return self.emit_div(one, self.fma(self.emit_add(one, q), self.power_of_two(n), one))
+
+    def emit_tanh(self, x):
+        """expm1(2x) / (expm1(2x) + 2), which is right to the last digits around 0 as well."""
+        limit = self.form.tanh_limit
+        e = self.near_expm1(self.clamp(self.emit_add(x, x), -limit, limit))
+        return self.emit_div(e, self.emit_add(e, self.number(2.0)))
+
+    def emit_expm1(self, x):
+        """Far above 0 the 1 is lost in exp(x) anyway."""
+        limit = self.number(self.form.tanh_limit)
+        near = self.near_expm1(self.clamp(x, -2 * self.form.tanh_limit, self.form.tanh_limit))
+        return self.builder.select(self.builder.fcmp_ordered(">", x, limit), self.emit_exp(x), near)
+
+    def near_expm1(self, x):
+        """exp(x) - 1 = (exp(r) - 1) 2^n + (2^n - 1)."""
+        q, n = self.exp_reduced(x)
+        scale = self.power_of_two(n)
+        return self.fma(q, scale, self.emit_sub(scale, self.number(1.0)))
+
+    def emit_log1p(self, x):
+        """log(1 + x), corrected for what 1 + x has lost of x."""
+        one = self.number(1.0)
+        u = self.builder.fadd(one, x)
+        lost = self.builder.fsub(self.builder.fsub(u, one), x)
+        return self.emit_sub(self.intrinsic("llvm.log", u), self.emit_div(lost, u))
+
+    def exp_reduced(self, x):
+        """q and n with exp(x) = (1 + q) 2^n: x = n ln(2) + r, q = r + r^2/2! + r^3/3! + ..."""
+        rounder = self.number(self.form.rounder)
+        shifted = self.fma(x, self.number(1 / math.log(2)), rounder)
+        n = self.builder.sub(
+            self.builder.bitcast(shifted, self.integers), self.builder.bitcast(rounder, self.integers)
+        )
+        times = self.emit_neg(self.builder.fsub(shifted, rounder))
+        r = self.fma(times, self.number(self.form.ln2_high), x)
+        r = self.fma(times, self.number(self.form.ln2_low), r)
+        q = self.number(1 / math.factorial(self.form.terms))
+        for term in range(self.form.terms - 1, 1, -1):
+            q = self.fma(q, r, self.number(1 / math.factorial(term)))
+        return self.fma(self.emit_mul(q, r), r, r), n
+
+    def power_of_two(self, n):
+        raised = self.builder.add(n, self.whole(self.form.bias))
+        return self.builder.bitcast(self.builder.shl(raised, self.whole(self.form.fraction)), self.vector)
+
+    def clamp(self, x, low: float, high: float):
+        """Keeps NaN, which no ordered comparison holds for."""
+        low, high = self.number(low), self.number(high)
+        x = self.builder.select(self.builder.fcmp_ordered(">", x, high), high, x)
+        return self.builder.select(self.builder.fcmp_ordered("<", x, low), low, x)

@@ -1,0 +1,52 @@
+"""What is to be fused: a traced step and the products with the state that it takes."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from linnet.fuse.trace import Step, Traced
+
+
+@dataclass(frozen=True)
+class Product:
+    """A recurrent matrix: the state it reads, and the inputs of the step that it makes, side by side."""
+
+    state: str
+    parts: tuple[str, ...]
+
+
+@dataclass
+class Plan:
+    """A traced step and its products.
+
+    The inputs of the step come in this order: the projections, what stands beside them (`extras`),
+    the products. Graphs, which hold no Python objects, know a plan by its `key`.
+    """
+
+    traced: Traced
+    extras: tuple[str, ...]
+    products: tuple[Product, ...]
+    key: str = ""
+
+    def __post_init__(self) -> None:
+        text = repr((self.traced, self.extras, self.products))
+        self.key = hashlib.sha256(text.encode()).hexdigest()[:16]
+        PLANS[self.key] = self
+
+
+PLANS: dict[str, Plan] = {}
+
+
+class Fusible(NamedTuple):
+    """A plan, and the step it was traced from: the reference, for what kernels do not do."""
+
+    plan: Plan
+    step: Step
+
+
+def plan_called(key: str) -> Plan:
+    if key not in PLANS:
+        raise KeyError(f"no unit with the plan {key} has been built in this process; build its module first")
+    return PLANS[key]

@@ -1,0 +1,247 @@
+"""From a unit's `step` to two lists of pointwise operations: the step itself, and its gradient.
+
+`step` is run once on scalars while every operation that torch dispatches is written down; then
+autograd is run on the result, and what it dispatches is the gradient. Nobody writes a backward by
+hand. The backward recomputes what it needs of the forward, so that nothing but the inputs and the
+states has to be kept.
+
+    forward    inputs, states, weights                       -> y, new states
+    backward   inputs, states, weights, dy, d(new states)    -> d(inputs), d(states), d(weights)
+
+A recorder rather than torch.fx: the operations are the same, and nothing heavy has to be imported
+before a first call (see docs/log.md).
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+Values = dict[str, Tensor]
+# inputs, states, weights -> y, new states; all by name.
+Step = Callable[[Values, Values, Values], tuple[Tensor, Values]]
+
+Operand = str | float
+
+
+class NotPointwise(TypeError):  # noqa: N818, it says what the step is
+    """A step did something that is not elementwise, so it cannot be fused."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """result = op(*operands); operands are names of earlier results or of inputs, or numbers."""
+
+    result: str
+    op: str
+    operands: tuple[Operand, ...]
+
+    def __str__(self) -> str:
+        return f"{self.result} = {self.op}({', '.join(map(str, self.operands))})"
+
+
+@dataclass(frozen=True)
+class Pointwise:
+    """A straight line of scalar operations from named inputs to named outputs."""
+
+    inputs: tuple[str, ...]
+    lines: tuple[Line, ...]
+    outputs: tuple[tuple[str, Operand], ...]
+
+    def __str__(self) -> str:
+        returned = [f"{name} = {value}" for name, value in self.outputs]
+        return "\n".join([f"inputs: {', '.join(self.inputs)}", *map(str, self.lines), *returned])
+
+
+@dataclass(frozen=True)
+class Traced:
+    """What a kernel is made from."""
+
+    inputs: tuple[str, ...]
+    states: tuple[str, ...]
+    weights: tuple[str, ...]
+    forward: Pointwise
+    backward: Pointwise
+
+    @property
+    def output_state(self) -> str | None:
+        """The state that is the output as well, if one is: its sequence need not be stored twice."""
+        values = dict(self.forward.outputs)
+        return next((name for name in self.states if values[f"new.{name}"] == values["y"]), None)
+
+
+def trace(step: Step, inputs: Sequence[str], states: Sequence[str], weights: Sequence[str]) -> Traced:
+    """Trace `step` and its gradient; raise NotPointwise if it does more than elementwise arithmetic."""
+    # Whoever builds a unit may have switched gradients off.
+    with torch.inference_mode(False), torch.enable_grad():
+        return record(step, inputs, states, weights)
+
+
+def record(step: Step, inputs: Sequence[str], states: Sequence[str], weights: Sequence[str]) -> Traced:
+    recorder = Recorder()
+    groups = [{name: recorder.input(name) for name in names} for names in (inputs, states, weights)]
+    try:
+        with recorder:
+            y, new = step(*groups)
+    except RuntimeError as error:
+        raise NotPointwise(f"step does not run on scalars, so it is not elementwise: {error}") from error
+    names = [*inputs, *states, *weights]
+    outputs = {"y": y, **{f"new.{name}": new[name] for name in states}}
+    forward = recorder.graph(names, outputs)
+    above = {f"d{name}": recorder.input(f"d{name}") for name in outputs}
+    with recorder:
+        gradients = torch.autograd.grad(
+            list(outputs.values()),
+            [leaf for group in groups for leaf in group.values()],
+            list(above.values()),
+            allow_unused=True,
+        )
+    backward = recorder.graph([*names, *above], {f"d.{n}": g for n, g in zip(names, gradients, strict=True)})
+    return Traced(tuple(inputs), tuple(states), tuple(weights), forward, backward)
+
+
+class Recorder(TorchDispatchMode):
+    """Writes down each operation on scalars, in the few operations an emitter has to know.
+
+    Equal operations are written once.
+    """
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # Otherwise torch wraps this class so that its first use imports the whole compiler, 1.5 s.
+        return False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[Line] = []
+        self.seen: dict[tuple[str, tuple[Operand, ...]], str] = {}
+        # Names by identity; the tensors are kept so that no identity is used twice.
+        self.names: dict[int, Operand] = {}
+        self.kept: list[Tensor] = []
+
+    def input(self, name: str) -> Tensor:
+        # Any value will do, away from the kinks of relu and abs.
+        scalar = torch.full((), 0.5, dtype=torch.float64, requires_grad=True)
+        self.name(scalar, name)
+        return scalar
+
+    def name(self, tensor: Tensor, name: Operand) -> None:
+        self.names[id(tensor)] = name
+        self.kept.append(tensor)
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        op = func._schema.name.split("::")[1]
+        in_place = op.endswith("_") and not op.endswith("__")
+        op = op.rstrip("_") if in_place else op
+        if op not in RECORDED:
+            return self.decompose(func, args, kwargs)
+        result = func(*args, **kwargs)
+        operands = [self.operand(value) for value in args]
+        options = {key: value for key, value in kwargs.items() if key in ("alpha", "min", "max")}
+        self.name(result, RECORDED[op](self, *operands, **options))
+        return result
+
+    def decompose(self, func, args, kwargs):
+        """In terms of operations that are known, as torch itself would, or not at all."""
+        from torch._decomp import decomposition_table
+
+        if func not in decomposition_table:
+            raise NotPointwise(
+                f"step uses {func}, which is not an elementwise operation that can be fused{user_line()}"
+            )
+        with self:
+            return decomposition_table[func](*args, **kwargs)
+
+    def operand(self, value: Any) -> Any:
+        if not isinstance(value, Tensor):
+            return value
+        if id(value) in self.names:
+            return self.names[id(value)]
+        if value.dim():
+            raise NotPointwise(f"step uses a tensor of shape {tuple(value.shape)} as a constant{user_line()}")
+        return float(value)
+
+    def add(self, op: str, *operands: Any) -> str:
+        key = (op, tuple(value if isinstance(value, str) else float(value) for value in operands))
+        if key not in self.seen:
+            self.seen[key] = f"v{len(self.lines)}"
+            self.lines.append(Line(self.seen[key], *key))
+        return self.seen[key]
+
+    def graph(self, inputs: Sequence[str], outputs: Mapping[str, Tensor | None]) -> Pointwise:
+        """The lines that the outputs need; an output that depends on nothing is 0."""
+        values = tuple((name, 0.0 if t is None else self.operand(t)) for name, t in outputs.items())
+        needed = {value for _, value in values}
+        lines = []
+        for line in reversed(self.lines):
+            if line.result in needed:
+                lines.append(line)
+                needed.update(line.operands)
+        return Pointwise(tuple(inputs), tuple(reversed(lines)), values)
+
+
+def user_line() -> str:
+    """Where in the user's code the operation stands."""
+    inside = (str(Path(torch.__file__).parent), str(Path(__file__).parent))
+    frames = [frame for frame in traceback.extract_stack() if not frame.filename.startswith(inside)]
+    return f" ({frames[-1].filename}:{frames[-1].lineno}: {frames[-1].line})" if frames else ""
+
+
+def scaled(record: Recorder, value: Any, by: float) -> Any:
+    return value if by == 1 else record.add("mul", value, by)
+
+
+def clamped(record: Recorder, x: Any, min: Any = None, max: Any = None) -> Any:
+    x = x if min is None else record.add("maximum", x, min)
+    return x if max is None else record.add("minimum", x, max)
+
+
+def one_minus(record: Recorder, x: Any) -> str:
+    return record.add("sub", 1.0, x)
+
+
+def plain(op: str) -> Callable[..., str]:
+    return lambda record, *operands: record.add(op, *operands)
+
+
+# What an emitter has to know. Comparisons give truth values, which only the last three take.
+OPERATIONS = (
+    *("add", "sub", "mul", "div", "maximum", "minimum", "pow"),
+    *("neg", "abs", "sign", "exp", "log", "sqrt", "sin", "cos", "floor", "sigmoid", "tanh", "expm1", "log1p"),
+    *("gt", "ge", "lt", "le", "eq", "ne"),
+    *("where", "logical_and", "logical_or", "logical_not"),
+)
+RECORDED: dict[str, Callable[..., Any]] = {
+    **{op: plain(op) for op in OPERATIONS},
+    "add": lambda r, a, b, alpha=1: r.add("add", a, scaled(r, b, alpha)),
+    "sub": lambda r, a, b, alpha=1: r.add("sub", a, scaled(r, b, alpha)),
+    "rsub": lambda r, a, b, alpha=1: r.add("sub", b, scaled(r, a, alpha)),
+    "relu": lambda r, x: r.add("maximum", x, 0.0),
+    "square": lambda r, x: r.add("mul", x, x),
+    "reciprocal": lambda r, x: r.add("div", 1.0, x),
+    "rsqrt": lambda r, x: r.add("div", 1.0, r.add("sqrt", x)),
+    "sgn": lambda r, x: r.add("sign", x),
+    "clamp": clamped,
+    "clamp_min": clamped,
+    "bitwise_and": lambda r, a, b: r.add("logical_and", a, b),
+    "bitwise_or": lambda r, a, b: r.add("logical_or", a, b),
+    "bitwise_not": lambda r, a: r.add("logical_not", a),
+    "sigmoid_backward": lambda r, g, y: r.add("mul", g, r.add("mul", y, one_minus(r, y))),
+    "tanh_backward": lambda r, g, y: r.add("mul", g, one_minus(r, r.add("mul", y, y))),
+    "threshold_backward": lambda r, g, x, at: r.add("where", r.add("gt", x, at), g, 0.0),
+    "zeros_like": lambda r, *_: 0.0,
+    "ones_like": lambda r, *_: 1.0,
+    "full_like": lambda r, _, value, *__: float(value),
+    "scalar_tensor": lambda r, value, *_: float(value),
+    **dict.fromkeys(
+        ("clone", "detach", "alias", "to", "_to_copy", "convert_element_type"), lambda r, x, *_: x
+    ),
+}

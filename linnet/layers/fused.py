@@ -1,0 +1,94 @@
+"""How a unit becomes a plan for a fused kernel, or why it does not."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from torch import Tensor
+
+from linnet.fuse.plan import Fusible, Plan, Product
+from linnet.fuse.trace import NotPointwise, trace
+from linnet.units.cell import Cell, Parts, Stage, argument_names, call_by_name
+
+# What is done to the state after the step: output, new state, old state, inputs -> output, new state.
+After = Callable[[Tensor, Parts, Parts, Parts], tuple[Tensor, Parts]]
+
+
+class CannotFuse(TypeError):  # noqa: N818, it is a reason more than an error
+    """The reason why a unit runs by the reference loop."""
+
+
+def make_plans(cell: Cell, beside: Sequence[str], after: After) -> list[Fusible]:
+    """A plan for each stage of `cell`; `beside` are the parts that do not come from its projection."""
+    check_anatomy(cell)
+    return [make_plan(cell, stage, beside, after) for stage in cell.stages()]
+
+
+def make_plan(cell: Cell, stage: Stage, beside: Sequence[str], after: After) -> Fusible:
+    reads = argument_names(getattr(type(cell), stage.step))
+    stays = [f"stay.{name}" for name in stage.states]
+    through = [part for attribute in stage.through for part in getattr(cell, attribute).parts]
+    projected = tuple(name for name in cell.input.parts if name in reads)
+    extras = (*(name for name in beside if name in reads or name in stays), *through)
+    check_sizes(cell, stage, (*projected, *through))
+    products = tuple(
+        Product(state, tuple(getattr(cell, attribute).parts)) for attribute, state in stage.recurrence.items()
+    )
+    made = [part for product in products for part in product.parts]
+
+    def step(inputs: Parts, states: Parts, weights: Parts) -> tuple[Tensor, Parts]:
+        biased = {name: inputs[name] + weights[f"bias.{name}"] for name in made if f"bias.{name}" in weights}
+        unit = with_weights(cell, weights)
+        y, new = call_by_name(getattr(unit, stage.step), {**inputs, **biased, **states})
+        return after(y, new, states, inputs)
+
+    try:
+        traced = trace(step, [*projected, *extras, *made], stage.states, list(weights_of(cell, stage)))
+    except NotPointwise as reason:
+        raise CannotFuse(str(reason)) from reason
+    return Fusible(Plan(traced, extras, products), step)
+
+
+def check_anatomy(cell: Cell) -> None:
+    if type(cell).project is not Cell.project:
+        raise CannotFuse("its projection is its own")
+    if type(cell).recur is not Cell.recur:
+        raise CannotFuse("its recurrence is no plain matrix")
+    if cell.projection is not None:
+        raise CannotFuse("its projected output recurs")
+
+
+def check_sizes(cell: Cell, stage: Stage, parts: Sequence[str]) -> None:
+    """Kernels go along channels: all that a stage reads and writes must have the same number."""
+    sizes = {cell.states[name] for name in (*stage.states, *stage.recurrence.values())}
+    sizes |= {cell.input.parts[name] for name in parts if name in cell.input.parts}
+    if len(sizes) > 1 or not set(stage.recurrence.values()) <= set(stage.states):
+        raise CannotFuse(f"its states and parts are of different sizes, {sorted(sizes)}")
+
+
+def with_weights(cell: Cell, weights: Parts) -> Any:
+    """The same cell with other tensors for its own parameters: scalars to trace with, for example."""
+    other = copy.copy(cell)
+    other.__dict__ = {**cell.__dict__, "_parameters": dict(weights)}
+    return other
+
+
+def weights_of(cell: Cell, stage: Stage) -> Parts:
+    """What a step reads that is one number a channel: the cell's own parameters, and recurrent biases."""
+    weights: Parts = dict(cell.named_parameters(recurse=False))
+    for attribute in stage.recurrence:
+        matrix = getattr(cell, attribute)
+        if matrix.bias is not None:
+            weights |= {f"bias.{name}": bias for name, bias in matrix.biases().items()}
+    return weights
+
+
+def matrices_of(cell: Cell, stage: Stage) -> list[Tensor]:
+    return [getattr(cell, attribute).weight for attribute in stage.recurrence]
+
+
+def sum_of_sizes(cell: Cell, plan: Plan) -> int:
+    """How wide the projections of a stage are, side by side."""
+    return sum(cell.input.parts[name] for name in plan.traced.inputs if name in cell.input.parts)
