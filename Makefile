@@ -4,7 +4,7 @@ VENV ?= .venv
 READY := $(VENV)/.ready
 BIN := $(VENV)/bin
 
-.PHONY: run test check format clean
+.PHONY: run test check format bench soak clean
 
 run: $(READY)  ## the main job: train a small model with each unit and print a table
 	$(BIN)/python examples/first_look.py
@@ -20,6 +20,12 @@ check: $(READY)
 format: $(READY)  ## put the code into shape
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+bench: $(READY)  ## measure everything, about ten minutes; the rows, the plot and the README's tables
+	$(BIN)/linnet bench --what all --plot --readme $(BENCH)
+
+soak: $(READY)  ## an hour of random cases; SOAK="--minutes 5 --seed 1" for another length or seed
+	$(BIN)/python -m linnet.bench.soak $(SOAK)
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

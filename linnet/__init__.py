@@ -1,5 +1,6 @@
 """Linnet: light recurrent networks behind the interface of nn.LSTM."""
 
+from linnet.export import export_onnx
 from linnet.fuse.backend import backend
 from linnet.layers.checkpoints import load_foreign
 from linnet.layers.recurrent import Recurrent
@@ -56,6 +57,7 @@ __all__ = [
     "ELRNCell",
     "EURNN",
     "EURNNCell",
+    "export_onnx",
     "GLRN",
     "GLRNCell",
     "GORU",

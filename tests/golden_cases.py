@@ -214,7 +214,8 @@ def held(y: Tensor, start: Tensor, mask: Tensor) -> Tensor:
 def lrn_batch_major(v: Vectors) -> Ran:
     translation = v.name.startswith("mt_")
     unit = linnet.OLRN if "olrn" in v.name else linnet.LRN
-    scale = next((v[f"w.{key}"] for key in ("ln_scale", "scale", "g", "rms_scale") if f"w.{key}" in v), None)
+    # Beside the matrix, the bias and the offset of a layer norm there can only be the scale of a norm.
+    scale = next((t for key, t in v.weights().items() if key not in ("W", "b", "ln_offset")), None)
     norm = None if scale is None else "layer" if translation else "rms"
     rnn = unit(
         v["x"].shape[-1],

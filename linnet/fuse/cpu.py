@@ -16,23 +16,15 @@ through the transposed matrix into the state's gradient at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from llvmlite import ir
 
-from linnet.fuse.emit import Emitter, Format
-from linnet.fuse.gemm import Gemm
+from linnet.fuse.emit import Emitter
 from linnet.fuse.plan import Product
+from linnet.fuse.program import Program
 from linnet.fuse.trace import Traced
-
-I64, I8, PTR = ir.IntType(64), ir.IntType(8), ir.PointerType()
-
-HEADER = (
-    *("steps", "size", "blocks", "block", "reverse"),
-    *("mask", "mask_time", "mask_row", "resets", "resets_time", "resets_row"),
-)
 
 
 @dataclass(frozen=True)
@@ -83,46 +75,23 @@ def backward_ir(recipe: Recipe) -> str:
     return Kernel(recipe, "backward", recipe.backward_operands()).emit()
 
 
-class Kernel:
-    """Emits `void kernel(begin, end, arguments)`; the arguments are HEADER, then three numbers an operand.
-
-    The three: address, stride in bytes along time, stride in bytes from row to row.
-    """
+class Kernel(Program):
+    """A traced step along time."""
 
     def __init__(self, recipe: Recipe, name: str, operands: tuple[str, ...]):
-        self.recipe, self.traced, self.name, self.operands = recipe, recipe.traced, name, operands
-        self.form = Format(recipe.bits)
-        self.module = ir.Module(name)
-        function = ir.Function(self.module, ir.FunctionType(ir.VoidType(), [I64, I64, PTR]), name)
-        self.begin, self.end, self.arguments = function.args
-        self.builder = ir.IRBuilder(function.append_basic_block("entry"))
-        self.gemm = Gemm(self.module, self.form, recipe.width // 2) if recipe.products else None
-        self.header = {name: self.argument(i) for i, name in enumerate(HEADER)}
-        self.places = {
-            name: [self.argument(len(HEADER) + 3 * i + j) for j in range(3)]
-            for i, name in enumerate(operands)
-        }
-
-    def argument(self, index: int) -> ir.Value:
-        address = self.builder.gep(self.arguments, [I64(index)], source_etype=I64)
-        return self.builder.load(address, typ=I64)
+        super().__init__(name, operands, recipe.bits, recipe.width)
+        self.recipe, self.traced = recipe, recipe.traced
 
     def emit(self) -> str:
         row = self.forward_row if self.name == "forward" else self.backward_row
-        steps = self.header["steps"]
-        with self.loop(I64(0), steps, 1) as i:
-            # The backward kernel goes along time the other way round.
-            flipped = self.builder.sub(self.builder.sub(steps, I64(1)), i)
-            backwards = self.builder.icmp_signed("!=", self.header["reverse"], I64(0))
-            t = self.builder.select(backwards, *((flipped, i) if self.name == "forward" else (i, flipped)))
+        with self.times() as t:
             if self.name == "forward":
                 self.products(t)
             with self.loop(self.begin, self.end, 1) as unit:
                 row(t, self.builder.udiv(unit, self.header["blocks"]), self.channels(unit))
             if self.name == "backward":
                 self.through_products(t)
-        self.builder.ret_void()
-        return str(self.module)
+        return self.finish()
 
     def channels(self, unit: ir.Value) -> tuple[ir.Value, ir.Value]:
         """The first channel of this unit of work, and the one after its last."""
@@ -135,24 +104,12 @@ class Kernel:
         """The previous states of this kernel's rows through the recurrent matrices."""
         old_slot, _ = self.slots(t)
         for i, product in enumerate(self.recipe.products):
-            self.multiply(i, self.row(f"state.{product.state}", old_slot, self.begin), f"product.{i}", t)
+            self.multiply(f"state.{product.state}", old_slot, f"packed.{i}", f"product.{i}", t)
 
     def through_products(self, t: ir.Value) -> None:
         """The gradients of the products back through the transposed matrices."""
         for i in range(len(self.recipe.products)):
-            self.multiply(i, self.row(f"dproduct.{i}", t, self.begin), f"through.{i}", t)
-
-    def multiply(self, i: int, source: ir.Value, target: str, t: ir.Value) -> None:
-        assert self.gemm is not None
-        build = self.builder
-        packed, depth, panels = self.places[f"packed.{i}"]
-        state = f"state.{self.recipe.products[i].state}"
-        _, _, a_row = self.places[state if target.startswith("product") else f"dproduct.{i}"]
-        _, _, c_row = self.places[target]
-        a = build.ptrtoint(source, I64)
-        c = build.ptrtoint(self.row(target, t, self.begin), I64)
-        rows = build.sub(self.end, self.begin)
-        self.gemm.emit(self.loop, build, rows, a, a_row, packed, depth, panels, c, c_row)
+            self.multiply(f"dproduct.{i}", t, f"packed.{i}", f"through.{i}", t)
 
     def forward_row(self, t: ir.Value, b: ir.Value, channels: tuple[ir.Value, ir.Value]) -> None:
         rows = self.rows(t, b, self.operands)
@@ -238,17 +195,6 @@ class Kernel:
             with no:
                 self.along(channels, step)
 
-    def along(self, channels: tuple[ir.Value, ir.Value], body: Callable[[Emitter, ir.Value], None]) -> None:
-        """Whole vectors, then what is left one by one."""
-        first, beyond = channels
-        width = I64(self.recipe.width)
-        count = self.builder.sub(beyond, first)
-        whole = self.builder.sub(beyond, self.builder.urem(count, width))
-        with self.loop(first, whole, self.recipe.width) as at:
-            body(Emitter(self.builder, self.form, self.recipe.width), at)
-        with self.loop(whole, beyond, 1) as at:
-            body(Emitter(self.builder, self.form, 1), at)
-
     def rows(self, t: ir.Value, b: ir.Value, names: tuple[str, ...]) -> dict[str, ir.Value]:
         rows = {name: self.row(name, t, b) for name in names if not name.startswith("state.")}
         if self.recipe.products:
@@ -256,11 +202,6 @@ class Kernel:
             for name in self.recipe.product_parts:
                 rows[name] = self.builder.select(reset, zeros, rows[name])
         return rows
-
-    def row(self, name: str, t: ir.Value, b: ir.Value) -> ir.Value:
-        address, along_time, along_rows = self.places[name]
-        offset = self.builder.add(self.builder.mul(t, along_time), self.builder.mul(b, along_rows))
-        return self.builder.inttoptr(self.builder.add(address, offset), PTR)
 
     def state_rows(self, t: ir.Value, b: ir.Value) -> tuple[dict[str, ir.Value], dict[str, ir.Value]]:
         """The rows of the states before and after step t; before a start anew, a row of zeros."""
@@ -271,26 +212,6 @@ class Kernel:
             old[name] = self.builder.select(reset, zeros, self.row(f"state.{name}", old_slot, b))
             new[name] = self.row(f"state.{name}", new_slot, b)
         return old, new
-
-    def slots(self, t: ir.Value) -> tuple[ir.Value, ir.Value]:
-        """Which slot of a state's sequence step t reads, and which it writes."""
-        after = self.builder.add(t, I64(1))
-        backwards = self.builder.icmp_signed("!=", self.header["reverse"], I64(0))
-        return self.builder.select(backwards, after, t), self.builder.select(backwards, t, after)
-
-    def flag(self, name: str, t: ir.Value, b: ir.Value, absent: bool = False) -> ir.Value:
-        """A mask or resets at one step of one row; `absent` where there is none."""
-        address = self.header[name]
-        offset = self.builder.add(
-            self.builder.mul(t, self.header[f"{name}_time"]), self.builder.mul(b, self.header[f"{name}_row"])
-        )
-        there = self.builder.icmp_signed("!=", address, I64(0))
-        # Without a tensor the address is that of the argument block: something to read, and ignored.
-        nothing = self.builder.ptrtoint(self.arguments, I64)
-        where = self.builder.select(there, self.builder.add(address, offset), nothing)
-        byte = self.builder.load(self.builder.inttoptr(where, PTR), typ=I8)
-        value = self.builder.icmp_unsigned("!=", byte, I8(0))
-        return self.builder.select(there, value, ir.IntType(1)(absent))
 
     def load(self, emit: Emitter, rows: Mapping[str, ir.Value], name: str, at: ir.Value) -> ir.Value:
         if self.recipe.storage == "bfloat16" and self.recipe.is_stored(name):
@@ -304,14 +225,6 @@ class Kernel:
             self.store_bfloat16(emit, rows[name], at, value)
         else:
             self.store_plain(emit, rows[name], at, value)
-
-    def load_plain(self, emit: Emitter, row: ir.Value, at: ir.Value) -> ir.Value:
-        address = self.builder.gep(row, [at], source_etype=self.form.scalar)
-        return self.builder.load(address, align=self.form.bits // 8, typ=emit.vector)
-
-    def store_plain(self, emit: Emitter, row: ir.Value, at: ir.Value, value: ir.Value) -> None:
-        address = self.builder.gep(row, [at], source_etype=self.form.scalar)
-        self.builder.store(value, address, align=self.form.bits // 8)
 
     def load_bfloat16(self, emit: Emitter, row: ir.Value, at: ir.Value) -> ir.Value:
         """The upper half of a float32."""
@@ -332,19 +245,3 @@ class Kernel:
         rounded = build.select(nan, emit.whole(0x7FC0), rounded)
         address = build.gep(row, [at], source_etype=ir.IntType(16))
         build.store(build.trunc(rounded, short), address, align=2)
-
-    @contextmanager
-    def loop(self, start: ir.Value, stop: ir.Value, step: int) -> Iterator[ir.Value]:
-        """for i in range(start, stop, step)."""
-        before = self.builder.block
-        head, body, done = (self.builder.append_basic_block() for _ in range(3))
-        self.builder.branch(head)
-        self.builder.position_at_end(head)
-        i = self.builder.phi(I64)
-        i.add_incoming(start, before)
-        self.builder.cbranch(self.builder.icmp_signed("<", i, stop), body, done)
-        self.builder.position_at_end(body)
-        yield i
-        i.add_incoming(self.builder.add(i, I64(step)), self.builder.block)
-        self.builder.branch(head)
-        self.builder.position_at_end(done)

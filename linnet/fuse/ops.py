@@ -12,8 +12,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from linnet.fuse.call import vector_width
 from linnet.fuse.plan import Plan, plan_called
-from linnet.fuse.scan import Backward, Operands, run_forward, vector_width
+from linnet.fuse.scan import Backward, Operands, run_forward
 
 
 @torch.library.custom_op("linnet::scan", mutates_args=(), device_types="cpu")
@@ -32,7 +33,7 @@ def scan_op(
 def scan_shapes(plan, tensors, mask, resets, reverse):
     operands = Operands.of(plan_called(plan), (mask, resets, reverse), tensors)
     steps, batch, size = operands.shape
-    joint, panel = operands.joint, vector_width(operands.dtype)
+    joint, panel = operands.joint, vector_width(operands.real)
     states = operands.plan.traced.states
     sequences = [joint.new_empty(steps + 1, batch, size, dtype=operands.real) for _ in states]
     wide = [-(-len(matrix) // panel) * panel for matrix in operands.matrices]

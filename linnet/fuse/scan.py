@@ -12,12 +12,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from linnet.fuse import cpu, jit, reference
+from linnet.fuse.call import Call, vector_width
+from linnet.fuse.memory import new_empty
 from linnet.fuse.plan import Fusible, Plan
 from linnet.fuse.trace import Step
 
 DTYPES = {torch.float32: "float32", torch.float64: "float64", torch.bfloat16: "bfloat16"}
-# Below this many numbers a thread is not worth waking.
-THREAD_WORTH = 1 << 15
+# As much of a projection, in bytes, as may stay in the cache until its steps are done.
+PIECE = 1 << 21
 
 
 @dataclass
@@ -76,9 +78,6 @@ class Operands:
         start = len(self.joint_names)
         return self.plan.traced.inputs[start : start + len(self.extras)]
 
-    def tensors(self) -> list[Tensor]:
-        return [self.joint, *self.extras, *self.weights, *self.states, *self.matrices]
-
     def recipe(self, wanted: Sequence[str] = (), keeps_output: bool = True) -> cpu.Recipe:
         dtype, plan = self.dtype, self.plan
         return cpu.Recipe(
@@ -99,6 +98,7 @@ def fused_scan(
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """What `reference.scan` computes, in one kernel: the output [T, B, H] and the final states by name."""
     flags = (mask, resets, reverse)
+    extras = [extra.to(joint.dtype) for extra in extras]
     tensors = (*map(side_by_side, (joint, *extras)), *weights, *states, *matrices)
     if torch.compiler.is_compiling():
         from linnet.fuse.ops import compiled_scan
@@ -109,12 +109,41 @@ def fused_scan(
     return y, dict(zip(fusible.plan.traced.states, finals, strict=True))
 
 
+def projected_scan(
+    fusible: Fusible,
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    extras: Sequence[Tensor],
+    weights: Sequence[Tensor],
+    states: Sequence[Tensor],
+    matrices: Sequence[Tensor] = (),
+    mask: Tensor | None = None,
+    resets: Tensor | None = None,
+    reverse: bool = False,
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """`fused_scan` of F.linear(x, weight, bias), which never leaves this function.
+
+    So its memory can be used again: for the gradients in training, and for the next steps without.
+    """
+    tensors = (*map(side_by_side, extras), *weights, *states, *matrices)
+    y, *finals = ProjectedScan.apply(fusible, (mask, resets, reverse), x, weight, bias, *tensors)
+    return y, dict(zip(fusible.plan.traced.states, finals, strict=True))
+
+
 def side_by_side(tensor: Tensor) -> Tensor:
     """Kernels take any strides but one: the channels of a row stand side by side."""
     return tensor if tensor.stride(-1) == 1 or tensor.shape[-1] == 1 else tensor.contiguous()
 
 
+def ends(sequences: Sequence[Tensor], reverse: bool, dtype: torch.dtype) -> list[Tensor]:
+    """The final states."""
+    return [sequence[0 if reverse else -1].to(dtype, copy=True) for sequence in sequences]
+
+
 class FusedScan(torch.autograd.Function):
+    """The scan of a projection that autograd sees."""
+
     @staticmethod
     def forward(ctx, fusible: Fusible, flags: tuple[Any, Any, Any], *tensors):
         operands = Operands.of(fusible.plan, flags, tensors)
@@ -123,8 +152,7 @@ class FusedScan(torch.autograd.Function):
         ctx.fusible, ctx.flags = fusible, flags
         if keep:
             ctx.save_for_backward(*tensors, *sequences, *products)
-        last = 0 if operands.reverse else -1
-        return y, *(sequence[last].to(y.dtype, copy=True) for sequence in sequences)
+        return y, *ends(sequences, operands.reverse, y.dtype)
 
     @staticmethod
     def backward(ctx, dy, *dfinals):
@@ -134,14 +162,98 @@ class FusedScan(torch.autograd.Function):
         operands = Operands.of(plan, ctx.flags, saved)
         needed = ctx.needs_input_grad[2:]
         if torch.is_grad_enabled():
-            return None, None, *reference_gradients(step, operands, needed, (dy, *dfinals))
+            return None, None, *reference_gradients(step, operands, saved, needed, (dy, *dfinals))
         return None, None, *Backward(operands, sequences, products, needed).run(dy, dfinals)
 
 
-def reference_gradients(step: Step, operands: Operands, needed, above) -> list[Tensor | None]:
-    """Gradients that can be differentiated again: through the loop itself."""
+class ProjectedScan(torch.autograd.Function):
+    """The scan of a projection that nobody else sees: its gradient overwrites it."""
+
+    @staticmethod
+    def forward(ctx, fusible: Fusible, flags: tuple[Any, Any, Any], x, weight, bias, *tensors):
+        ctx.fusible, ctx.flags, ctx.used = fusible, flags, False
+        if not any(ctx.needs_input_grad):
+            return run_in_pieces(fusible.plan, flags, x, weight, bias, tensors)
+        joint = project(x, weight, bias)
+        operands = Operands.of(fusible.plan, flags, (joint, *tensors))
+        y, sequences, products = run_forward(operands, keep=True)
+        ctx.save_for_backward(x, weight, bias, joint, *tensors, *sequences, *products)
+        return y, *ends(sequences, operands.reverse, y.dtype)
+
+    @staticmethod
+    def backward(ctx, dy, *dfinals):
+        (plan, step), (x, weight, bias, joint, *saved) = ctx.fusible, ctx.saved_tensors
+        products = [saved.pop() for _ in plan.products][::-1]
+        sequences = [saved.pop() for _ in plan.traced.states][::-1]
+        needed = ctx.needs_input_grad[2:]
+        if torch.is_grad_enabled() or ctx.used:
+            # Differentiated twice, or for a second time: the projection is made anew.
+            joint = F.linear(x, weight, bias)
+        operands = Operands.of(plan, ctx.flags, (joint, *saved))
+        if torch.is_grad_enabled():
+            sources = (x, weight, bias, *saved)
+            return None, None, *reference_gradients(step, operands, sources, needed, (dy, *dfinals))
+        ctx.used = True
+        backward = Backward(operands, sequences, products, (any(needed[:3]), *needed[3:]), in_place=True)
+        djoint, *others = backward.run(dy, dfinals)
+        return None, None, *projection_gradients(djoint, x, weight, needed[:3]), *others
+
+
+def project(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor | None = None) -> Tensor:
+    """F.linear(x, weight, bias) for x [T, B, D], in memory of our choosing."""
+    joint = new_empty((*x.shape[:2], len(weight)), x.dtype) if out is None else out
+    rows, target = x.reshape(-1, x.shape[-1]), joint.view(-1, len(weight))
+    if bias is None:
+        torch.mm(rows, weight.T, out=target)
+    else:
+        torch.addmm(bias, rows, weight.T, out=target)
+    return joint
+
+
+def projection_gradients(djoint: Tensor | None, x: Tensor, weight: Tensor, needed) -> list[Tensor | None]:
+    if djoint is None:
+        return [None, None, None]
+    above = djoint.flatten(0, 1)
+    need_x, need_weight, need_bias = needed
+    return [
+        (above @ weight).view(x.shape) if need_x else None,
+        above.T @ x.reshape(-1, x.shape[-1]) if need_weight else None,
+        above.sum(0) if need_bias else None,
+    ]
+
+
+def run_in_pieces(plan: Plan, flags: tuple[Any, Any, Any], x, weight, bias, tensors) -> tuple[Tensor, ...]:
+    """Without gradients the projection of a step is done with after it: a few at a time fit the cache."""
+    mask, resets, reverse = flags
+    steps, batch, _ = x.shape
+    whole = Operands.of(plan, flags, (x, *tensors))
+    y = new_empty((steps, batch, whole.states[0].shape[-1]), x.dtype)
+    piece = max(1, min(steps, PIECE // (batch * len(weight) * x.element_size())))
+    room = torch.empty(piece, batch, len(weight), dtype=x.dtype)
+    starts = range(0, steps, piece)
+    for start in reversed(starts) if reverse else starts:
+        now = slice(start, min(start + piece, steps))
+        joint = project(x[now], weight, bias, out=room[: now.stop - now.start])
+        part = Operands(
+            plan,
+            joint,
+            [extra[now] for extra in whole.extras],
+            whole.weights,
+            whole.states,
+            whole.matrices,
+            None if mask is None else mask[now],
+            None if resets is None else resets[now],
+            reverse,
+        )
+        _, sequences, _ = run_forward(part, keep=False, y=y[now])
+        whole.states = [sequence[0] for sequence in sequences]
+    return y, *(state.to(y.dtype) for state in whole.states)
+
+
+def reference_gradients(step: Step, operands: Operands, sources, needed, above) -> list[Tensor | None]:
+    """Gradients of `sources` that can be differentiated again: through the loop itself."""
     y, finals = reference_scan(step, operands)
-    wanted = [tensor for tensor, need in zip(operands.tensors(), needed, strict=True) if need]
+    wanted = [tensor for tensor, need in zip(sources, needed, strict=True) if need]
     gradients = iter(
         torch.autograd.grad((y, *finals.values()), wanted, above, create_graph=True, allow_unused=True)
     )
@@ -174,43 +286,43 @@ def backward_kernel(recipe: cpu.Recipe) -> jit.Compiled:
     return jit.compile_function(cpu.backward_ir(recipe), "backward")
 
 
-@cache
-def vector_width(dtype: torch.dtype) -> int:
-    """Two registers' worth: while one waits for a result, the other has work."""
-    lanes = 16 if "+avx512f" in jit.host_cpu() else 8
-    return lanes if dtype == torch.float64 else 2 * lanes
-
-
 def run_forward(
-    operands: Operands, keep: bool, share: bool = True
+    operands: Operands, keep: bool, share: bool = True, y: Tensor | None = None
 ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
     """The output, the states as [T + 1, B, H] (or one slot, which ends with the last), and the products."""
     traced, (steps, batch, size) = operands.plan.traced, operands.shape
-    call = Call(operands)
-    same = share and operands.mask is None and operands.dtype == operands.real
+    call = ScanCall(operands)
+    same = share and y is None and operands.mask is None and operands.dtype == operands.real
     shared = traced.output_state if same else None
     sequences = []
     for name, start in zip(traced.states, operands.states, strict=True):
         slots = steps + 1 if keep or name == shared else 1
-        sequence = torch.empty(slots, batch, size, dtype=operands.real)
+        sequence = new_empty((slots, batch, size), operands.real)
         sequence[-1 if operands.reverse else 0] = start
         call.put(f"state.{name}", sequence if slots > 1 else sequence.expand(steps + 1, -1, -1))
         sequences.append(sequence)
     products = call.put_products(keep)
     if shared is None:
-        y = call.put("y", torch.empty(steps, batch, size, dtype=operands.dtype))
+        y = call.put("y", new_empty((steps, batch, size), operands.dtype) if y is None else y)
     else:
         sequence = sequences[traced.states.index(shared)]
         y = sequence[:-1] if operands.reverse else sequence[1:]
     recipe = operands.recipe(keeps_output=shared is None)
-    call.run(forward_kernel(recipe), recipe.forward_operands())
+    call.run(forward_kernel(recipe), recipe.forward_operands(), call.depth)
     return y, sequences, products
 
 
 class Backward:
     """One run of the backward kernel, and the large products after it."""
 
-    def __init__(self, operands: Operands, sequences: list[Tensor], products: list[Tensor], needed):
+    def __init__(
+        self,
+        operands: Operands,
+        sequences: list[Tensor],
+        products: list[Tensor],
+        needed: Sequence[bool],
+        in_place: bool = False,
+    ):
         self.operands, self.traced = operands, operands.plan.traced
         self.sequences, self.products = sequences, products
         counts = [
@@ -224,8 +336,9 @@ class Backward:
         self.need_joint, self.need_extras, self.need_weights, _, self.need_matrices = (
             [next(needs) for _ in range(count)] for count in counts
         )
+        self.in_place = in_place
         self.wanted: list[str] = []
-        self.call = Call(operands)
+        self.call = ScanCall(operands)
 
     def run(self, dy: Tensor, dfinals: Sequence[Tensor]) -> list[Tensor | None]:
         """The gradients of `operands.tensors()`, None for those not needed."""
@@ -234,7 +347,7 @@ class Backward:
         joint, extras, weights = self.put_joint(), self.put_extras(), self.put_weights()
         dproducts, through = self.put_products()
         recipe = self.operands.recipe(self.wanted)
-        self.call.run(backward_kernel(recipe), recipe.backward_operands())
+        self.call.run(backward_kernel(recipe), recipe.backward_operands(), self.call.depth)
         for product, more in zip(self.operands.plan.products, through, strict=True):
             carries[self.traced.states.index(product.state)] += more[:, : self.operands.shape[-1]]
         dtype = self.operands.dtype
@@ -257,7 +370,8 @@ class Backward:
     def put_joint(self) -> Tensor | None:
         if not self.need_joint[0]:
             return None
-        gradient = torch.empty_like(self.operands.joint)
+        joint = self.operands.joint
+        gradient = joint if self.in_place else new_empty(tuple(joint.shape), joint.dtype)
         for column, name in enumerate(self.operands.joint_names):
             self.want(name, gradient, column * self.operands.shape[-1])
         return gradient
@@ -265,7 +379,7 @@ class Backward:
     def put_extras(self) -> list[Tensor | None]:
         named = zip(self.operands.extra_names, self.operands.extras, self.need_extras, strict=True)
         return [
-            self.want(name, torch.empty(extra.shape, dtype=extra.dtype)) if need else None
+            self.want(name, new_empty(tuple(extra.shape), extra.dtype)) if need else None
             for name, extra, need in named
         ]
 
@@ -279,19 +393,17 @@ class Backward:
         ]
 
     def put_products(self) -> tuple[list[Tensor], list[Tensor]]:
-        steps, batch, size = self.operands.shape
+        steps, _, size = self.operands.shape
         dproducts, through = [], []
         for i, (product, matrix) in enumerate(
             zip(self.operands.plan.products, self.operands.matrices, strict=True)
         ):
             self.call.put_product(i, self.products[i])
-            dproduct = torch.empty(steps, batch, len(matrix), dtype=self.operands.real)
-            self.call.put(f"dproduct.{i}", dproduct)
+            dproduct = self.call.room(f"dproduct.{i}", len(matrix), steps)
             for column, name in enumerate(product.parts):
                 self.want(name, dproduct, column * size)
-            packed = self.call.put_packed(i, matrix.T)
-            target = torch.zeros(batch, packed.shape[0] * packed.shape[2], dtype=self.operands.real)
-            through.append(self.call.put(f"through.{i}", target))
+            wide = self.call.put_packed(f"packed.{i}", matrix.T)
+            through.append(self.call.room(f"through.{i}", wide).zero_())
             dproducts.append(dproduct)
         return dproducts, through
 
@@ -307,13 +419,12 @@ class Backward:
         return gradients
 
 
-class Call:
-    """One run of a kernel: the sizes, and where each operand lies."""
+class ScanCall(Call):
+    """A run over `operands`."""
 
     def __init__(self, operands: Operands):
+        super().__init__(operands.shape, (operands.mask, operands.resets, operands.reverse), operands.real)
         self.operands = operands
-        self.places: dict[str, list[int]] = {}
-        self.alive: list[Tensor] = []
         size = operands.shape[-1]
         for column, name in enumerate(operands.joint_names):
             self.put(name, operands.joint, column * size)
@@ -322,62 +433,17 @@ class Call:
         for name, weight in zip(operands.plan.traced.weights, operands.weights, strict=True):
             self.put(name, weight.to(operands.real).contiguous())
         self.put("zeros", torch.zeros(size, dtype=operands.real))
-
-    def put(self, name: str, tensor: Tensor, offset: int = 0) -> Tensor:
-        """Note where `tensor` lies, from channel `offset` on.
-
-        [T, B, H]; one dimension fewer for what is alike at all steps, two for what rows share as well.
-        """
-        size = tensor.element_size()
-        strides = [0, 0, *tensor.stride()][-3:-1]
-        self.places[name] = [tensor.data_ptr() + offset * size, *(stride * size for stride in strides)]
-        self.alive.append(tensor)
-        return tensor
-
-    def put_packed(self, i: int, matrix: Tensor) -> Tensor:
-        """[N, K] as panels [N / panel, K, panel], the columns beyond N zero."""
-        panel = vector_width(self.operands.dtype)
-        matrix = F.pad(matrix.to(self.operands.real), (0, 0, 0, -len(matrix) % panel))
-        packed = matrix.unflatten(0, (-1, panel)).transpose(1, 2).contiguous()
-        self.places[f"packed.{i}"] = [packed.data_ptr(), packed.shape[1], packed.shape[0]]
-        self.alive.append(packed)
-        return packed
+        self.depth = sum(len(matrix) for matrix in operands.matrices)
 
     def put_products(self, keep: bool) -> list[Tensor]:
         """Room for the products: of all steps if they are to be kept, else of one."""
-        steps, batch, _ = self.operands.shape
         products = []
         for i, matrix in enumerate(self.operands.matrices):
-            packed = self.put_packed(i, matrix)
-            wide = packed.shape[0] * packed.shape[2]
-            room = torch.empty(steps if keep else 1, batch, wide, dtype=self.operands.real)
-            products.append(room)
-            self.put_product(i, room if keep else room.expand(steps, -1, -1))
+            wide = self.put_packed(f"packed.{i}", matrix)
+            products.append(self.room(f"product.{i}", wide, self.shape[0] if keep else 0))
+            self.put_product(i, products[-1])
         return products
 
     def put_product(self, i: int, room: Tensor) -> None:
-        self.put(f"product.{i}", room)
         for column, name in enumerate(self.operands.plan.products[i].parts):
-            self.put(name, room, column * self.operands.shape[-1])
-
-    def run(self, function: jit.Compiled, names: tuple[str, ...]) -> None:
-        steps, batch, size = self.operands.shape
-        blocks, block = (1, size) if self.operands.matrices else share_out(batch, size)
-        numbers = [steps, size, blocks, block, int(self.operands.reverse)]
-        for flags in (self.operands.mask, self.operands.resets):
-            numbers += [0, 0, 0] if flags is None else [flags.data_ptr(), *flags.stride()]
-        for name in names:
-            numbers += self.places[name]
-        depth = 1 + sum(len(matrix) for matrix in self.operands.matrices)
-        grain = max(1, THREAD_WORTH // (steps * block * depth))
-        jit.run(function, batch * blocks, grain, numbers)
-
-
-def share_out(batch: int, size: int) -> tuple[int, int]:
-    """Into how many blocks of how many channels a row is cut: only where there are few rows a thread."""
-    threads = torch.get_num_threads()
-    if batch >= 4 * threads:
-        return 1, size
-    block = max(64, -(-size // (2 * threads)))
-    block = -(-block // 16) * 16
-    return -(-size // block), block
+            self.put(name, room, column * self.shape[-1])

@@ -17,6 +17,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +71,14 @@ class Traced:
     forward: Pointwise
     backward: Pointwise
 
-    @property
+    def __post_init__(self) -> None:
+        # Kernels are looked up by what they are made from at each call: hash it once.
+        object.__setattr__(self, "hash", hash((self.inputs, self.states, self.forward, self.backward)))
+
+    def __hash__(self) -> int:
+        return self.hash  # type: ignore[attr-defined]
+
+    @cached_property
     def output_state(self) -> str | None:
         """The state that is the output as well, if one is: its sequence need not be stored twice."""
         values = dict(self.forward.outputs)
@@ -96,11 +104,13 @@ def record(step: Step, inputs: Sequence[str], states: Sequence[str], weights: Se
     outputs = {"y": y, **{f"new.{name}": new[name] for name in states}}
     forward = recorder.graph(names, outputs)
     above = {f"d{name}": recorder.input(f"d{name}") for name in outputs}
+    # An output that is a constant has no gradient to give.
+    varying = [name for name, output in outputs.items() if output.requires_grad]
     with recorder:
         gradients = torch.autograd.grad(
-            list(outputs.values()),
+            [outputs[name] for name in varying],
             [leaf for group in groups for leaf in group.values()],
-            list(above.values()),
+            [above[f"d{name}"] for name in varying],
             allow_unused=True,
         )
     backward = recorder.graph([*names, *above], {f"d.{n}": g for n, g in zip(names, gradients, strict=True)})

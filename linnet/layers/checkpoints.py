@@ -102,6 +102,8 @@ def from_sru(rnn: Recurrent, foreign: Foreign) -> dict[str, Tensor]:
         weight = foreign.take(f"{prefix}weight", rows, many * size * len(order))
         weight = weight.view(rows, many, size, len(order))
         v = foreign.take(f"{prefix}weight_c", 2 * many * size).view(2, many, size)
+        if cells[0].v_f is None and v.any():
+            foreign.problems.append(f"{prefix}weight_c is not 0, but the gates of this SRU do not read c")
         if first.bias is not None:
             bias = foreign.take(f"{prefix}bias", 2 * many * size).view(2, many, size)
         foreign.check_scale(f"{prefix}scale_x", cells[0])

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor, is_autocast_enabled, nn
+from torch.compiler import is_compiling
 from torch.func import functional_call
 
 from linnet.fuse import reference
@@ -139,20 +140,23 @@ class Direction(nn.Module):
 
     def fuses(self, x: Tensor) -> bool:
         """Whether a kernel runs this pass; if not, the log says why."""
-        reason = None
+        return may_fuse(self.cell.unit_name, x, self.obstacle())
+
+    def obstacle(self) -> str | None:
+        """Why the options of this direction keep it from a kernel, if they do."""
         if self.training and self.state_dropout:
-            reason = "state_dropout is not fused"
-        elif self.zoneout and len(self.cell.stages()) > 1:
-            reason = "zoneout comes after all of its stages"
-        return may_fuse(self.cell.unit_name, x, reason)
+            return "state_dropout is not fused"
+        if self.zoneout and len(self.cell.stages()) > 1:
+            return "zoneout comes after all of its stages"
+        return None
 
     def by_kernel(
         self, x: Tensor, state: Parts, mask: Tensor | None, resets: Tensor | None
     ) -> tuple[Tensor, Parts]:
-        # Imported when first needed: what makes kernels is not there on every machine.
-        from linnet.fuse.scan import fused_scan
-
         cell = self.cell
+        own = None if self.zoneout or is_compiling() else cell.own_kernel(x.dtype)
+        if own is not None:
+            return own(x, state, (mask, resets, self.reverse))
         parts = {**cell.beside(x), **self.stays(x)}
         plans = self.plans_for(tuple(parts))
         if isinstance(plans, str):
@@ -160,21 +164,34 @@ class Direction(nn.Module):
             return self.by_loop(x, state, mask, resets)
         sequences: Parts = {}
         finals: Parts = {}
-        joints: Sequence[Tensor] = [cell.input.joint(x)]
-        if len(plans) > 1:
-            joints = joints[0].split([sum_of_sizes(cell, plan) for plan, _ in plans], -1)
-        for stage, fusible, joint in zip(cell.stages(), plans, joints, strict=True):
+        for stage, fusible, scan in zip(cell.stages(), plans, self.scans(x, plans), strict=True):
             for attribute, name in stage.through.items():
                 parts |= getattr(cell, attribute)(sequences[name])
-            extras = [parts[name].to(joint.dtype) for name in fusible.plan.extras]
+            extras = [parts[name] for name in fusible.plan.extras]
             weights, matrices = list(weights_of(cell, stage).values()), matrices_of(cell, stage)
             states = [state[name] for name in stage.states]
-            flags = (mask, resets, self.reverse)
-            y, new = fused_scan(fusible, joint, extras, weights, states, matrices, *flags)
+            y, new = scan(extras, weights, states, matrices, mask, resets, self.reverse)
             finals |= {name: final.to(state[name].dtype) for name, final in new.items()}
             # A stage that others read, or that the output is made of, gives its state as its output.
             sequences[stage.states[0]] = y
         return cell.output(y, sequences), finals
+
+    def scans(self, x: Tensor, plans: list[Fusible]) -> list[Callable[..., tuple[Tensor, Parts]]]:
+        """For each stage the kernel with its projection; that of a single stage is never seen outside."""
+        # Imported when first needed: what makes kernels is not there on every machine.
+        from linnet.fuse.scan import fused_scan, projected_scan
+
+        projection = self.cell.input
+        hidden = (
+            len(plans) == 1 and projection.is_plain and not (is_compiling() or is_autocast_enabled("cpu"))
+        )
+        if hidden:
+            bias = projection.whole_bias()
+            return [partial(projected_scan, plans[0], projection.prepare(x), projection.weight, bias)]
+        joint = projection.joint(x)
+        sizes = [sum_of_sizes(self.cell, plan) for plan, _ in plans]
+        joints = [joint] if len(plans) == 1 else joint.split(sizes, -1)
+        return [partial(fused_scan, plan, part) for plan, part in zip(plans, joints, strict=True)]
 
     def prepare(self) -> None:
         """Make the plans beforehand, which a compiler that traces this module could not."""

@@ -20,11 +20,17 @@ def mask_of_lengths(lengths: Tensor | Sequence[int], like: Tensor) -> Tensor:
         raise TypeError(f"lengths must be whole numbers; got {lengths.dtype}")
     if tuple(lengths.shape) != (batch,):
         raise ValueError(f"lengths must have shape ({batch},), one a sequence; got {tuple(lengths.shape)}")
+    # A graph that is being traced holds no numbers to look at.
+    if not torch.compiler.is_compiling():
+        check_range(lengths, time)
+    return torch.arange(time, device=like.device)[:, None] < lengths.to(like.device)
+
+
+def check_range(lengths: Tensor, time: int) -> None:
     shortest, longest = int(lengths.min()), int(lengths.max())
     if shortest < 1 or longest > time:
         wrong = shortest if shortest < 1 else longest
         raise ValueError(f"lengths must be between 1 and {time}, the number of time steps of x; got {wrong}")
-    return torch.arange(time, device=like.device)[:, None] < lengths.to(like.device)
 
 
 def check_flags(what: str, flags: Tensor, shape: tuple[int, ...], layout: str, device: torch.device) -> None:

@@ -23,6 +23,8 @@ from linnet.units.options import check_size
 from linnet.units.projection import Projection
 
 Parts = dict[str, Tensor]
+# x [T, B, input_size], state, (mask, resets, reverse) -> y [T, B, output_size], state.
+OwnKernel = Callable[[Tensor, Parts, Any], tuple[Tensor, Parts]]
 
 
 @cache
@@ -108,6 +110,10 @@ class Cell(nn.Module):
 
     def stages(self) -> tuple[Stage, ...]:
         return (Stage("step", tuple(self.states), self.recurrence),)
+
+    def own_kernel(self, dtype: torch.dtype) -> OwnKernel | None:
+        """A kernel written by hand, for a unit whose step is not elementwise."""
+        return None
 
     @property
     def is_elementwise(self) -> bool:

@@ -19,13 +19,14 @@ is the paper's reading), and (10) takes the mean over the heads (head_reduction=
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from linnet.units.cell import Cell, Parts
+from linnet.units.cell import Cell, OwnKernel, Parts
 from linnet.units.init import clear_
 from linnet.units.options import check_size, choose, identity
 from linnet.units.projection import Projection
@@ -133,6 +134,27 @@ class NRUCell(Cell):
         m = m + (change.mean(-2) if self.head_reduction == "mean" else change.sum(-2))  # (10)
         return h, {"h": h, "m": m}
 
+    def own_kernel(self, dtype: torch.dtype) -> OwnKernel | None:
+        """One kernel for the authors' form: joint directions, heads that do not read x, no layer norm."""
+        plain = self.directions == "joint" and "heads_x" not in self.input.parts
+        if not plain or isinstance(self.norm, nn.LayerNorm) or dtype == torch.bfloat16:
+            return None
+        # Imported when first needed: what makes kernels is not there on every machine.
+        from linnet.fuse.outer_scan import recipe_for
+
+        relu, mean = self.g is torch.relu, self.head_reduction == "mean"
+        recipe = recipe_for(dtype, self.hidden_size, self.memory_size, self.num_heads, relu, mean)
+        return None if recipe is None else partial(self.run_kernel, recipe)
+
+    def run_kernel(self, recipe: Any, x: Tensor, state: Parts, flags: Any) -> tuple[Tensor, Parts]:
+        from linnet.fuse.outer_scan import outer_scan
+
+        start = torch.cat([state["h"], state["m"]], -1)
+        # Autocast may have made the projection in another dtype than the state.
+        a, heads = self.input.joint(x).to(x.dtype), self.heads
+        y, end = outer_scan(recipe, a, self.recurrent.weight, heads.weight, heads.bias, start, flags)
+        return y, {"h": end[:, : self.hidden_size], "m": end[:, self.hidden_size :]}
+
     def direction(self, u: Tensor) -> Tensor:
         """[B, direction_size] -> [B, num_heads, memory_size], each row of L5 norm 1."""
         if self.directions != "full":
@@ -140,5 +162,5 @@ class NRUCell(Cell):
                 u = u.unflatten(-1, (self.num_heads, -1))
             p, q = u.chunk(2, -1)  # (15, 16)
             u = p[..., :, None] * q[..., None, :]  # (17)
-        v = u.reshape(len(u), self.num_heads, self.memory_size)
+        v = u.reshape(u.shape[0], self.num_heads, self.memory_size)
         return F.normalize(self.g(v), p=5.0, dim=-1, eps=1e-12)

@@ -80,22 +80,33 @@ class Projection(nn.Module):
 
     def joint(self, x: Tensor) -> Tensor:
         """All parts side by side, [..., sum of sizes]."""
+        return self.affine(self.prepare(x))
+
+    def prepare(self, x: Tensor) -> Tensor:
+        """x as the matrix reads it."""
         x = self.prenorm(x)
         if self.training and self.input_dropout:
             x = x * keep_mask(over_time(x, x.shape[-1]), self.input_dropout, like=x)
-        if self.reduce is not None:
-            x = F.linear(x, self.reduce)
-        return self.affine(x)
+        return x if self.reduce is None else F.linear(x, self.reduce)
 
     def affine(self, x: Tensor) -> Tensor:
         """norm(x W) + b; without a norm the bias rides along in the product."""
-        bias: Tensor | None = self.bias
-        if bias is not None and len(bias) < len(self.weight):
-            bias = F.pad(bias, (len(self.weight) - len(bias), 0))
-        if isinstance(self.norm, nn.Identity):
+        bias = self.whole_bias()
+        if self.is_plain:
             return F.linear(x, self.weight, bias)
         x = self.norm(F.linear(x, self.weight))
         return x if bias is None else x + bias
+
+    @property
+    def is_plain(self) -> bool:
+        """One product and no more."""
+        return isinstance(self.norm, nn.Identity)
+
+    def whole_bias(self) -> Tensor | None:
+        """With zeros for the parts that have none."""
+        if self.bias is None or len(self.bias) == len(self.weight):
+            return self.bias
+        return F.pad(self.bias, (len(self.weight) - len(self.bias), 0))
 
     def split(self, x: Tensor) -> dict[str, Tensor]:
         return dict(zip(self.parts, x.split(list(self.parts.values()), dim=-1), strict=True))

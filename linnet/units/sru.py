@@ -15,6 +15,9 @@ Differs from the paper's Algorithm 1, in which r_t reads the new c_t: equation (
 code read the old one, and so does this file. A bidirectional layer whose input is as wide as both
 directions together skips with one half of x in each; any other has a fourth matrix. So does the
 authors' code.
+
+The first version of the paper (v1, 2017) had neither v nor alpha, and tanh for g:
+recurrent_gates=False, rescale=False, activation="tanh".
 """
 
 from __future__ import annotations

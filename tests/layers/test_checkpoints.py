@@ -294,6 +294,7 @@ UNFIT: dict[str, tuple[str, Any, Weights]] = {
     "SRU biases everywhere": ("sru", linnet.SRU(3, 4, full_bias=True), sru_weights(3, 4, 1)),
     "SRU with a norm": ("sru", linnet.SRU(3, 4, norm="rms"), sru_weights(3, 4, 1)),
     "SRU without biases": ("sru", linnet.SRU(3, 4, bias=False), sru_weights(3, 4, 1)),
+    "SRU whose gates do not read c": ("sru", linnet.SRU(3, 4, recurrent_gates=False), sru_weights(3, 4, 1)),
     "SRU, both ways": ("sru", linnet.SRU(3, 4, bidirectional=True), sru_weights(3, 4, 1)),
     "SRU without layer norm": ("sru", linnet.SRU(3, 4), sru_weights(3, 4, 1, layer_norm=True)),
     "SRU without low rank": ("sru", linnet.SRU(3, 4), sru_weights(3, 4, 1, rank=2)),

@@ -502,7 +502,7 @@ OPTIONS: dict[str, tuple[Any, dict[str, Any], type[Exception], str]] = {
     "scales": (linnet.StatisticalRU, {"scales": (0.5, 1.0)}, ValueError, r"\[0, 1\); got \(0.5, 1.0\)"),
     "no scales": (linnet.StatisticalRU, {"scales": ()}, ValueError, r"one or more numbers .* got \(\)"),
     "one scale": (linnet.StatisticalRU, {"scales": 0.5}, TypeError, "scales .* 0.5"),
-    "scales in words": (linnet.StatisticalRU, {"scales": ("slow",)}, TypeError, "scales .* 'slow'"),
+    "scales in words": (linnet.StatisticalRU, {"scales": ("slow",)}, TypeError, r"scales .*'slow'"),
 }
 
 

@@ -19,6 +19,12 @@ WITH_RECURRENT_MATRIX = [unit for unit in UNITS if unit not in ELEMENTWISE]
 PROJECTED_INSIDE = [linnet.LSTM, linnet.RAN]
 
 
+@pytest.fixture(autouse=True)
+def seeded():
+    """Noise and initialisations are drawn the same way in every run, whatever ran before."""
+    torch.manual_seed(0)
+
+
 def over(units: list[Any]) -> Any:
     return pytest.mark.parametrize("unit", units, ids=lambda unit: unit.__name__)
 
@@ -199,8 +205,8 @@ def test_zoneout_keeps_a_share_of_the_channels_exactly(unit: Any):
     _, zoned = rnn.train()(x, before)
     for old, new, got in zip(tensors(before), tensors(after), tensors(zoned), strict=True):
         kept = got == old
-        assert torch.equal(torch.where(kept, old, new), got)
-        assert kept.double().mean() == pytest.approx(0.3, abs=0.05)
+        same(torch.where(kept, old, new), got)
+        assert kept.double().mean() == pytest.approx(0.3, abs=0.06)
 
 
 @over(UNITS)
@@ -286,7 +292,7 @@ def test_dropped_weights_differ_between_passes(unit: Any):
     assert not torch.equal(rnn(x, state)[0], rnn(x, state)[0])
 
 
-@over(WITH_RECURRENT_MATRIX)
+@over([unit for unit in WITH_RECURRENT_MATRIX if unit is not linnet.EURNN])
 def test_weight_drop_is_on_the_recurrent_matrices_unless_all_are_asked_for(unit: Any):
     """A step from a state of 0 shows none of the recurrent matrices of these units, or not only those."""
     recurrent = liven(unit(3, 8, weight_drop=0.5))
@@ -296,7 +302,7 @@ def test_weight_drop_is_on_the_recurrent_matrices_unless_all_are_asked_for(unit:
     assert of_input == [False, True]
 
 
-@over(ELEMENTWISE)
+@over([*ELEMENTWISE, linnet.EURNN])
 @pytest.mark.parametrize("on", ["recurrent", "all"])
 def test_weight_drop_is_on_the_input_matrix_of_units_without_another(unit: Any, on: str):
     assert dropped_in(liven(unit(3, 8, weight_drop=0.5, weight_drop_on=on)), "input.weight", randn(1, 64, 3))

@@ -1,0 +1,5 @@
+"""python -m linnet"""
+
+from linnet.cli import main
+
+raise SystemExit(main())

@@ -1,0 +1,332 @@
+"""Random cases for the soak: a unit with options, sizes, flags and a dtype, all from one number."""
+
+from __future__ import annotations
+
+import copy
+import random
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pack_padded_sequence
+
+from linnet.bench.show import when_compiled
+from linnet.fuse.backend import backend
+from linnet.layers.recurrent import Recurrent
+from linnet.layers.stacks import UNITS
+
+Results = dict[str, Tensor]
+
+STEPS = (1, 2, 3, 7, 16, 33, 63, 100, 257)
+BATCHES = (1, 2, 3, 5, 8, 16, 33)
+SIZES = (1, 2, 3, 5, 8, 16, 31, 32, 64, 100, 129)
+MOST = 200_000  # numbers in a sequence of states: enough for every path, and soon done
+FLAGS = ("nothing", "lengths", "mask", "resets", "mask and resets", "packed")
+LAYOUTS = ("plain", "batch first", "strided", "cut out")
+GRADIENTS = ("all", "x", "parameters", "none")
+YES_NO = (True, False)
+# The options of each paper that change what is computed. What starts a weight does not: weights are drawn.
+CHOICES: dict[str, dict[str, tuple[Any, ...]]] = {
+    "sru": {
+        "activation": ("identity", "tanh"),
+        "recurrent_gates": YES_NO,
+        "rescale": YES_NO,
+        "highway": YES_NO,
+        "highway_bias": (0.0, -1.0),
+        "skip": ("auto", "matrix"),
+        "rank": (0, 0, 2),
+        "cell_dropout_on": ("state", "gate"),
+        "full_bias": YES_NO,
+    },
+    "lrn": {"activation": ("tanh", "identity")},
+    "olrn": {"activation": ("tanh", "identity")},
+    "ran": {"activation": ("tanh", "identity"), "reduced": (False, False, True)},
+    "nru": {
+        "memory_size": (64, 16, 36),
+        "num_heads": (4, 1),
+        "head_activation": ("identity", "relu"),
+        "head_reduction": ("mean", "sum"),
+        "layer_norm": (False, False, True),
+    },
+    "scrn": {
+        "context_size": (None, 3),
+        "context_in_output": YES_NO,
+        "hidden_reads": ("new", "previous"),
+    },
+    "atr": {"activation": ("tanh", "identity")},
+    "qrnn": {"window": (1, 2), "pooling": ("f", "fo", "ifo"), "highway": YES_NO},
+    "janet": {"beta": (0.0, 1.0)},
+    "lstm": {
+        "peepholes": YES_NO,
+        "output_gate": YES_NO,
+        "content": ("recurrent", "linear"),
+        "activation": ("tanh", "identity"),
+    },
+    "gru": {"form": ("after", "before", "ran")},
+    "rnn": {"activation": ("tanh", "relu", "sigmoid"), "layer_norm": (False, False, True)},
+}
+SHARED: dict[str, tuple[Any, ...]] = {
+    "num_layers": (1, 1, 2),
+    "bidirectional": (False, False, True),
+    "bias": (True, True, False),
+    "norm": (None, None, None, "layer", "rms"),
+    "prenorm": (None, None, None, "layer", "rms"),
+    "proj_size": (0, 0, 0, 3),
+    "residual": (False, False, True),
+}
+# At most one at a time: the loop and the kernel may draw two kinds of noise in another order.
+NOISES: tuple[dict[str, Any], ...] = (
+    *({}, {}, {}, {"zoneout": 0.2}, {"input_dropout": 0.3}, {"cell_dropout": 0.3}),
+    *({"weight_drop": 0.3}, {"dropout": 0.3}, {"dropout": 0.3, "variational": True}),
+)
+# By how much a kernel may be off, of the largest number of a tensor.
+TOLERANCES = {torch.float64: 1e-9, torch.float32: 1e-4, torch.bfloat16: 5e-2}
+# A kernel may be off by more where the loop itself is, in the same dtype: by so many times as much.
+AS_THE_LOOP = 8.0
+
+
+class Wrong(AssertionError):  # noqa: N818, it is what the result is
+    """A result that is not what it should be."""
+
+
+@dataclass(frozen=True)
+class Case:
+    number: int
+    unit: str
+    options: dict[str, Any]
+    steps: int
+    batch: int
+    input_size: int
+    size: int
+    dtype: torch.dtype
+    flags: str
+    layout: str
+    gradients: str
+    training: bool
+    given_state: bool
+    threads: int
+    built: list[Recurrent] = field(default_factory=list, repr=False, compare=False)
+
+    def __str__(self) -> str:
+        options = ", ".join(f"{key}={value!r}" for key, value in self.options.items())
+        sizes = f"T={self.steps} B={self.batch} D={self.input_size} H={self.size}"
+        more = f"{self.dtype}, {self.flags}, {self.layout}, gradients of {self.gradients}"
+        mode = "training" if self.training else "eval"
+        state = "a state" if self.given_state else "no state"
+        return f"{self.unit}({options}) {sizes}, {more}, {mode}, {state}, {self.threads} threads"
+
+    def alone(self) -> Case:
+        return replace(self, threads=1, built=[])
+
+    def build(self) -> Recurrent:
+        """The module, made once: threads share it."""
+        if not self.built:
+            rnn = UNITS[self.unit](self.input_size, self.size, dtype=torch.float64, **self.options)
+            self.built.append(enliven(rnn, self.number).to(self.dtype).train(self.training))
+        return self.built[0]
+
+
+# ------------------------------------------------------------------------------------------ drawing
+
+
+class Reached(Exception):  # noqa: N818, it is no error
+    """A kernel would be compiled now."""
+
+
+def stop(source: str) -> None:
+    raise Reached
+
+
+@cache
+def fusing() -> tuple[str, ...]:
+    """The units that have a kernel."""
+    return tuple(name for name in UNITS if can_fuse(UNITS[name](16, 16), torch.zeros(1, 1, 16)))
+
+
+def can_fuse(rnn: Recurrent, x: Tensor) -> bool:
+    """Whether this comes as far as a kernel, without compiling one."""
+    try:
+        with when_compiled(stop), backend("cpu"), torch.no_grad():
+            rnn(x)
+    except Reached:
+        return True
+    except RuntimeError as error:
+        if "cannot run by it" not in str(error):
+            raise
+        return False
+    return True
+
+
+def draw(number: int) -> Case:
+    """The case of this number: options that do not go together, or do not fuse, are drawn again."""
+    chance = random.Random(number)
+    while True:
+        case = propose(chance, number)
+        try:
+            rnn = case.build()
+        except (TypeError, ValueError):
+            continue
+        if can_fuse(rnn, torch.zeros(1, 1, case.input_size, dtype=case.dtype)):
+            return replace(case, built=[])
+
+
+def propose(chance: random.Random, number: int) -> Case:
+    unit, pick = chance.choice(fusing()), chance.choice
+    chosen = {**SHARED, **CHOICES.get(unit, {})}
+    options = {name: pick(values) for name, values in chosen.items()}
+    noise = {n: v for n, v in pick(NOISES).items() if n != "cell_dropout" or "cell_dropout_on" in options}
+    steps, batch, size = pick(STEPS), pick(BATCHES), pick(SIZES)
+    while steps * batch * size > MOST:
+        steps, batch, size = pick(STEPS), pick(BATCHES), pick(SIZES)
+    dtype = chance.choices([torch.float32, torch.float64, torch.bfloat16], [5, 4, 1])[0]
+    # At a kink a rounded number may take the other side, and then its gradient is another one.
+    has_kinks = unit == "nru" or options.get("activation") == "relu"
+    gradients = "none" if has_kinks and dtype != torch.float64 else pick(GRADIENTS)
+    return Case(
+        number=number,
+        unit=unit,
+        options={**options, **noise},
+        steps=steps,
+        batch=batch,
+        input_size=pick((1, 4, 7, 16, size, size)),
+        size=size,
+        dtype=dtype,
+        flags=pick(FLAGS),
+        layout=pick(LAYOUTS),
+        gradients=gradients,
+        training=pick(YES_NO),
+        given_state=pick(YES_NO),
+        threads=pick((1, 2)),
+    )
+
+
+@torch.no_grad()
+def enliven(rnn: Recurrent, seed: int) -> Recurrent:
+    """All parameters at work, with products of the size of one however wide the matrix."""
+    source = torch.Generator().manual_seed(seed)
+    for parameter in rnn.parameters():
+        fan = parameter.shape[1] if parameter.dim() > 1 else 4
+        parameter.copy_(0.8 * torch.randn(parameter.shape, generator=source, dtype=torch.double) / fan**0.5)
+    return rnn
+
+
+def randn(seed: int, *shape: int) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.double)
+
+
+# ------------------------------------------------------------------------------------------ running
+
+
+def results(case: Case, by: str, fresh: bool = True) -> Results:
+    """The output, the final states and the gradients, by name; `fresh`: with a module of its own."""
+    case = replace(case, built=[]) if fresh else case
+    rnn = case.build()
+    return run(case, rnn, by)
+
+
+def run(case: Case, rnn: Recurrent, by: str) -> Results:
+    dtype = rnn.first_cell.example.dtype
+    with_gradient = case.gradients in ("all", "x")
+    leaf = lay_out(case, randn(case.number, case.steps, case.batch, case.input_size).to(dtype))
+    leaf = leaf.requires_grad_(with_gradient)
+    batch_first = case.layout == "batch first"
+    torch.manual_seed(case.number)
+    state = given_state(case, rnn, dtype)
+    with backend(by), torch.set_grad_enabled(case.gradients != "none"):
+        x = leaf.transpose(0, 1) if batch_first else leaf
+        y, final = call(case, rnn, x, state)
+    found = {"output": y, **{f"state {i}": s for i, s in enumerate(tensors(final))}}
+    return {**{name: t.detach() for name, t in found.items()}, **gradients(case, rnn, leaf, state, found)}
+
+
+def lay_out(case: Case, x: Tensor) -> Tensor:
+    """The same numbers [T, B, D], otherwise placed in memory."""
+    if case.layout == "batch first":
+        return x.transpose(0, 1).contiguous()
+    if case.layout == "strided":
+        return torch.stack([x, x], -1)[..., 0]
+    if case.layout == "cut out":
+        return torch.cat([x, x, x], -1)[..., case.input_size : 2 * case.input_size]
+    return x
+
+
+def given_state(case: Case, rnn: Recurrent, dtype: torch.dtype) -> Any:
+    if not case.given_state:
+        return None
+    sizes = rnn.first_cell.states.items()
+    rows = len(rnn.directions)
+    wants = case.gradients == "all"
+    return rnn.first_cell.pack_state(
+        {
+            name: randn(case.number + i, rows, case.batch, size).to(dtype).requires_grad_(wants)
+            for i, (name, size) in enumerate(sizes, start=1)
+        }
+    )
+
+
+def call(case: Case, rnn: Recurrent, x: Tensor, state: Any) -> tuple[Tensor, Any]:
+    chance = torch.Generator().manual_seed(case.number)
+    if case.flags in ("lengths", "packed"):
+        lengths = torch.randint(1, case.steps + 1, (case.batch,), generator=chance)
+        if case.flags == "lengths":
+            return rnn(x, state, lengths=lengths)
+        packed, final = rnn(pack_padded_sequence(x, lengths, enforce_sorted=False), state)
+        return packed.data, final
+    flags = {
+        "mask": torch.rand(x.shape[:2], generator=chance) < 0.7,
+        "resets": torch.rand(x.shape[:2], generator=chance) < 0.2,
+    }
+    return rnn(x, state, **{name: flag for name, flag in flags.items() if name in case.flags})
+
+
+def tensors(state: Any) -> tuple[Tensor, ...]:
+    return (state,) if isinstance(state, Tensor) else tuple(state)
+
+
+def gradients(case: Case, rnn: Recurrent, x: Tensor, state: Any, found: Results) -> Results:
+    """Of a loss that weighs each number by a random one, so that it does not depend on how they round."""
+    leaves = {
+        "x": x,
+        **{f"given state {i}": s for i, s in enumerate(tensors(state if state is not None else ()))},
+    }
+    if case.gradients in ("all", "parameters"):
+        leaves |= dict(rnn.named_parameters())
+    leaves = {name: leaf for name, leaf in leaves.items() if leaf.requires_grad}
+    if case.gradients == "none":
+        return {}
+    made = [t for t in found.values() if t.requires_grad]
+    above = [randn(case.number + i, *t.shape).to(t.dtype) for i, t in enumerate(made, start=9)]
+    taken = torch.autograd.grad(made, list(leaves.values()), above, allow_unused=True, materialize_grads=True)
+    return {f"gradient of {name}": gradient for name, gradient in zip(leaves, taken, strict=True)}
+
+
+# ---------------------------------------------------------------------------------------- comparing
+
+
+def compare(case: Case, found: Results, expected: Results) -> None:
+    """Against the loop in float64; in other dtypes the loop's own error says what can be expected."""
+    exact = expected if case.dtype == torch.float64 else results_exactly(case)
+    if found.keys() != expected.keys():
+        raise Wrong(f"{sorted(found)} instead of {sorted(expected)}")
+    for name, right in exact.items():
+        if not right.isfinite().all():
+            continue  # it overflows in float64: nothing to compare with
+        allowed = max(TOLERANCES[case.dtype], AS_THE_LOOP * error(expected[name], right))
+        off = error(found[name], right)
+        if not off <= allowed:
+            raise Wrong(f"{name} is off by {off:.2g} of its largest number; allowed are {allowed:.2g}")
+
+
+def results_exactly(case: Case) -> Results:
+    """By the loop in float64, from the weights as they are in the dtype of the case."""
+    rnn = copy.deepcopy(replace(case, built=[]).build()).double()
+    return run(case, rnn, "reference")
+
+
+def error(found: Tensor, right: Tensor) -> float:
+    if not right.numel():
+        return 0.0
+    off = (found.to(right.dtype) - right).abs().max().item()
+    return off / max(0.1, right.abs().max().item())

@@ -1,0 +1,154 @@
+"""Who races: our units, torch's layers, the peer package, and the limit that nobody can beat."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from linnet.bench.settings import Shape
+from linnet.bench.timing import Call
+from linnet.fuse.backend import backend
+from linnet.layers.stacks import UNITS
+
+
+class Contestant(NamedTuple):
+    """`build` makes everything that is not to be timed and returns what is."""
+
+    unit: str
+    backend: str
+    build: Callable[[], Call]
+
+
+def ours(unit: str, shape: Shape, mode: str) -> Contestant:
+    kernel = "cpu" if has_kernel(unit) else "reference"
+    return Contestant(unit, kernel, lambda: call_of(UNITS[unit](shape.d, shape.d), shape, mode))
+
+
+def ours_by_the_loop(unit: str, shape: Shape, mode: str) -> Contestant:
+    def build() -> Call:
+        call = call_of(UNITS[unit](shape.d, shape.d), shape, mode)
+
+        def by_the_loop() -> None:
+            with backend("reference"):
+                call()
+
+        return by_the_loop
+
+    return Contestant(unit, "reference", build)
+
+
+def has_kernel(unit: str) -> bool:
+    try:
+        with backend("cpu"):
+            UNITS[unit](16, 16)(torch.zeros(1, 1, 16))
+    except Exception:  # whatever it is, the race will tell
+        return False
+    return True
+
+
+def torchs(name: str, shape: Shape, mode: str) -> Contestant:
+    """nn.LSTM or nn.GRU."""
+    layer = {"nn.LSTM": nn.LSTM, "nn.GRU": nn.GRU}[name]
+    return Contestant(name, "torch", lambda: call_of(layer(shape.d, shape.d), shape, mode))
+
+
+def sru_package(shape: Shape, mode: str) -> Contestant:
+    def build() -> Call:
+        # Compiles when it is imported, so not before it is asked for.
+        import sru  # type: ignore[import-not-found]
+
+        return call_of(sru.SRU(shape.d, shape.d, num_layers=1), shape, mode)
+
+    return Contestant("sru", "sru package", build)
+
+
+def call_of(layer: nn.Module, shape: Shape, mode: str) -> Call:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        x = torch.randn(shape)
+    return {"inference": inference, "training": training, "step": step}[mode](layer, x)
+
+
+def inference(layer: nn.Module, x: Tensor) -> Call:
+    layer.eval()
+
+    @torch.no_grad()
+    def call() -> None:
+        layer(x)
+
+    return call
+
+
+def step(layer: nn.Module, x: Tensor) -> Call:
+    """One step after another, as in streaming: the state goes in again."""
+    layer.eval()
+    with torch.no_grad():
+        _, state = layer(x)
+
+    @torch.no_grad()
+    def call() -> None:
+        layer(x, state)
+
+    return call
+
+
+def training(layer: nn.Module, x: Tensor) -> Call:
+    """Forward and backward, with gradients for x and for all parameters."""
+    x.requires_grad_()
+    leaves = [x, *layer.parameters()]
+    above = torch.ones(*x.shape[:2], getattr(layer, "output_size", x.shape[-1]))
+
+    def call() -> None:
+        torch.autograd.grad(layer(x)[0], leaves, above, allow_unused=True)
+
+    return call
+
+
+def cell_step(unit: str, shape: Shape) -> Contestant:
+    """A cell, or torch's: what those who step by hand call."""
+
+    def build() -> Call:
+        make: Any = nn.LSTMCell if unit == "nn.LSTMCell" else UNITS[unit].cell_class
+        cell, x = make(shape.d, shape.d).eval(), torch.randn(shape.B, shape.d)
+        with torch.no_grad():
+            made = cell(x)
+        state = made if unit == "nn.LSTMCell" else made[1]
+
+        @torch.no_grad()
+        def call() -> None:
+            cell(x, state)
+
+        return call
+
+    return Contestant(unit, "torch" if unit == "nn.LSTMCell" else "", build)
+
+
+def matrices_of(unit: str) -> int:
+    """How many matrices the projection of a unit has, where input and state are equally wide."""
+    return len(UNITS[unit](2, 2).first_cell.input.weight) // 2
+
+
+def limit(matrices: int, shape: Shape, mode: str) -> Contestant:
+    """The products that no layer with so many matrices can do without, in memory that is there already.
+
+    Forward one, U = X W^T. Training two more, dX = dU W and dW = dU^T X.
+    """
+
+    def build() -> Call:
+        x, w = torch.randn(shape.L * shape.B, shape.d), torch.randn(matrices * shape.d, shape.d)
+        u, dx, dw = torch.empty(len(x), len(w)), torch.empty_like(x), torch.empty_like(w)
+
+        def forward() -> None:
+            torch.mm(x, w.T, out=u)
+
+        def all_three() -> None:
+            forward()
+            torch.mm(u, w, out=dx)
+            torch.mm(u.T, x, out=dw)
+
+        return all_three if mode == "training" else forward
+
+    return Contestant(f"limit of {matrices}", "torch", build)

@@ -1,0 +1,137 @@
+"""Rows: each number with its circumstances, appended to one file that tables and plots are made from."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import platform
+import subprocess
+from collections.abc import Callable, Sequence
+from datetime import datetime, timezone
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+COLUMNS = (
+    *("date", "commit", "what", "unit", "backend", "mode", "L", "B", "d", "dtype", "threads", "huge_pages"),
+    *("p20_ms", "p50_ms", "p80_ms", "peak_mb", "ratio", "ratio_to", "target", "met"),
+    *("torch", "llvmlite", "linnet", "cpu"),
+)
+PACKAGE = Path(__file__).parent.parent
+HUGE_PAGES = "THP_MEM_ALLOC_ENABLE"  # torch asks for huge pages where this is 1
+
+Row = dict[str, str]
+Say = Callable[[str], None]
+
+
+class Book:
+    """Takes rows as they are measured and puts them into a file (None: keeps them only)."""
+
+    def __init__(self, path: Path | None, threads: int, say: Say):
+        self.path, self.say = path, say
+        self.circumstances = circumstances(threads)
+        self.rows: list[Row] = []
+
+    def add(self, *measured: dict[str, Any]) -> list[Row]:
+        rows = [make_row({**self.circumstances, **values}) for values in measured]
+        self.rows += rows
+        if self.path is not None:
+            append(self.path, rows)
+        return rows
+
+
+def make_row(values: dict[str, Any]) -> Row:
+    unknown = set(values) - set(COLUMNS)
+    if unknown:
+        raise KeyError(f"there is no column {', '.join(sorted(unknown))}; the columns are {COLUMNS}")
+    return {column: text(values.get(column)) for column in COLUMNS}
+
+
+def text(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:.5g}" if isinstance(value, float) else str(value)
+
+
+def append(path: Path, rows: Sequence[Row]) -> None:
+    """In one step, so that whoever reads sees all of the new rows or none."""
+    old = path.read_text(encoding="utf-8") if path.exists() else header()
+    if not old.startswith(header()):
+        raise ValueError(f"{path} has other columns than {', '.join(COLUMNS)}; move it away first")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f"{path.name}.{os.getpid()}")
+    try:
+        beside.write_text(old + lines(rows), encoding="utf-8")
+        os.replace(beside, path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def header() -> str:
+    return ",".join(COLUMNS) + "\n"
+
+
+def lines(rows: Sequence[Row]) -> str:
+    file = io.StringIO()
+    csv.DictWriter(file, COLUMNS, lineterminator="\n").writerows(rows)
+    return file.getvalue()
+
+
+def read(path: Path) -> list[Row]:
+    if not path.exists():
+        raise FileNotFoundError(f"there are no rows yet: {path} does not exist; `linnet bench` writes it")
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def circumstances(threads: int) -> dict[str, Any]:
+    return {
+        "date": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "commit": commit(),
+        "dtype": "float32",
+        "threads": threads,
+        "huge_pages": os.environ.get(HUGE_PAGES) == "1",
+        "torch": torch.__version__,
+        "llvmlite": version_of("llvmlite"),
+        "linnet": version_of("linnet"),
+        "cpu": cpu_name(),
+    }
+
+
+def commit() -> str:
+    """Of the checkout this package is in, with a + where its files differ from it; "" outside of one."""
+    if not (PACKAGE.parent / ".git").exists():
+        return ""
+    name, changed = git("rev-parse", "--short", "HEAD"), git("status", "--porcelain", "--", PACKAGE.name)
+    return f"{name}+" if changed else name
+
+
+def git(*arguments: str) -> str:
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(PACKAGE.parent), *arguments], capture_output=True, text=True, check=False
+        )
+    except OSError:
+        return ""
+    return done.stdout.strip()
+
+
+def version_of(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""
+
+
+def cpu_name() -> str:
+    try:
+        told = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        told = []
+    names = [line.partition(":")[2].strip() for line in told if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()

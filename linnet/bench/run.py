@@ -1,0 +1,91 @@
+"""A whole benchmark: each part in turn, a table after each, and rows that are kept."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from linnet.bench import growth, memory, recurrence, start
+from linnet.bench.report import table
+from linnet.bench.rows import HUGE_PAGES, Book, Row, Say
+from linnet.bench.settings import Settings
+from linnet.bench.speed import races
+
+GRANTED = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+
+
+def run(settings: Settings, what: str, path: Path | None, again: bool = True, say: Say = print) -> list[Row]:
+    """Measure `what`, one of PARTS or "all"; `again`: SRU and LRN also with the other kind of pages."""
+    began = time.perf_counter()
+    book = Book(path, settings.threads, say)
+    for name, part in PARTS.items():
+        if what in (name, "all"):
+            part(settings, book, again)
+    say(f"\n{summary(book.rows)} {time.perf_counter() - began:.0f} s.")
+    if path is not None:
+        say(f"The rows are in {path}.")
+    return book.rows
+
+
+def summary(rows: Sequence[Row]) -> str:
+    judged = [row for row in rows if row["met"]]
+    met = sum(row["met"] == "yes" for row in judged)
+    return f"{len(rows)} rows; {met} of the {len(judged)} that have a target meet it."
+
+
+def speed(settings: Settings, book: Book, again: bool) -> None:
+    for race in races(settings):
+        book.say(f"\n{race.what}, {race.mode}, {race.shape}: {', '.join(race.entrants)}")
+        book.say(table(race.run(settings, book)))
+    if again:
+        with_other_pages(settings, book)
+
+
+def with_other_pages(settings: Settings, book: Book) -> None:
+    """SRU and LRN beside nn.LSTM once more, in a fresh process, with huge pages for all or for none."""
+    units = [unit for unit in ("sru", "lrn") if unit in settings.units]
+    shapes = [str(shape) for shape in settings.shapes if not shape.is_step]
+    if not units or not shapes or not huge_pages_are_granted():
+        book.say("\nskipped: the other setting of huge pages: no unit, no shape, or no such pages here")
+        return
+    other = "0" if os.environ.get(HUGE_PAGES) == "1" else "1"
+    book.say(f"\nOnce more with {HUGE_PAGES}={other}:")
+    command = [sys.executable, "-m", "linnet", "bench", "--what", "speed", "--huge-pages", "here"]
+    command += ["--units", *units, "--shapes", *shapes, "--modes", *settings.modes]
+    command += ["--rounds", str(settings.rounds), "--threads", str(settings.threads)]
+    command += ["--results", str(book.path)] if book.path else ["--no-rows"]
+    sys.stdout.flush()
+    done = subprocess.run(command, env={**os.environ, HUGE_PAGES: other}, check=False)
+    if done.returncode:
+        book.say(f"skipped: the other setting of huge pages: exit code {done.returncode}")
+
+
+def huge_pages_are_granted() -> bool:
+    try:
+        return "[never]" not in GRANTED.read_text(encoding="utf-8")
+    except OSError:
+        return False
+
+
+Part = Callable[[Settings, Book, bool], None]
+
+
+def plain(title: str, measure: Callable[[Settings, Book], list[Row]]) -> Part:
+    def part(settings: Settings, book: Book, again: bool) -> None:
+        book.say(f"\n{title}")
+        book.say(table(measure(settings, book)))
+
+    return part
+
+
+PARTS: dict[str, Part] = {
+    "speed": speed,
+    "recurrence": plain("recurrence alone, beside a copy of as many bytes", recurrence.measure),
+    "growth": plain("growth with the length of the sequences", growth.measure),
+    "memory": plain("peak memory of a training step, in fresh processes", memory.measure),
+    "start": plain("start, in fresh processes", start.measure),
+}

@@ -1,0 +1,77 @@
+"""What a benchmark is to measure."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from linnet.layers.stacks import UNITS
+
+
+class Shape(NamedTuple):
+    """L steps of B sequences; d is the input size and the hidden size."""
+
+    L: int
+    B: int
+    d: int
+
+    def __str__(self) -> str:
+        return "x".join(map(str, self))
+
+    @property
+    def is_step(self) -> bool:
+        return self.L == 1
+
+    def columns(self) -> dict[str, int]:
+        return self._asdict()
+
+
+STEP, GROWING, PEAK = Shape(1, 1, 512), Shape(0, 8, 256), Shape(1024, 8, 512)
+SHAPES = (Shape(32, 32, 256), Shape(256, 32, 512), PEAK, Shape(784, 100, 128), STEP)
+RACED = ("sru", "lrn", "ran", "scrn", "atr", "lstm", "gru", "nru", "janet", "qrnn", "rnn")
+MODES = ("inference", "training")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The defaults are the figures that the project has set itself; quick() is for trying things out."""
+
+    units: tuple[str, ...] = RACED
+    shapes: tuple[Shape, ...] = SHAPES
+    modes: tuple[str, ...] = MODES
+    rounds: int = 11
+    seconds: float = 30.0  # for the rounds of one race, after which it ends early
+    threads: int = min(2, os.cpu_count() or 1)
+    references: tuple[str, ...] = ("nru",)  # units that race their own loop
+    peers: bool = False
+    lengths: tuple[int, ...] = tuple(256 << i for i in range(6))
+    growing: Shape = GROWING  # at each of the lengths
+    peak: Shape = PEAK
+    starting: tuple[str, ...] = ("sru", "lstm", "nru")
+    repeats: int = 3  # of what needs a process of its own
+
+    def __post_init__(self) -> None:
+        unknown = [name for name in (*self.units, *self.references) if name not in UNITS]
+        if unknown:
+            raise ValueError(f"no unit {unknown[0]!r}; the units are {', '.join(UNITS)}")
+
+    def elementwise(self, *units: str) -> list[str]:
+        """Those of `units` that race and have no recurrent matrix."""
+        return [name for name in units if name in self.units and UNITS[name](2, 2).first_cell.is_elementwise]
+
+
+def quick(settings: Settings) -> Settings:
+    """The same at sizes so small that only whether it runs can be seen."""
+    small = [Shape(min(s.L, 6), min(s.B, 3), min(s.d, 16)) for s in settings.shapes]
+    return replace(
+        settings,
+        shapes=tuple(dict.fromkeys(small)),
+        rounds=min(settings.rounds, 2),
+        seconds=1.0,
+        lengths=(4, 8),
+        growing=Shape(0, 2, 16),
+        peak=Shape(16, 2, 16),
+        starting=settings.starting[:1],
+        repeats=1,
+    )

@@ -1,0 +1,79 @@
+"""What a kernel is made of: the lines that were traced, the LLVM made from them, the machine's code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from linnet.fuse.backend import backend, missing
+from linnet.layers.stacks import UNITS
+
+SIZE = 16
+DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16}
+
+
+def kernel(unit: str, backward: bool = False, assembly: bool = False, dtype: str = "float32") -> str:
+    """The traced lines, then the code, of the kernels that a training step of `unit` runs.
+
+    RuntimeError, with the reason, for a unit that has no kernel.
+    """
+    reason = missing()
+    if reason is not None:
+        raise RuntimeError(f"there are no kernels here: {reason}")
+    rnn = UNITS[unit](SIZE, SIZE, dtype=DTYPES[dtype])
+    name = f"{type(rnn).__name__}, {'backward' if backward else 'forward'}, {dtype}"
+    blocks = [name, *(f"the step, traced:\n{indent(lines)}" for lines in traced(rnn, backward))]
+    code = [as_assembly(s) if assembly else s for s in sources(rnn, DTYPES[dtype])[backward]]
+    blocks += [f"{'assembly' if assembly else 'LLVM'}:\n{source.strip()}" for source in code]
+    return "\n\n".join(blocks)
+
+
+def indent(lines: str) -> str:
+    return "\n".join(f"    {line}" for line in lines.splitlines())
+
+
+def traced(rnn: Any, backward: bool) -> list[str]:
+    """One list for each stage; none for a unit whose kernel is written by hand."""
+    for (training, *_), plans in rnn.directions[0].plans.items():
+        if training and not isinstance(plans, str):
+            return [str(plan.traced.backward if backward else plan.traced.forward) for plan, _ in plans]
+    return []
+
+
+def sources(rnn: Any, dtype: torch.dtype) -> tuple[list[str], list[str]]:
+    """The LLVM of the kernels that a small forward and backward pass makes, if they are not made yet."""
+    forward: list[str] = []
+    backward: list[str] = []
+    x = torch.zeros(2, 1, SIZE, dtype=dtype, requires_grad=True)
+    with when_compiled(forward.append), backend("cpu"):
+        y, _ = rnn(x)
+    with when_compiled(backward.append):
+        y.sum().backward()
+    return forward, backward
+
+
+@contextmanager
+def when_compiled(note: Callable[[str], None]) -> Iterator[None]:
+    """Within this context the LLVM of each kernel is noted when it is compiled."""
+    from linnet.fuse import jit
+
+    compile_function = jit.compile_function
+
+    def noting(source: str, name: str) -> jit.Compiled:
+        note(source)
+        return compile_function(source, name)
+
+    jit.compile_function = noting
+    try:
+        yield
+    finally:
+        jit.compile_function = compile_function
+
+
+def as_assembly(source: str) -> str:
+    from linnet.fuse import jit
+
+    return jit.assembly(source)

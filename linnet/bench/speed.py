@@ -1,0 +1,99 @@
+"""How fast a layer is: beside torch's, beside its own loop, beside the peer and beside the limit."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from linnet.bench import contestants
+from linnet.bench.contestants import Contestant
+from linnet.bench.rows import Book, Row
+from linnet.bench.settings import Settings, Shape
+from linnet.bench.targets import judged, target_of
+from linnet.bench.timing import Times, race
+
+
+class Comparison(NamedTuple):
+    """`who` is measured by `whom`, both names in one race; a row calls the latter `to`."""
+
+    who: str
+    whom: str
+    to: str
+
+
+class Race(NamedTuple):
+    what: str
+    shape: Shape
+    mode: str
+    entrants: dict[str, Contestant]
+    comparisons: list[Comparison]
+
+    def run(self, settings: Settings, book: Book) -> list[Row]:
+        builders = {name: entrant.build for name, entrant in self.entrants.items()}
+        # Loops take long and differ by much, so a few rounds will do.
+        seconds = settings.seconds / 2 if "reference" in self.entrants else settings.seconds
+        times = race(builders, settings.rounds, settings.threads, seconds, book.say)
+        measured = [row for name in times for row in self.rows(name, times)]
+        return book.add(*measured)
+
+    def rows(self, name: str, times: dict[str, Times]) -> list[dict[str, Any]]:
+        """One for each comparison of a contestant, or one without a ratio."""
+        unit, backend, _ = self.entrants[name]
+        known: dict[str, Any] = {"what": self.what, "unit": unit, "backend": backend, "mode": self.mode}
+        known |= {**self.shape.columns(), **times[name].columns()}
+        made = []
+        for _, whom, to in (c for c in self.comparisons if c.who == name and c.whom in times):
+            ratio = times[name].p50 / times[whom].p50
+            made.append({**known, **judged(ratio, to, target_of(unit, self.mode, self.shape, to))})
+        return made or [known]
+
+
+def races(settings: Settings) -> list[Race]:
+    """For each shape and mode; units that race their own loop do so apart, since it is slow."""
+    slow = set(settings.references) | {u for u in settings.units if not contestants.has_kernel(u)}
+    made = []
+    for shape in settings.shapes:
+        for mode in ("step",) if shape.is_step else settings.modes:
+            fused = [unit for unit in settings.units if unit not in slow]
+            made.append(beside_torch(settings, fused, shape, mode))
+            made += [beside_its_loop(u, shape, mode) for u in settings.units if u in settings.references]
+            others = [u for u in settings.units if u in slow - set(settings.references)]
+            made += [beside_torch(settings, others, shape, mode)]
+        if shape.is_step:
+            made.append(cells(settings, shape))
+    return [race for race in made if race.comparisons]
+
+
+def beside_torch(settings: Settings, units: list[str], shape: Shape, mode: str) -> Race:
+    entrants = {unit: contestants.ours(unit, shape, mode) for unit in units}
+    comparisons = [Comparison(unit, "nn.LSTM", "nn.LSTM") for unit in units]
+    entrants["nn.LSTM"] = contestants.torchs("nn.LSTM", shape, mode)
+    if "gru" in units:
+        entrants["nn.GRU"] = contestants.torchs("nn.GRU", shape, mode)
+        comparisons.append(Comparison("gru", "nn.GRU", "nn.GRU"))
+    for unit in settings.elementwise(*units):
+        count = contestants.matrices_of(unit)
+        entrants[f"limit of {count}"] = contestants.limit(count, shape, mode)
+        comparisons.append(Comparison(unit, f"limit of {count}", "limit"))
+    if {"sru", "lrn"} <= set(units):
+        comparisons.append(Comparison("lrn", "sru", "sru"))
+    if settings.peers and "sru" in units:
+        entrants["sru package"] = contestants.sru_package(shape, mode)
+        comparisons.append(Comparison("sru", "sru package", "sru package"))
+    return Race("speed", shape, mode, entrants, comparisons)
+
+
+def beside_its_loop(unit: str, shape: Shape, mode: str) -> Race:
+    entrants = {
+        unit: contestants.ours(unit, shape, mode),
+        "reference": contestants.ours_by_the_loop(unit, shape, mode),
+        "nn.LSTM": contestants.torchs("nn.LSTM", shape, mode),
+    }
+    comparisons = [Comparison(unit, other, other) for other in ("reference", "nn.LSTM")]
+    return Race("speed", shape, mode, entrants, comparisons)
+
+
+def cells(settings: Settings, shape: Shape) -> Race:
+    """One step by a cell, beside nn.LSTMCell."""
+    entrants = {unit: contestants.cell_step(unit, shape) for unit in (*settings.units, "nn.LSTMCell")}
+    comparisons = [Comparison(unit, "nn.LSTMCell", "nn.LSTMCell") for unit in settings.units]
+    return Race("cell", shape, "step", entrants, comparisons)

@@ -1,0 +1,59 @@
+"""What one waits for at the start: the import, the first call, and the first call ever."""
+
+from __future__ import annotations
+
+import tempfile
+from typing import Any
+
+from linnet.bench.children import run_python
+from linnet.bench.rows import Book, Row
+from linnet.bench.settings import Settings
+from linnet.bench.targets import MILLISECONDS
+from linnet.bench.timing import Times
+from linnet.layers.stacks import UNITS
+
+IMPORT = """
+import time, torch
+start = time.perf_counter()
+import linnet
+print(time.perf_counter() - start)
+"""
+# The layer is built, run forwards and run backwards.
+FIRST_CALL = """
+import time, torch, linnet
+torch.set_num_threads({threads})
+x = torch.randn(32, 8, 256, requires_grad=True)
+start = time.perf_counter()
+linnet.{unit}(256, 256)(x)[0].sum().backward()
+print(time.perf_counter() - start)
+"""
+
+
+def measure(settings: Settings, book: Book) -> list[Row]:
+    """The units come first: what Python compiles at a first import is then there for the imports."""
+    made: list[Row] = []
+    try:
+        for unit in (unit for unit in settings.starting if unit in settings.units):
+            made += book.add(*first_calls(unit, settings))
+        seconds = [float(run_python("-c", IMPORT)) for _ in range(settings.repeats)]
+        made += book.add(row("import", "", seconds))
+    except RuntimeError as error:
+        book.say(f"skipped: start: {error}")
+    return made
+
+
+def first_calls(unit: str, settings: Settings) -> list[dict[str, Any]]:
+    """With an empty cache of kernels, each time anew, and with a full one."""
+    code = FIRST_CALL.format(unit=UNITS[unit].__name__, threads=settings.threads)
+    cold, warm = [], []
+    for _ in range(settings.repeats):
+        with tempfile.TemporaryDirectory() as folder:
+            cold.append(float(run_python("-c", code, LINNET_CACHE=folder)))
+            warm.append(float(run_python("-c", code, LINNET_CACHE=folder)))
+    return [row("cold compile", unit, cold), row("first call", unit, warm)]
+
+
+def row(mode: str, unit: str, seconds: list[float]) -> dict[str, Any]:
+    times, most = Times.of(seconds), MILLISECONDS[mode]
+    known = {"what": "start", "unit": unit, "mode": mode, "backend": "cpu" if unit else ""}
+    return {**known, **times.columns(), "target": f"{most:.0f} ms", "met": times.p50 <= most}

@@ -1,0 +1,194 @@
+"""The command line: linnet list, linnet show kernel, linnet bench."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import NoReturn
+
+from linnet.bench.settings import MODES, RACED, SHAPES, Settings, Shape, quick
+from linnet.bench.show import DTYPES
+from linnet.layers.stacks import UNITS
+
+WHAT = ("speed", "recurrence", "growth", "memory", "start", "all")
+RESULTS, PLOT, README = Path("benchmarks/results.csv"), Path("benchmarks/speed.png"), Path("README.md")
+
+
+class Parser(argparse.ArgumentParser):
+    """Answers a wrong name with the nearest right one."""
+
+    def error(self, message: str) -> NoReturn:
+        wrong = re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message)
+        near = nearest(wrong[1], re.findall(r"[\w-]+", wrong[2])) if wrong else ""
+        super().error(f"{message}{f'; {near}' if near else ''}")
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    found = difflib.get_close_matches(name.lower(), list(known), n=1, cutoff=0.4)
+    return f"did you mean {found[0]!r}?" if found else ""
+
+
+def unit_name(name: str) -> str:
+    if name in UNITS:
+        return name
+    hint = " ".join(filter(None, [nearest(name, UNITS), f"the units are {', '.join(UNITS)}"]))
+    raise argparse.ArgumentTypeError(f"no unit {name!r}; {hint}")
+
+
+def shape(text: str) -> Shape:
+    """256x32x512"""
+    parts = re.split("[x,]", text)
+    if len(parts) != 3 or not all(part.isdigit() and int(part) for part in parts):
+        raise argparse.ArgumentTypeError(
+            f"a shape is LxBxd, steps by sequences by width, like 256x32x512; got {text!r}"
+        )
+    return Shape(*map(int, parts))
+
+
+def at_least_one(text: str) -> int:
+    if not text.isdigit() or not int(text):
+        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1; got {text!r}")
+    return int(text)
+
+
+def parser() -> Parser:
+    made = Parser(prog="linnet", description="Light recurrent networks: look at them, measure them.")
+    made.add_argument("--version", action="version", version=f"linnet {version('linnet')}")
+    commands = made.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    add_list(commands.add_parser("list", help="the units, their papers and their options"))
+    shown = commands.add_parser("show", help="what a kernel is made of")
+    add_show(shown.add_subparsers(dest="thing", required=True, metavar="THING"))
+    add_bench(commands.add_parser("bench", help="measure speed and memory, and keep the rows"))
+    return made
+
+
+# ------------------------------------------------------------------------------------------ list
+
+
+def add_list(command: argparse.ArgumentParser) -> None:
+    command.description = "The units, each with its paper and the options that are its own."
+    command.add_argument("units", nargs="*", type=unit_name, metavar="UNIT", help="these only (all)")
+    command.set_defaults(run=list_units)
+
+
+def list_units(options: argparse.Namespace) -> None:
+    for name in options.units or UNITS:
+        paper = str(UNITS[name].__doc__).strip().splitlines()[0]
+        print(f"{name:<15}{paper}")
+        for option, parameter in UNITS[name].options().items():
+            print(f"{'':<15}  {option}={parameter.default!r}")
+
+
+# ------------------------------------------------------------------------------------------ show
+
+
+def add_show(things: argparse._SubParsersAction) -> None:
+    about = "The traced lines of a unit's step, and then the code that they become."
+    command = things.add_parser("kernel", help=about, description=about)
+    command.add_argument("unit", type=unit_name, metavar="UNIT", help=", ".join(UNITS))
+    command.add_argument("--backward", action="store_true", help="the gradient's kernel, not the step's")
+    command.add_argument("--assembly", action="store_true", help="this machine's code instead of LLVM's")
+    command.add_argument("--dtype", choices=list(DTYPES), default="float32", help="of the numbers (float32)")
+    command.set_defaults(run=show_kernel)
+
+
+def show_kernel(options: argparse.Namespace) -> None:
+    from linnet.bench.show import kernel
+
+    print(kernel(options.unit, options.backward, options.assembly, options.dtype))
+
+
+# ----------------------------------------------------------------------------------------- bench
+
+
+def add_bench(command: argparse.ArgumentParser) -> None:
+    command.description = (
+        "Measure, print tables and append rows to a file. Everything that is compared runs in turn in one "
+        "process. recurrence, growth and memory are of SRU and LRN, start is of SRU, LSTM and NRU. "
+        "With --plot or --readme and without --what, nothing is measured: they read the rows."
+    )
+    add = command.add_argument
+    add("--what", choices=WHAT, help="which part (all, which takes about ten minutes on two cores)")
+    add("--units", nargs="+", type=unit_name, default=list(RACED), metavar="UNIT", help=UNITS_HELP)
+    add("--shapes", nargs="+", type=shape, default=list(SHAPES), metavar="LxBxd", help=shapes_help())
+    add("--modes", nargs="+", choices=MODES, default=list(MODES), help="of --what speed and growth (both)")
+    add(
+        "--rounds",
+        type=at_least_one,
+        default=Settings.rounds,
+        help=f"of each race, at most ({Settings.rounds})",
+    )
+    add("--threads", type=at_least_one, default=Settings.threads, help=f"of torch ({Settings.threads})")
+    add("--reference", nargs="*", type=unit_name, default=["nru"], metavar="UNIT", help=REFERENCE_HELP)
+    add("--peers", action="store_true", help="race the sru package too, where it is installed")
+    add("--huge-pages", choices=("both", "here"), default="both", help=PAGES_HELP)
+    add("--quick", action="store_true", help="tiny sizes, to see that it runs; rows go only to --results")
+    add("--results", type=Path, metavar="CSV", help=f"where rows are appended ({RESULTS})")
+    add("--no-rows", action="store_true", help="append no rows anywhere")
+    add("--plot", type=Path, nargs="?", const=PLOT, metavar="PNG", help=f"draw the rows ({PLOT})")
+    add("--readme", type=Path, nargs="?", const=README, metavar="MD", help=f"write its tables ({README})")
+    command.set_defaults(run=bench)
+
+
+UNITS_HELP = f"the units that are measured ({' '.join(RACED)})"
+REFERENCE_HELP = "units that race their own loop over time, too (nru)"
+PAGES_HELP = "both: SRU and LRN again, in a fresh process, with the other setting of huge pages (both)"
+
+
+def shapes_help() -> str:
+    return f"steps, sequences, width; 1 step is streaming ({' '.join(map(str, SHAPES))})"
+
+
+def bench(options: argparse.Namespace) -> None:
+    from linnet.bench import report, rows
+    from linnet.bench.run import run
+
+    path = options.results or (None if options.quick else RESULTS)
+    measured: list[rows.Row] = []
+    if options.what or not (options.plot or options.readme):
+        again = options.huge_pages == "both"
+        kept = None if options.no_rows else path
+        measured = run(settings(options), options.what or "all", kept, again)
+    if options.plot or options.readme:
+        known = rows.read(path) if path is not None and path.exists() else measured or rows.read(RESULTS)
+        draw(options, known, report.write_plot, report.write_readme)
+
+
+def settings(options: argparse.Namespace) -> Settings:
+    names = ("units", "shapes", "modes", "rounds", "threads", "peers")
+    given = {name: getattr(options, name) for name in names}
+    given = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
+    made = Settings(**given, references=tuple(options.reference))
+    return quick(made) if options.quick else made
+
+
+def draw(options: argparse.Namespace, known: list, plot: Callable, readme: Callable) -> None:
+    if options.plot:
+        plot(options.plot, known)
+        print(f"The plot is {options.plot}.")
+    if options.readme:
+        readme(options.readme, known, options.plot or PLOT)
+        print(f"The tables are in {options.readme}.")
+
+
+# ------------------------------------------------------------------------------------------ main
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = parser().parse_args(arguments)
+    try:
+        options.run(options)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever reads has read enough. What is left in the buffer goes nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (RuntimeError, ValueError, OSError) as error:
+        print(f"linnet: {error}", file=sys.stderr)
+        return 1
+    return 0

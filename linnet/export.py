@@ -1,0 +1,193 @@
+"""Models as ONNX files."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from importlib.util import find_spec
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
+from torch.utils._pytree import tree_leaves, tree_map_only
+
+from linnet.fuse.backend import backend
+from linnet.layers.direction import Direction
+from linnet.layers.recurrent import Recurrent
+from linnet.units.cell import Cell
+
+if TYPE_CHECKING:
+    from linnet.fuse.onnx import Sizes
+
+# The arguments of a call, by position and by name.
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+def export_onnx(
+    model: nn.Module,
+    path: str | PathLike[str],
+    /,
+    *inputs: Any,
+    dynamic_shapes: Any = None,
+    output_names: Sequence[str] | None = None,
+    **named_inputs: Any,
+) -> torch.onnx.ONNXProgram:
+    """Write `model`, a stack or any module that has stacks in it, to the file `path`.
+
+        linnet.export_onnx(rnn, "rnn.onnx", x, lengths=lengths)
+
+    inputs, named_inputs   an example of what the model is called with; a stack does without.
+                           What is None or left out in the example is no input of the file
+    dynamic_shapes         as for torch.export; without it every dimension is free that the model does
+                           not fix, and an error says if the length or the batch is not
+    output_names           for the outputs of the file, in their order
+
+    Each loop over time becomes one Scan with the equations of the unit's step, whatever the length of
+    the example. The model is written as it runs in evaluation. Returns what torch.onnx.export returns.
+    """
+    check_packages()
+    example = example_for(model, (inputs, named_inputs))
+    free = dynamic_shapes is None
+    with evaluation(model):
+        try_out(model, example, free)
+        shapes = free_shapes(model, example) if free else dynamic_shapes
+        exported = torch.export.export(model, *example, dynamic_shapes=shapes, strict=False)
+        program = translate(exported, output_names or names_of_outputs(model), free)
+    program.save(path)
+    return program
+
+
+def check_packages() -> None:
+    missing = [name for name in ("onnx", "onnxscript") if find_spec(name) is None]
+    if missing:
+        raise ImportError(f"export_onnx needs {' and '.join(missing)}: pip install linnet[onnx]")
+
+
+def example_for(model: nn.Module, arguments: Arguments) -> Arguments:
+    if not any(arguments):
+        if not isinstance(model, Recurrent):
+            raise TypeError(
+                f"export_onnx needs an example of what {type(model).__name__} is called with: "
+                "linnet.export_onnx(model, path, x)"
+            )
+        arguments = (model.first_cell.example.new_zeros(2, 3, model.input_size),), {}
+    return tree_map_only(Tensor, Tensor.detach, arguments)
+
+
+@contextmanager
+def evaluation(model: nn.Module) -> Iterator[None]:
+    """The model with its dropout off, and afterwards as it was."""
+    training = [module for module in model.modules() if module.training]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module in training:
+            module.training = True
+
+
+def try_out(model: nn.Module, example: Arguments, free: bool) -> None:
+    """Run the example: a model's own errors say more than a tracer's, and each unit is seen at work."""
+    check = partial(check_call, free)
+    units = [module for module in model.modules() if isinstance(module, (Recurrent, Cell))]
+    hooks = [unit.register_forward_pre_hook(check, with_kwargs=True) for unit in units]
+    inputs, named_inputs = example
+    try:
+        with torch.no_grad(), backend("reference"):
+            model(*inputs, **named_inputs)
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def check_call(
+    free: bool, unit: Recurrent | Cell, inputs: tuple[Any, ...], named_inputs: dict[str, Any]
+) -> None:
+    x, name = inputs[0] if inputs else named_inputs.get("x"), type(unit).__name__
+    if isinstance(x, PackedSequence):
+        raise TypeError(f"{name} cannot take a PackedSequence in an ONNX file; give padded x and lengths")
+    batched = 3 if isinstance(unit, Recurrent) else 2
+    if free and isinstance(x, Tensor) and x.dim() == batched and 1 in x.shape[:-1]:
+        raise ValueError(
+            f"the example gives {name} x of shape {tuple(x.shape)}, and torch takes a length or a batch of 1 "
+            "for a constant; give an example of two or more"
+        )
+    if isinstance(unit, Recurrent):
+        check_stack(unit)
+
+
+def check_stack(stack: Recurrent) -> None:
+    """A loop over time that is no Scan would be written out step by step, for one length only."""
+    for direction in stack.directions:
+        reason = why_not(direction)  # type: ignore[arg-type]
+        if reason is not None:
+            raise NotImplementedError(f"{type(stack).__name__} cannot be exported to ONNX: {reason}")
+
+
+def why_not(direction: Direction) -> str | None:
+    """Why one layer in one direction cannot be exported, if it cannot."""
+    from linnet.fuse.onnx import missing_operation
+
+    weight = direction.cell.example
+    if weight.device.type != "cpu":
+        return f"it is on {weight.device}; move the model with .cpu()"
+    if weight.dtype not in (torch.float32, torch.float64):
+        return f"it is in {weight.dtype}; convert the model with .float()"
+    x = torch.empty(1, 1, direction.cell.input_size, device="meta")
+    plans = direction.plans_for(tuple(direction.cell.beside(x)))
+    if isinstance(plans, str):
+        return f"{plans}; one step of it can, linnet.export_onnx(rnn.cells[0], path, x_t, state)"
+    missing = [missing_operation(plan) for plan, _ in plans]
+    return direction.obstacle() or next(filter(None, missing), None)
+
+
+def free_shapes(model: nn.Module, example: Arguments) -> Any:
+    """For torch.export: whatever is not fixed by the model is free. It takes 1 for a constant anyway."""
+    shapes = torch.export.ShapesCollection()
+    for leaf in tree_leaves(example):
+        if isinstance(leaf, Tensor):
+            sizes = enumerate(leaf.shape)
+            shapes[leaf] = {axis: torch.export.Dim.AUTO for axis, size in sizes if size != 1}
+    return shapes.dynamic_shapes(model, *example)
+
+
+def names_of_outputs(model: nn.Module) -> list[str] | None:
+    """Those of a stack or a cell; for other models torch makes them up."""
+    cell = model.first_cell if isinstance(model, Recurrent) else model
+    return ["output", *(f"final_{state}" for state in cell.states)] if isinstance(cell, Cell) else None
+
+
+def translate(exported: Any, output_names: Sequence[str] | None, free: bool) -> torch.onnx.ONNXProgram:
+    from linnet.fuse.onnx import name_sizes, translation_table
+
+    seen: list[Sizes] = []
+    with warnings.catch_warnings():
+        # torch 2.13 warns of what it does itself.
+        warnings.filterwarnings("ignore", message=".*LeafSpec", category=FutureWarning)
+        program = torch.onnx.export(
+            exported,
+            output_names=output_names,
+            custom_translation_table=translation_table(seen),
+            dynamo=True,
+            verbose=False,
+        )
+    assert program is not None
+    if free:
+        check_free(seen)
+    name_sizes(program.model, seen)
+    return program
+
+
+def check_free(seen: list[Sizes]) -> None:
+    """Lengths are free, and batches as well, where there are any: unbatched input is a batch of 1."""
+    for length, batch in seen:
+        if isinstance(length, int) or (isinstance(batch, int) and batch != 1):
+            what, number = ("length", length) if isinstance(length, int) else ("batch", batch)
+            raise ValueError(
+                f"the model fixes the {what} of its sequences at {number}; "
+                "if it should, say so with dynamic_shapes"
+            )

@@ -1,0 +1,46 @@
+"""Memory for large sequences.
+
+A large tensor is fresh memory each time, and the first touch of each page costs more than a recurrence
+does: 48 ms against 6 ms for 120 MB. Pages of 2 MB instead of 4 kB make that cost small; Linux gives
+them where it is asked to.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Sequence
+from functools import cache
+
+import torch
+from torch import Tensor
+
+LARGE = 1 << 22
+PAGE = 4096
+MADV_HUGEPAGE = 14
+
+
+def new_empty(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+    """torch.empty, with large pages asked for where there is much to touch."""
+    tensor = torch.empty(shape, dtype=dtype)
+    if tensor.nbytes >= LARGE:
+        ask_for_large_pages(tensor)
+    return tensor
+
+
+def ask_for_large_pages(tensor: Tensor) -> None:
+    advise = madvise()
+    if advise is not None:
+        start = -(-tensor.data_ptr() // PAGE) * PAGE
+        length = (tensor.data_ptr() + tensor.nbytes - start) // PAGE * PAGE
+        # A wish: whether the system grants it or not, the memory is the same.
+        advise(start, length, MADV_HUGEPAGE)
+
+
+@cache
+def madvise():
+    if not sys.platform.startswith("linux"):
+        return None
+    function = ctypes.CDLL(None).madvise
+    function.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    return function

@@ -1,0 +1,228 @@
+"""The traced step as the body of an ONNX Scan.
+
+A model that torch has exported holds each of its scans as one operation, `linnet::scan`. Here it
+becomes ONNX's Scan: the states go from step to step; the projections, the mask and the resets come in
+a time step at a time; the body is the list of operations that kernels are made from as well. Weights
+stay outside, where the body reads them.
+
+onnxscript is imported when a model is translated, and not before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import count
+from typing import Any
+
+import torch
+
+from linnet.fuse.plan import Plan, plan_called
+from linnet.fuse.scan import Operands
+from linnet.fuse.trace import Line, Operand
+
+# ONNX's names for the operations of a traced step.
+NAMES = {
+    **{"add": "Add", "sub": "Sub", "mul": "Mul", "div": "Div", "maximum": "Max", "minimum": "Min"},
+    **{"pow": "Pow", "neg": "Neg", "abs": "Abs", "sign": "Sign", "exp": "Exp", "log": "Log", "sqrt": "Sqrt"},
+    **{"sin": "Sin", "cos": "Cos", "floor": "Floor", "sigmoid": "Sigmoid", "tanh": "Tanh"},
+    **{"gt": "Greater", "ge": "GreaterOrEqual", "lt": "Less", "le": "LessOrEqual", "eq": "Equal"},
+    **{"where": "Where", "logical_and": "And", "logical_or": "Or", "logical_not": "Not"},
+}
+# Those that have no name there, in terms of the others.
+COMPOSED: dict[str, Callable[..., Any]] = {
+    "ne": lambda body, a, b: body.add("Not", body.add("Equal", a, b)),
+    "expm1": lambda body, x: body.add("Sub", body.add("Exp", x), body.number(1.0)),
+    "log1p": lambda body, x: body.add("Log", body.add("Add", x, body.number(1.0))),
+}
+
+# The length and the batch of a scan: a number if it is fixed, a name if it is free.
+Sizes = tuple[int | str, int | str]
+
+
+def missing_operation(plan: Plan) -> str | None:
+    """What of the step has no place in ONNX, if there is something."""
+    unknown = [line.op for line in plan.traced.forward.lines if line.op not in NAMES | COMPOSED]
+    return f"there is no translation of the operation {unknown[0]!r} in its step yet" if unknown else None
+
+
+def translation_table(seen: list[Sizes]) -> dict[Callable, Callable]:
+    """For torch.onnx.export: what `linnet::scan` becomes. The length and batch of each scan go to `seen`."""
+    import linnet.fuse.ops  # noqa: F401, it registers the operation
+
+    numbers = count()
+
+    def scan(plan, tensors, mask, resets, reverse):
+        from onnxscript import evaluator
+
+        operands = Operands.of(plan_called(plan), (mask, resets, reverse), tensors)
+        seen.append((size_of(operands.joint, 0), size_of(operands.joint, 1)))
+        nodes, results = scan_nodes(f"scan{next(numbers)}", operands)
+        # While a translation runs, torch's recorder of nodes stands in for onnxscript's evaluator.
+        evaluator.default().nodes.extend(nodes)  # type: ignore[attr-defined]
+        return results
+
+    return {torch.ops.linnet.scan.default: scan}
+
+
+def size_of(value: Any, axis: int) -> int | str:
+    """What torch first took for free and then found fixed is a number in the guise of a name."""
+    size = str(value.shape[axis])
+    return int(size) if size.isdigit() else size
+
+
+def name_sizes(model: Any, seen: list[Sizes]) -> None:
+    """Call what is free in the first scan "time" and "batch", wherever it stands in the model."""
+    named = zip(seen[0], ("time", "batch"), strict=True) if seen else ()
+    names = {size: name for size, name in named if isinstance(size, str)}
+    for value in (*model.graph.inputs, *(result for node in model.graph for result in node.outputs)):
+        for axis in range(len(value.shape or ())):
+            size = size_of(value, axis)
+            value.shape[axis] = names.get(size, size) if isinstance(size, str) else size
+
+
+def scan_nodes(name: str, operands: Operands) -> tuple[list[Any], list[Any]]:
+    """The nodes of a scan, and its results: the output and the final states."""
+    nodes = Nodes(name)
+    axis = nodes.constant([2])
+    flags = [flag for flag in (operands.mask, operands.resets) if flag is not None]
+    columns = [nodes.add("Unsqueeze", flag, axis) for flag in flags]
+    matrices = [nodes.add("Transpose", matrix, perm=[1, 0]) for matrix in operands.matrices]
+    along_time = [operands.joint, *operands.extras, *columns]
+    backwards = int(operands.reverse)
+    *finals, y = nodes.add_many(
+        "Scan",
+        len(operands.states) + 1,
+        *operands.states,
+        *along_time,
+        body=Body(f"{name}.step", operands).graph(matrices),
+        num_scan_inputs=len(along_time),
+        scan_input_directions=[backwards] * len(along_time),
+        scan_output_directions=[backwards],
+    )
+    return nodes.nodes, [y, *finals]
+
+
+class Nodes:
+    """ONNX nodes in the order in which they run; all that they make has a name of its own."""
+
+    def __init__(self, name: str):
+        self.name = name
+        self.nodes: list[Any] = []
+
+    def add(self, kind: str, *inputs: Any, **attributes: Any) -> Any:
+        return self.add_many(kind, 1, *inputs, **attributes)[0]
+
+    def add_many(self, kind: str, count: int, *inputs: Any, **attributes: Any) -> Sequence[Any]:
+        from onnxscript import ir
+
+        node = ir.Node("", kind, inputs, ir.convenience.convert_attributes(attributes), num_outputs=count)
+        for i, value in enumerate(node.outputs):
+            value.name = f"{self.name}.{len(self.nodes)}.{i}"
+        self.nodes.append(node)
+        return node.outputs
+
+    def constant(self, value: Any, dtype: Any = None) -> Any:
+        from onnxscript import ir
+
+        return self.add("Constant", value=ir.tensor(value, dtype=dtype))
+
+    def split(self, joint: Any, names: Sequence[str]) -> dict[str, Any]:
+        """What stands side by side, by name."""
+        if len(names) == 1:
+            return {names[0]: joint}
+        parts = self.add_many("Split", len(names), joint, axis=-1, num_outputs=len(names))
+        return dict(zip(names, parts, strict=True))
+
+
+class Body(Nodes):
+    """One time step: what it takes in, and the nodes that make of it the new states and the output."""
+
+    def __init__(self, name: str, operands: Operands):
+        from onnxscript.ir import DataType
+
+        super().__init__(name)
+        self.operands, self.traced = operands, operands.plan.traced
+        self.dtype = operands.joint.dtype
+        self.inputs: list[Any] = []
+        self.numbers: dict[str, Any] = {}
+        # In this order Scan hands them over.
+        self.before = {state: self.take(state, self.dtype) for state in self.traced.states}
+        self.joint = self.take("joint", self.dtype)
+        self.extras = [self.take(f"extra{i}", self.dtype) for i in range(len(operands.extras))]
+        self.mask = None if operands.mask is None else self.take("mask", DataType.BOOL)
+        self.resets = None if operands.resets is None else self.take("resets", DataType.BOOL)
+
+    def take(self, name: str, dtype: Any) -> Any:
+        from onnxscript import ir
+
+        value = ir.Value(name=f"{self.name}.{name}", type=ir.TensorType(dtype))
+        self.inputs.append(value)
+        return value
+
+    def graph(self, matrices: Sequence[Any]) -> Any:
+        from onnxscript import ir
+
+        states = self.start()
+        values = self.run_lines({**self.inputs_of_step(states, matrices), **states})
+        y, *new = [self.as_wide_as_a_state(operand, values) for _, operand in self.traced.forward.outputs]
+        if self.mask is not None:
+            new = [self.add("Where", self.mask, *pair) for pair in zip(new, states.values(), strict=True)]
+            y = self.add("Where", self.mask, y, self.number(0.0))
+        outputs: list[Any] = []
+        for value in (*new, y):
+            outputs.append(self.on_its_own(value, outputs))
+        return ir.Graph(self.inputs, outputs, nodes=self.nodes, name=self.name)
+
+    def start(self) -> dict[str, Any]:
+        """The states as the step reads them: zeros where a sequence starts anew."""
+        if self.resets is None:
+            return self.before
+        zero = self.number(0.0)
+        return {name: self.add("Where", self.resets, zero, state) for name, state in self.before.items()}
+
+    def inputs_of_step(self, states: dict[str, Any], matrices: Sequence[Any]) -> dict[str, Any]:
+        operands, parts = self.operands, dict(zip(self.traced.weights, self.operands.weights, strict=True))
+        for product, matrix in zip(operands.plan.products, matrices, strict=True):
+            parts |= self.split(self.add("MatMul", states[product.state], matrix), product.parts)
+        # The rest: the projections, then the extras.
+        names = [name for name in self.traced.inputs if name not in parts]
+        cut = len(names) - len(self.extras)
+        return parts | self.split(self.joint, names[:cut]) | dict(zip(names[cut:], self.extras, strict=True))
+
+    def run_lines(self, values: dict[str, Any]) -> dict[str, Any]:
+        for line in self.traced.forward.lines:
+            values[line.result] = self.emit(line, [self.value(operand, values) for operand in line.operands])
+        return values
+
+    def emit(self, line: Line, operands: list[Any]) -> Any:
+        if line.op in COMPOSED:
+            return COMPOSED[line.op](self, *operands)
+        return self.add(NAMES[line.op], *operands)
+
+    def value(self, operand: Operand, values: dict[str, Any]) -> Any:
+        return values[operand] if isinstance(operand, str) else self.number(operand)
+
+    def number(self, value: float) -> Any:
+        # By its text, in which -0.0 is not 0.0.
+        if str(value) not in self.numbers:
+            self.numbers[str(value)] = self.constant(value, self.dtype)
+        return self.numbers[str(value)]
+
+    def as_wide_as_a_state(self, operand: Operand, values: dict[str, Any]) -> Any:
+        """[B, H], also where the step gives a number or something made of weights alone."""
+        value = self.value(operand, values)
+        if operand in self.wide():
+            return value
+        return self.add("Expand", value, self.add("Shape", next(iter(self.before.values()))))
+
+    def wide(self) -> set[Operand]:
+        """The names of all that depends on an input or a state."""
+        names: set[Operand] = {*self.traced.inputs, *self.traced.states}
+        for line in self.traced.forward.lines:
+            if names & set(line.operands):
+                names.add(line.result)
+        return names
+
+    def on_its_own(self, value: Any, others: list[Any]) -> Any:
+        """Each output of a body must be the result of a node, and no other output."""
+        return self.add("Identity", value) if value.producer() is None or value in others else value

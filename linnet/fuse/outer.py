@@ -1,0 +1,333 @@
+"""A memory written by outer products, as NRU has: the kernels, by hand.
+
+The state is S = [h; m] side by side. One step, with k heads that write and k that erase:
+
+    h_t = relu(a_t + S_{t-1} W)                        a product, then elementwise
+    (alpha, beta, p, q, p', q') = [h_t; m_{t-1}] U + b   a product
+    u_i = rows i of g(p q^T), seen as k x |m|;  n_i = max(||u_i||_5, 1e-12)
+    m_t = m_{t-1} + c sum_i (g(alpha_i) u_i / n_i - g(beta_i) u'_i / n'_i)
+
+with g the identity or relu and c = 1/k for the mean over heads, 1 for the sum. Backward, u and n are
+made again; for a write head, with d_j the gradient of m_t and D_i = sum_j d_j u_ij,
+
+    d alpha_i = c D_i / n_i
+    d u_ij    = c alpha_i / n_i (d_j - D_i u_ij |u_ij|^3 / n_i^5)
+
+and d p, d q follow from u = p q^T. The gradients of W and U are single products after the loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from llvmlite import ir
+
+from linnet.fuse.emit import Emitter
+from linnet.fuse.gemm import broadcast
+from linnet.fuse.program import I64, Program
+
+TINY = 1e-12
+FORWARD = ("a", "state", "z", "zeros", "packed.state", "product", "packed.heads", "heads", "bias", "y")
+BACKWARD = (
+    *("state", "z", "zeros", "heads", "bias", "dy", "da", "dheads", "carry"),
+    *("packed.heads", "dz", "packed.state", "through"),
+)
+
+
+@dataclass(frozen=True)
+class OuterRecipe:
+    """Everything the kernels depend on."""
+
+    hidden: int
+    memory: int
+    heads: int
+    relu: bool
+    mean: bool
+    bits: int
+    width: int
+
+    @property
+    def root(self) -> int:
+        """How long p and q are."""
+        return int((self.heads * self.memory) ** 0.5)
+
+    @property
+    def lanes(self) -> int:
+        return self.width // 2
+
+    def fits(self) -> bool:
+        """Whether the rows of p q^T fall into whole vectors, and into heads."""
+        return self.root % self.lanes == 0 and self.memory % self.root == 0
+
+    @property
+    def sides(self) -> list[tuple[int, int, float]]:
+        """Where a side has its strengths and its p in a row of heads, and its sign: writing, erasing."""
+        k, root = self.heads, self.root
+        scale = 1 / k if self.mean else 1.0
+        return [(0, 2 * k, scale), (k, 2 * k + 2 * root, -scale)]
+
+
+def forward_ir(recipe: OuterRecipe) -> str:
+    return OuterKernel("forward", FORWARD, recipe).emit_forward()
+
+
+def backward_ir(recipe: OuterRecipe) -> str:
+    return OuterKernel("backward", BACKWARD, recipe).emit_backward()
+
+
+class OuterKernel(Program):
+    def __init__(self, name: str, operands: tuple[str, ...], recipe: OuterRecipe):
+        super().__init__(name, operands, recipe.bits, recipe.width)
+        self.recipe = recipe
+        self.wide = Emitter(self.builder, self.form, recipe.lanes)
+        self.one = Emitter(self.builder, self.form, 1)
+        self.hidden = (I64(0), I64(recipe.hidden))
+        self.memory = (I64(recipe.hidden), I64(recipe.hidden + recipe.memory))
+
+    def emit_forward(self) -> str:
+        with self.times() as t:
+            self.multiply("state", self.slots(t)[0], "packed.state", "product", t)
+            with self.loop(self.begin, self.end, 1) as b:
+                self.hidden_row(t, b)
+            self.multiply("z", t, "packed.heads", "heads", t)
+            with self.loop(self.begin, self.end, 1) as b:
+                self.memory_row(t, b)
+        return self.finish()
+
+    def hidden_row(self, t: ir.Value, b: ir.Value) -> None:
+        """h_t, and [h_t; m_{t-1}] for the heads."""
+        old, new, reset = self.state_rows(t, b)
+        z, a = self.row("z", t, b), self.row("a", t, b)
+        product = self.builder.select(reset, self.row("zeros", t, b), self.row("product", t, b))
+
+        def hidden(emit: Emitter, at: ir.Value) -> None:
+            total = emit.emit_add(self.load_plain(emit, a, at), self.load_plain(emit, product, at))
+            h = emit.emit_maximum(total, emit.number(0.0))
+            self.store_plain(emit, z, at, h)
+            self.store_plain(emit, new, at, h)
+
+        def keep(emit: Emitter, at: ir.Value) -> None:
+            self.store_plain(emit, z, at, self.load_plain(emit, old, at))
+
+        self.along(self.hidden, hidden)
+        self.along(self.memory, keep)
+
+    def memory_row(self, t: ir.Value, b: ir.Value) -> None:
+        """m_t and the output; at a padded step, the state as it was."""
+        old, new, _ = self.state_rows(t, b)
+        y = self.row("y", t, b)
+
+        def copy(source: ir.Value, target: ir.Value) -> Callable[[Emitter, ir.Value], None]:
+            return lambda emit, at: self.store_plain(emit, target, at, self.load_plain(emit, source, at))
+
+        with self.builder.if_else(self.flag("mask", t, b, absent=True)) as (real, padded):
+            with real:
+                self.along(self.hidden, copy(new, y))
+                self.along(self.memory, copy(old, new))
+                heads, bias = self.row("heads", t, b), self.row("bias", t, b)
+                for side in self.recipe.sides:
+                    self.write(heads, bias, new, *side)
+            with padded:
+                self.along((I64(0), self.memory[1]), copy(old, new))
+                zero = lambda emit, at: self.store_plain(emit, y, at, emit.number(0.0))  # noqa: E731
+                self.along(self.hidden, zero)
+
+    def write(
+        self, heads: ir.Value, bias: ir.Value, m: ir.Value, strengths: int, p: int, scale: float
+    ) -> None:
+        """m += scale sum_i g(alpha_i) u_i / n_i."""
+        emit, one = self.wide, self.one
+        q = self.read_all(heads, bias, p + self.recipe.root)
+        for i in range(self.recipe.heads):
+            fifth, _ = self.sums(heads, bias, p, q, i, None)
+            strength = self.strength(heads, bias, strengths + i)
+            by = one.emit_div(one.emit_mul(strength, one.number(scale)), self.norm(fifth))
+            spread = self.spread(by)
+            with self.rows_of(i) as (r, at):
+                u = self.products_of(heads, bias, p, r, q)
+                for j, value in enumerate(u):
+                    place = self.builder.add(at, I64(self.recipe.hidden + j * emit.width))
+                    old = self.load_plain(emit, m, place)
+                    self.store_plain(emit, m, place, emit.fma(spread, value, old))
+
+    def emit_backward(self) -> str:
+        with self.times() as t:
+            with self.loop(self.begin, self.end, 1) as b:
+                self.memory_gradient(t, b)
+            self.multiply("dheads", t, "packed.heads", "dz", t)
+            with self.loop(self.begin, self.end, 1) as b:
+                self.hidden_gradient(t, b)
+            self.multiply("da", t, "packed.state", "through", t)
+            with self.loop(self.begin, self.end, 1) as b:
+                self.carry_gradient(t, b)
+        return self.finish()
+
+    def memory_gradient(self, t: ir.Value, b: ir.Value) -> None:
+        """The gradients of what the heads gave; none at a padded step."""
+        heads, bias = self.row("heads", t, b), self.row("bias", t, b)
+        carry, gradient = self.row("carry", t, b), self.row("dheads", t, b)
+        width = 2 * self.recipe.heads + 4 * self.recipe.root
+        zero = lambda emit, at: self.store_plain(emit, gradient, at, emit.number(0.0))  # noqa: E731
+        self.along((I64(0), I64(width)), zero)
+        with self.builder.if_then(self.flag("mask", t, b, absent=True)):
+            for side in self.recipe.sides:
+                self.unwrite(heads, bias, carry, gradient, *side)
+
+    def unwrite(
+        self,
+        heads: ir.Value,
+        bias: ir.Value,
+        carry: ir.Value,
+        gradient: ir.Value,
+        strengths: int,
+        p: int,
+        scale: float,
+    ) -> None:
+        one, root = self.one, self.recipe.root
+        q = self.read_all(heads, bias, p + root)
+        for i in range(self.recipe.heads):
+            fifth, along_u = self.sums(heads, bias, p, q, i, carry)
+            norm = self.norm(fifth)
+            strength = self.strength(heads, bias, strengths + i)
+            scaled = one.emit_div(one.number(scale), norm)
+            self.store_strength(gradient, heads, bias, strengths + i, one.emit_mul(scaled, along_u))
+            # Where the norm is held at its least, it is a constant.
+            free = self.builder.fcmp_ordered(">", norm, one.number(TINY))
+            pull = self.builder.select(free, one.emit_div(along_u, fifth), one.number(0.0))
+            factor, pull = self.spread(one.emit_mul(scaled, strength)), self.spread(pull)
+            with self.rows_of(i) as (r, at):
+                self.unwrite_row(heads, bias, carry, gradient, p, q, r, at, factor, pull)
+
+    def unwrite_row(self, heads, bias, carry, gradient, p, q, r, at, factor, pull) -> None:
+        """d u of one row of p q^T, and from it its share of d p and d q."""
+        emit, root = self.wide, self.recipe.root
+        p_r = self.spread(self.read_one(heads, bias, self.builder.add(r, I64(p))))
+        total = emit.number(0.0)
+        for j, (u, q_j) in enumerate(zip(self.products_of(heads, bias, p, r, q), q, strict=True)):
+            place = self.builder.add(at, I64(self.recipe.hidden + j * emit.width))
+            d = self.load_plain(emit, carry, place)
+            cube = emit.emit_mul(emit.emit_mul(u, u), emit.intrinsic("llvm.fabs", u))
+            bent = emit.emit_mul(emit.emit_mul(u, cube), pull)
+            du = emit.emit_mul(factor, emit.emit_sub(d, bent))
+            if self.recipe.relu:
+                du = self.builder.select(
+                    self.builder.fcmp_ordered(">", u, emit.number(0.0)), du, emit.number(0.0)
+                )
+            total = emit.fma(du, q_j, total)
+            dq = I64(p + root + j * emit.width)
+            self.store_plain(emit, gradient, dq, emit.fma(du, p_r, self.load_plain(emit, gradient, dq)))
+        self.store_plain(self.one, gradient, self.builder.add(r, I64(p)), self.total(total))
+
+    def hidden_gradient(self, t: ir.Value, b: ir.Value) -> None:
+        """d a = (d h) where h > 0; what goes on to m_{t-1} is gathered in the carry."""
+        carry, dz, dy, da = (self.row(name, t, b) for name in ("carry", "dz", "dy", "da"))
+        z, real = self.row("z", t, b), self.flag("mask", t, b, absent=True)
+
+        def hidden(emit: Emitter, at: ir.Value) -> None:
+            above = emit.emit_add(self.load_plain(emit, carry, at), self.load_plain(emit, dy, at))
+            above = emit.emit_add(above, self.load_plain(emit, dz, at))
+            on = self.builder.fcmp_ordered(">", self.load_plain(emit, z, at), emit.number(0.0))
+            above = self.builder.select(on, above, emit.number(0.0))
+            self.store_plain(emit, da, at, self.builder.select(real, above, emit.number(0.0)))
+
+        self.along(self.hidden, hidden)
+
+    def carry_gradient(self, t: ir.Value, b: ir.Value) -> None:
+        """The gradient of S_{t-1}; none where a sequence starts anew, all of it at a padded step."""
+        carry, dz, through = (self.row(name, t, b) for name in ("carry", "dz", "through"))
+        real, reset = self.flag("mask", t, b, absent=True), self.flag("resets", t, b)
+
+        def put(emit: Emitter, at: ir.Value, value: ir.Value) -> None:
+            value = self.builder.select(real, value, self.load_plain(emit, carry, at))
+            self.store_plain(emit, carry, at, self.builder.select(reset, emit.number(0.0), value))
+
+        def hidden(emit: Emitter, at: ir.Value) -> None:
+            put(emit, at, self.load_plain(emit, through, at))
+
+        def memory(emit: Emitter, at: ir.Value) -> None:
+            total = emit.emit_add(self.load_plain(emit, carry, at), self.load_plain(emit, dz, at))
+            put(emit, at, emit.emit_add(total, self.load_plain(emit, through, at)))
+
+        self.along(self.hidden, hidden)
+        self.along(self.memory, memory)
+
+    def state_rows(self, t: ir.Value, b: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value]:
+        """The row of S before (zeros before a start anew) and after, and whether it starts anew."""
+        old_slot, new_slot = self.slots(t)
+        reset = self.flag("resets", t, b)
+        old = self.builder.select(reset, self.row("zeros", t, b), self.row("state", old_slot, b))
+        return old, self.row("state", new_slot, b), reset
+
+    def read_one(self, heads: ir.Value, bias: ir.Value, at: ir.Value) -> ir.Value:
+        one = self.one
+        return one.emit_add(self.load_plain(one, heads, at), self.load_plain(one, bias, at))
+
+    def read_all(self, heads: ir.Value, bias: ir.Value, start: int) -> list[ir.Value]:
+        """q, in vectors."""
+        emit = self.wide
+        places = [I64(start + j) for j in range(0, self.recipe.root, emit.width)]
+        return [
+            emit.emit_add(self.load_plain(emit, heads, at), self.load_plain(emit, bias, at)) for at in places
+        ]
+
+    def strength(self, heads: ir.Value, bias: ir.Value, at: int) -> ir.Value:
+        value = self.read_one(heads, bias, I64(at))
+        return self.one.emit_maximum(value, self.one.number(0.0)) if self.recipe.relu else value
+
+    def store_strength(self, gradient, heads, bias, at: int, value: ir.Value) -> None:
+        if self.recipe.relu:
+            on = self.builder.fcmp_ordered(">", self.read_one(heads, bias, I64(at)), self.one.number(0.0))
+            value = self.builder.select(on, value, self.one.number(0.0))
+        self.store_plain(self.one, gradient, I64(at), value)
+
+    def products_of(self, heads, bias, p: int, r: ir.Value, q: list[ir.Value]) -> list[ir.Value]:
+        """Row r of g(p q^T)."""
+        emit = self.wide
+        p_r = self.spread(self.read_one(heads, bias, self.builder.add(r, I64(p))))
+        u = [emit.emit_mul(p_r, q_j) for q_j in q]
+        return [emit.emit_maximum(value, emit.number(0.0)) for value in u] if self.recipe.relu else u
+
+    def sums(self, heads, bias, p: int, q: list[ir.Value], i: int, carry: ir.Value | None):
+        """sum_j |u_ij|^5 and, if there is a gradient, sum_j d_j u_ij."""
+        emit, build = self.wide, self.builder
+        with build.goto_entry_block():
+            places = [build.alloca(emit.vector) for _ in range(2)]
+        for place in places:
+            build.store(emit.number(0.0), place)
+        with self.rows_of(i) as (r, at):
+            fifth, along_u = (build.load(place, typ=emit.vector) for place in places)
+            for j, u in enumerate(self.products_of(heads, bias, p, r, q)):
+                square = emit.emit_mul(u, u)
+                fourth = emit.emit_mul(square, square)
+                fifth = emit.fma(fourth, emit.intrinsic("llvm.fabs", u), fifth)
+                if carry is not None:
+                    place = build.add(at, I64(self.recipe.hidden + j * emit.width))
+                    along_u = emit.fma(self.load_plain(emit, carry, place), u, along_u)
+            build.store(fifth, places[0])
+            build.store(along_u, places[1])
+        return tuple(self.total(build.load(place, typ=emit.vector)) for place in places)
+
+    @contextmanager
+    def rows_of(self, i: int) -> Iterator[tuple[ir.Value, ir.Value]]:
+        """The rows of p q^T that are head i, and where each starts in m."""
+        root = self.recipe.root
+        many = self.recipe.memory // root
+        with self.loop(I64(i * many), I64((i + 1) * many), 1) as r:
+            yield r, self.builder.mul(self.builder.sub(r, I64(i * many)), I64(root))
+
+    def norm(self, fifth: ir.Value) -> ir.Value:
+        root = self.one.emit_pow(fifth, self.one.number(0.2))
+        return self.one.emit_maximum(root, self.one.number(TINY))
+
+    def spread(self, number: ir.Value) -> ir.Value:
+        return broadcast(self.wide, number)
+
+    def total(self, vector: ir.Value) -> ir.Value:
+        """The sum of a vector, in order."""
+        numbers = [self.builder.extract_element(vector, ir.IntType(32)(j)) for j in range(self.wide.width)]
+        total = numbers[0]
+        for number in numbers[1:]:
+            total = self.builder.fadd(total, number)
+        return total

@@ -1,0 +1,90 @@
+"""The kernels of a memory written by outer products, as a function that autograd knows."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import torch
+from torch import Tensor
+
+from linnet.fuse import jit, outer
+from linnet.fuse.call import Call, Flags, vector_width
+from linnet.fuse.memory import new_empty
+from linnet.fuse.outer import OuterRecipe
+from linnet.fuse.scan import side_by_side
+
+
+def recipe_for(
+    dtype: torch.dtype, hidden: int, memory: int, heads: int, relu: bool, mean: bool
+) -> OuterRecipe | None:
+    """What to build for these sizes, or None if they do not fall into vectors."""
+    bits = 64 if dtype == torch.float64 else 32
+    recipe = OuterRecipe(hidden, memory, heads, relu, mean, bits, vector_width(dtype))
+    return recipe if recipe.fits() else None
+
+
+@cache
+def kernel(recipe: OuterRecipe, name: str) -> jit.Compiled:
+    source = outer.forward_ir(recipe) if name == "forward" else outer.backward_ir(recipe)
+    return jit.compile_function(source, name)
+
+
+def outer_scan(
+    recipe: OuterRecipe,
+    a: Tensor,
+    state_matrix: Tensor,
+    head_matrix: Tensor,
+    bias: Tensor | None,
+    state: Tensor,
+    flags: Flags,
+) -> tuple[Tensor, Tensor]:
+    """a [T, B, H], matrices [H, H + M] and [heads, H + M], state [B, H + M] -> y [T, B, H], final state."""
+    return OuterScan.apply(recipe, flags, side_by_side(a), state_matrix, head_matrix, bias, state)
+
+
+class OuterScan(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, recipe: OuterRecipe, flags: Flags, a, state_matrix, head_matrix, bias, state):
+        steps, batch, hidden = a.shape
+        call = new_call(recipe, flags, a, bias, head_matrix)
+        call.put("a", a)
+        states = new_empty((steps + 1, batch, hidden + recipe.memory), a.dtype)
+        states[-1 if flags[2] else 0] = state
+        call.put("state", states)
+        z = call.room("z", hidden + recipe.memory, steps)
+        call.room("product", call.put_packed("packed.state", state_matrix))
+        heads = call.room("heads", call.put_packed("packed.heads", head_matrix), steps)
+        y = call.room("y", hidden, steps)
+        call.run(kernel(recipe, "forward"), outer.FORWARD, hidden)
+        ctx.recipe, ctx.flags = recipe, flags
+        ctx.save_for_backward(a, state_matrix, head_matrix, bias, states, z, heads)
+        return y, states[0 if flags[2] else -1].clone()
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, dy, dstate):
+        a, state_matrix, head_matrix, bias, states, z, heads = ctx.saved_tensors
+        recipe, flags = ctx.recipe, ctx.flags
+        steps, _, hidden = a.shape
+        call = new_call(recipe, flags, a, bias, head_matrix)
+        for name, tensor in (("state", states), ("z", z), ("heads", heads), ("dy", side_by_side(dy))):
+            call.put(name, tensor)
+        da, dheads = call.room("da", hidden, steps), call.room("dheads", len(head_matrix), steps)
+        carry = call.put("carry", dstate.clone(memory_format=torch.contiguous_format))
+        call.room("dz", call.put_packed("packed.heads", head_matrix.T))
+        call.room("through", call.put_packed("packed.state", state_matrix.T))
+        call.run(kernel(recipe, "backward"), outer.BACKWARD, hidden)
+        before = states[1:] if flags[2] else states[:-1]
+        if flags[1] is not None:
+            before = before.masked_fill(flags[1][..., None], 0)
+        by_state = da.flatten(0, 1).T @ before.flatten(0, 1)
+        by_heads = dheads.flatten(0, 1).T @ z.flatten(0, 1)
+        dbias = None if bias is None else dheads.sum((0, 1))
+        return None, None, da, by_state, by_heads, dbias, carry
+
+
+def new_call(recipe: OuterRecipe, flags: Flags, a: Tensor, bias: Tensor | None, head_matrix: Tensor) -> Call:
+    call = Call(tuple(a.shape), flags, a.dtype)  # type: ignore[arg-type]
+    call.put("zeros", a.new_zeros(max(a.shape[-1] + recipe.memory, len(head_matrix)) + 64))
+    call.put("bias", a.new_zeros(len(head_matrix)) if bias is None else bias.contiguous())
+    return call
