@@ -14,6 +14,7 @@ from torch import Tensor
 
 log = logging.getLogger("linnet")
 BACKENDS = ("reference", "cpu")
+DTYPES = (torch.float32, torch.float64, torch.bfloat16)
 chosen: ContextVar[str | None] = ContextVar("linnet_backend", default=None)
 
 
@@ -48,8 +49,12 @@ def unfit(x: Tensor) -> str | None:
     """Why no kernel fits this input, if none does."""
     if x.device.type != "cpu":
         return f"there is no kernel for {x.device.type} yet"
-    if x.dtype not in (torch.float32, torch.float64, torch.bfloat16):
+    if x.dtype not in DTYPES:
         return f"there is no kernel for {x.dtype}"
+    if torch._C._functorch.peek_interpreter_stack() is not None:
+        return "torch.func looks inside"
+    if torch.autograd.forward_ad._current_level >= 0:
+        return "forward-mode gradients look inside"
     return missing()
 
 
@@ -60,7 +65,7 @@ def may_fuse(unit: str, x: Tensor, reason: str | None = None) -> bool:
     """
     if torch.compiler.is_compiling():
         # A compiler sees neither the context nor the log.
-        return reason is None and x.device.type == "cpu"
+        return reason is None and x.device.type == "cpu" and x.dtype in DTYPES
     if chosen.get() == "reference":
         return False
     reason = reason or unfit(x)

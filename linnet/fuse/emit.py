@@ -170,8 +170,11 @@ class Emitter:
         """log(1 + x), corrected for what 1 + x has lost of x."""
         one = self.number(1.0)
         u = self.builder.fadd(one, x)
-        lost = self.builder.fsub(self.builder.fsub(u, one), x)
-        return self.emit_sub(self.intrinsic("llvm.log", u), self.emit_div(lost, u))
+        lost = self.emit_div(self.builder.fsub(self.builder.fsub(u, one), x), u)
+        # Nothing to correct at the ends, where it is no number.
+        ends = self.builder.fcmp_unordered("uno", lost, lost)
+        lost = self.builder.select(ends, self.number(0.0), lost)
+        return self.emit_sub(self.intrinsic("llvm.log", u), lost)
 
     def exp_reduced(self, x):
         """q and n with exp(x) = (1 + q) 2^n: x = n ln(2) + r, q = r + r^2/2! + r^3/3! + ..."""

@@ -21,13 +21,23 @@ log = logging.getLogger("linnet")
 compiling = Lock()
 
 
+def unlock_after_fork() -> None:
+    """A child has none of the threads that may have held the lock."""
+    global compiling
+    compiling = Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=unlock_after_fork)
+
+
 def cache_folder() -> Path:
     """LINNET_CACHE, or the place where this system keeps caches."""
     if "LINNET_CACHE" in os.environ:
         return Path(os.environ["LINNET_CACHE"])
     if sys.platform == "win32":
         return Path(os.environ.get("LOCALAPPDATA", Path.home())) / "linnet"
-    return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "linnet"
+    return Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "linnet"
 
 
 class Compiled:
@@ -100,8 +110,13 @@ def write_cached(path: Path, code: bytes) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-            file.write(hashlib.sha256(code).digest() + code)
-        os.replace(file.name, path)
+            try:
+                file.write(hashlib.sha256(code).digest() + code)
+                file.close()
+                os.replace(file.name, path)
+            except OSError:
+                os.unlink(file.name)
+                raise
     except OSError as error:
         log.info("kernels are not kept in %s: %s", path.parent, error)
 

@@ -228,8 +228,8 @@ class OuterKernel(Program):
         def hidden(emit: Emitter, at: ir.Value) -> None:
             above = emit.emit_add(self.load_plain(emit, carry, at), self.load_plain(emit, dy, at))
             above = emit.emit_add(above, self.load_plain(emit, dz, at))
-            on = self.builder.fcmp_ordered(">", self.load_plain(emit, z, at), emit.number(0.0))
-            above = self.builder.select(on, above, emit.number(0.0))
+            off = self.builder.fcmp_ordered("<=", self.load_plain(emit, z, at), emit.number(0.0))
+            above = self.builder.select(off, emit.number(0.0), above)
             self.store_plain(emit, da, at, self.builder.select(real, above, emit.number(0.0)))
 
         self.along(self.hidden, hidden)

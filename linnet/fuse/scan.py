@@ -105,7 +105,7 @@ def fused_scan(
 
         y, *finals = compiled_scan(fusible.plan, tensors, *flags)
     else:
-        y, *finals = FusedScan.apply(fusible, flags, *tensors)
+        y, *finals = FusedScan.apply(fusible, flags, torch.is_grad_enabled(), *tensors)
     return y, dict(zip(fusible.plan.traced.states, finals, strict=True))
 
 
@@ -127,7 +127,8 @@ def projected_scan(
     So its memory can be used again: for the gradients in training, and for the next steps without.
     """
     tensors = (*map(side_by_side, extras), *weights, *states, *matrices)
-    y, *finals = ProjectedScan.apply(fusible, (mask, resets, reverse), x, weight, bias, *tensors)
+    flags = (mask, resets, reverse)
+    y, *finals = ProjectedScan.apply(fusible, flags, torch.is_grad_enabled(), x, weight, bias, *tensors)
     return y, dict(zip(fusible.plan.traced.states, finals, strict=True))
 
 
@@ -145,9 +146,10 @@ class FusedScan(torch.autograd.Function):
     """The scan of a projection that autograd sees."""
 
     @staticmethod
-    def forward(ctx, fusible: Fusible, flags: tuple[Any, Any, Any], *tensors):
+    def forward(ctx, fusible: Fusible, flags: tuple[Any, Any, Any], graded: bool, *tensors):
         operands = Operands.of(fusible.plan, flags, tensors)
-        keep = any(ctx.needs_input_grad)
+        # torch asks whether inputs need gradients, but not whether anybody wants them.
+        keep = graded and any(ctx.needs_input_grad)
         y, sequences, products = run_forward(operands, keep)
         ctx.fusible, ctx.flags = fusible, flags
         if keep:
@@ -159,20 +161,22 @@ class FusedScan(torch.autograd.Function):
         (plan, step), saved = ctx.fusible, list(ctx.saved_tensors)
         products = [saved.pop() for _ in plan.products][::-1]
         sequences = [saved.pop() for _ in plan.traced.states][::-1]
-        operands = Operands.of(plan, ctx.flags, saved)
-        needed = ctx.needs_input_grad[2:]
+        needed = ctx.needs_input_grad[3:]
         if torch.is_grad_enabled():
-            return None, None, *reference_gradients(step, operands, saved, needed, (dy, *dfinals))
-        return None, None, *Backward(operands, sequences, products, needed).run(dy, dfinals)
+            saved = aliases(saved)
+            operands = Operands.of(plan, ctx.flags, saved)
+            return None, None, None, *reference_gradients(step, operands, saved, needed, (dy, *dfinals))
+        operands = Operands.of(plan, ctx.flags, saved)
+        return None, None, None, *Backward(operands, sequences, products, needed).run(dy, dfinals)
 
 
 class ProjectedScan(torch.autograd.Function):
     """The scan of a projection that nobody else sees: its gradient overwrites it."""
 
     @staticmethod
-    def forward(ctx, fusible: Fusible, flags: tuple[Any, Any, Any], x, weight, bias, *tensors):
+    def forward(ctx, fusible: Fusible, flags: tuple[Any, Any, Any], graded: bool, x, weight, bias, *tensors):
         ctx.fusible, ctx.flags, ctx.used = fusible, flags, False
-        if not any(ctx.needs_input_grad):
+        if not (graded and any(ctx.needs_input_grad)):
             return run_in_pieces(fusible.plan, flags, x, weight, bias, tensors)
         joint = project(x, weight, bias)
         operands = Operands.of(fusible.plan, flags, (joint, *tensors))
@@ -185,18 +189,19 @@ class ProjectedScan(torch.autograd.Function):
         (plan, step), (x, weight, bias, joint, *saved) = ctx.fusible, ctx.saved_tensors
         products = [saved.pop() for _ in plan.products][::-1]
         sequences = [saved.pop() for _ in plan.traced.states][::-1]
-        needed = ctx.needs_input_grad[2:]
-        if torch.is_grad_enabled() or ctx.used:
-            # Differentiated twice, or for a second time: the projection is made anew.
+        needed = ctx.needs_input_grad[3:]
+        if torch.is_grad_enabled():
+            sources = aliases([x, weight, bias, *saved])
+            operands = Operands.of(plan, ctx.flags, (F.linear(*sources[:3]), *sources[3:]))
+            return None, None, None, *reference_gradients(step, operands, sources, needed, (dy, *dfinals))
+        if ctx.used:
+            # Differentiated for a second time: the projection, overwritten by then, is made anew.
             joint = F.linear(x, weight, bias)
         operands = Operands.of(plan, ctx.flags, (joint, *saved))
-        if torch.is_grad_enabled():
-            sources = (x, weight, bias, *saved)
-            return None, None, *reference_gradients(step, operands, sources, needed, (dy, *dfinals))
         ctx.used = True
         backward = Backward(operands, sequences, products, (any(needed[:3]), *needed[3:]), in_place=True)
         djoint, *others = backward.run(dy, dfinals)
-        return None, None, *projection_gradients(djoint, x, weight, needed[:3]), *others
+        return None, None, None, *projection_gradients(djoint, x, weight, needed[:3]), *others
 
 
 def project(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor | None = None) -> Tensor:
@@ -251,13 +256,19 @@ def run_in_pieces(plan: Plan, flags: tuple[Any, Any, Any], x, weight, bias, tens
 
 
 def reference_gradients(step: Step, operands: Operands, sources, needed, above) -> list[Tensor | None]:
-    """Gradients of `sources` that can be differentiated again: through the loop itself."""
+    """Gradients of `sources`, which make the operands: through the loop, to be differentiated again."""
     y, finals = reference_scan(step, operands)
+    results = (y, *(finals[name] for name in operands.plan.traced.states))
+    pairs = [(result, a) for result, a in zip(results, above, strict=True) if result.requires_grad]
     wanted = [tensor for tensor, need in zip(sources, needed, strict=True) if need]
-    gradients = iter(
-        torch.autograd.grad((y, *finals.values()), wanted, above, create_graph=True, allow_unused=True)
-    )
-    return [next(gradients) if need else None for need in needed]
+    outputs, gradients = zip(*pairs, strict=True)
+    found = iter(torch.autograd.grad(outputs, wanted, gradients, create_graph=True, allow_unused=True))
+    return [next(found) if need else None for need in needed]
+
+
+def aliases(tensors: Sequence[Tensor | None]) -> list[Any]:
+    """The same tensors as inputs of their own: one of them may have been made from another."""
+    return [None if tensor is None else tensor.view_as(tensor) for tensor in tensors]
 
 
 def reference_scan(step: Step, operands: Operands) -> tuple[Tensor, dict[str, Tensor]]:

@@ -32,7 +32,7 @@ Step = Callable[[Values, Values, Values], tuple[Tensor, Values]]
 Operand = str | float
 
 
-class NotPointwise(TypeError):  # noqa: N818, it says what the step is
+class NotPointwise(Exception):  # noqa: N818, it says what the step is
     """A step did something that is not elementwise, so it cannot be fused."""
 
 
@@ -98,8 +98,11 @@ def record(step: Step, inputs: Sequence[str], states: Sequence[str], weights: Se
     try:
         with recorder:
             y, new = step(*groups)
-    except RuntimeError as error:
-        raise NotPointwise(f"step does not run on scalars, so it is not elementwise: {error}") from error
+    except (RuntimeError, TypeError, ValueError, LookupError, AttributeError) as error:
+        where = user_line(traceback.extract_tb(error.__traceback__))
+        raise NotPointwise(
+            f"step does not run on scalars, so it is not elementwise: {error}{where}"
+        ) from error
     names = [*inputs, *states, *weights]
     outputs = {"y": y, **{f"new.{name}": new[name] for name in states}}
     forward = recorder.graph(names, outputs)
@@ -131,7 +134,7 @@ class Recorder(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
         self.lines: list[Line] = []
-        self.seen: dict[tuple[str, tuple[Operand, ...]], str] = {}
+        self.seen: dict[tuple[str, tuple[str, ...]], str] = {}
         # Names by identity; the tensors are kept so that no identity is used twice.
         self.names: dict[int, Operand] = {}
         self.kept: list[Tensor] = []
@@ -154,8 +157,13 @@ class Recorder(TorchDispatchMode):
         if op not in RECORDED:
             return self.decompose(func, args, kwargs)
         result = func(*args, **kwargs)
+        self.check_kinds(func, result, args)
         operands = [self.operand(value) for value in args]
         options = {key: value for key, value in kwargs.items() if key in ("alpha", "min", "max")}
+        if kwargs.get("rounding_mode") is not None:
+            raise NotPointwise(
+                f"step uses {func} with rounding_mode={kwargs['rounding_mode']!r}{user_line()}"
+            )
         self.name(result, RECORDED[op](self, *operands, **options))
         return result
 
@@ -175,15 +183,30 @@ class Recorder(TorchDispatchMode):
             return value
         if id(value) in self.names:
             return self.names[id(value)]
-        if value.dim():
-            raise NotPointwise(f"step uses a tensor of shape {tuple(value.shape)} as a constant{user_line()}")
-        return float(value)
+        # What is neither an input nor made from one may change after tracing: a buffer, a global.
+        raise NotPointwise(f"step uses a tensor that is neither an input nor a parameter{user_line()}")
+
+    def check_kinds(self, func: Any, result: Tensor, args: Sequence[Any]) -> None:
+        """Kernels know one kind of number and truth values; nothing turns one into the other."""
+        kinds = {value.dtype for value in (result, *args) if isinstance(value, Tensor)}
+        name = func._schema.name.split("::")[1]
+        # Numbers that come from no input may be of torch's default kind, until they meet one that does.
+        narrowed = name in SAME and len(kinds) > 1 and result.dtype != torch.float64
+        if not kinds <= {torch.float64, torch.float32, torch.bool} or narrowed:
+            raise NotPointwise(f"step uses {func} on numbers of the kinds {kinds}{user_line()}")
+        truths = {value.dtype == torch.bool for value in (result, *args) if isinstance(value, Tensor)}
+        if len(truths) > 1 and name not in TRUTH_MAKERS:
+            raise NotPointwise(f"step uses {func} between numbers and truth values{user_line()}")
+        if truths == {True} and not name.startswith(("logical", "bitwise", "__", *SAME)):
+            raise NotPointwise(f"step uses {func} on truth values{user_line()}")
 
     def add(self, op: str, *operands: Any) -> str:
-        key = (op, tuple(value if isinstance(value, str) else float(value) for value in operands))
+        values = tuple(value if isinstance(value, str) else float(value) for value in operands)
+        # By their text: 0.0 and -0.0 are equal numbers, but not the same.
+        key = (op, tuple(map(repr, values)))
         if key not in self.seen:
             self.seen[key] = f"v{len(self.lines)}"
-            self.lines.append(Line(self.seen[key], *key))
+            self.lines.append(Line(self.seen[key], op, values))
         return self.seen[key]
 
     def graph(self, inputs: Sequence[str], outputs: Mapping[str, Tensor | None]) -> Pointwise:
@@ -198,10 +221,23 @@ class Recorder(TorchDispatchMode):
         return Pointwise(tuple(inputs), tuple(reversed(lines)), values)
 
 
-def user_line() -> str:
+def interpret(graph: Pointwise, values: Values) -> Values:
+    """What a traced graph computes, by torch: to compare with what it was traced from."""
+    known: dict[str, Tensor] = dict(values)
+
+    def tensor(operand: Operand) -> Tensor:
+        return known[operand] if isinstance(operand, str) else torch.tensor(operand, dtype=torch.float64)
+
+    for line in graph.lines:
+        known[line.result] = getattr(torch, line.op)(*map(tensor, line.operands))
+    return {name: tensor(operand) for name, operand in graph.outputs}
+
+
+def user_line(stack: traceback.StackSummary | None = None) -> str:
     """Where in the user's code the operation stands."""
     inside = (str(Path(torch.__file__).parent), str(Path(__file__).parent))
-    frames = [frame for frame in traceback.extract_stack() if not frame.filename.startswith(inside)]
+    stack = traceback.extract_stack() if stack is None else stack
+    frames = [frame for frame in stack if not frame.filename.startswith(inside)]
     return f" ({frames[-1].filename}:{frames[-1].lineno}: {frames[-1].line})" if frames else ""
 
 
@@ -222,6 +258,9 @@ def plain(op: str) -> Callable[..., str]:
     return lambda record, *operands: record.add(op, *operands)
 
 
+# What leaves a scalar as it is.
+SAME = ("clone", "detach", "alias", "to", "_to_copy", "convert_element_type")
+TRUTH_MAKERS = {"gt", "ge", "lt", "le", "eq", "ne", "where", "masked_fill", "masked_fill_"}
 # What an emitter has to know. Comparisons give truth values, which only the last three take.
 OPERATIONS = (
     *("add", "sub", "mul", "div", "maximum", "minimum", "pow"),
@@ -246,12 +285,13 @@ RECORDED: dict[str, Callable[..., Any]] = {
     "bitwise_not": lambda r, a: r.add("logical_not", a),
     "sigmoid_backward": lambda r, g, y: r.add("mul", g, r.add("mul", y, one_minus(r, y))),
     "tanh_backward": lambda r, g, y: r.add("mul", g, one_minus(r, r.add("mul", y, y))),
-    "threshold_backward": lambda r, g, x, at: r.add("where", r.add("gt", x, at), g, 0.0),
+    "threshold_backward": lambda r, g, x, at: r.add("where", r.add("le", x, at), 0.0, g),
+    "masked_fill": lambda r, x, where, value: r.add("where", where, value, x),
+    "__and__": lambda r, a, b: r.add("logical_and", a, b),
+    "__or__": lambda r, a, b: r.add("logical_or", a, b),
     "zeros_like": lambda r, *_: 0.0,
     "ones_like": lambda r, *_: 1.0,
     "full_like": lambda r, _, value, *__: float(value),
     "scalar_tensor": lambda r, value, *_: float(value),
-    **dict.fromkeys(
-        ("clone", "detach", "alias", "to", "_to_copy", "convert_element_type"), lambda r, x, *_: x
-    ),
+    **dict.fromkeys(SAME, lambda r, x, *_: x),
 }

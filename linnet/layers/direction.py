@@ -167,7 +167,8 @@ class Direction(nn.Module):
         for stage, fusible, scan in zip(cell.stages(), plans, self.scans(x, plans), strict=True):
             for attribute, name in stage.through.items():
                 parts |= getattr(cell, attribute)(sequences[name])
-            extras = [parts[name] for name in fusible.plan.extras]
+            size = cell.states[stage.states[0]]
+            extras = [parts[name].expand(*x.shape[:-1], size) for name in fusible.plan.extras]
             weights, matrices = list(weights_of(cell, stage).values()), matrices_of(cell, stage)
             states = [state[name] for name in stage.states]
             y, new = scan(extras, weights, states, matrices, mask, resets, self.reverse)
@@ -198,17 +199,40 @@ class Direction(nn.Module):
         example = torch.empty(1, 1, self.cell.input_size, device="meta")
         for mode in (False, True):
             self.train(mode)
-            self.plans_for((*self.cell.beside(example), *self.stays(example)))
+            try:
+                beside = self.cell.beside(example)
+            except (RuntimeError, NotImplementedError):
+                # A unit that needs real numbers for this has its plans made by its first pass.
+                continue
+            self.plans_for((*beside, *self.stays(example)))
+        self.train()
+
+    def settings(self) -> tuple[Any, ...]:
+        """What a step may read beside tensors: a plan made with other values is another plan."""
+        plain = (int, float, str, bool, tuple, type(None))
+        values = [value for value in vars(self.cell).values() if isinstance(value, plain) or callable(value)]
+        return (self.zoneout, *values)
 
     def plans_for(self, beside: tuple[str, ...]) -> list[Fusible] | str:
         """The plans for a pass with these parts beside the projections, made once; or why there are none."""
-        key = (self.training, *beside)
+        short = (self.training, *beside)
+        if is_compiling():
+            return self.plans[short]
+        key = (*short, *self.settings())
         if key not in self.plans:
             try:
                 self.plans[key] = make_plans(self.cell, beside, self.zoned)
             except CannotFuse as reason:
                 self.plans[key] = str(reason)
+        # A compiler, which guards the settings itself, finds the last plan without them.
+        self.plans[short] = self.plans[key]
         return self.plans[key]
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        mode = self.training
+        self.prepare()
+        self.train(mode)
 
     def __getstate__(self) -> dict[str, Any]:
         """Plans hold functions; a copy makes its own."""

@@ -1,0 +1,361 @@
+"""The benchmark measures what it says, keeps its rows, and makes its tables from them."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from linnet.bench import contestants, growth, memory, recurrence, report, rows, start, targets, timing
+from linnet.bench.run import run, with_other_pages
+from linnet.bench.settings import SHAPES, Settings, Shape, quick
+from linnet.bench.speed import races
+from linnet.bench.timing import Times, race
+from linnet.layers.stacks import UNITS
+
+TINY = replace(quick(Settings(threads=1)), rounds=1, units=("sru", "lrn", "gru", "nru", "goru"))
+
+
+class Told(list):
+    """What was said, line by line."""
+
+    def __call__(self, text: str) -> None:
+        self.extend(text.splitlines())
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> rows.Book:
+    return rows.Book(tmp_path / "results.csv", 1, Told())
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The rows of a tiny run of the parts that need no other process."""
+    path = tmp_path_factory.mktemp("bench") / "results.csv"
+    for what in ("speed", "recurrence", "growth"):
+        run(TINY, what, path, again=False, say=Told())
+    return path
+
+
+# ---------------------------------------------------------------------------------------- timing
+
+
+def test_all_run_in_turn_and_another_one_starts_each_round():
+    calls: list[str] = []
+
+    def entrant(name: str) -> timing.Call:
+        def call() -> None:
+            calls.append(name)
+            timing.time.sleep(timing.SAMPLE)
+
+        return call
+
+    race({"a": lambda: entrant("a"), "b": lambda: entrant("b")}, rounds=3, threads=1, seconds=9, say=print)
+    assert "".join(calls) == "aabb" + "ab" + "ba" + "ab"
+
+
+def test_who_fails_is_left_out_and_told():
+    told = Told()
+
+    def fails() -> timing.Call:
+        raise ImportError("no compiler")
+
+    times = race({"good": lambda: lambda: None, "bad": fails}, rounds=1, threads=1, seconds=1, say=told)
+    assert list(times) == ["good"]
+    assert told == ["skipped: bad: ImportError: no compiler"]
+
+
+def test_a_race_leaves_the_process_as_it_was():
+    torch.set_num_threads(1)
+    race({"a": lambda: lambda: None}, rounds=1, threads=2, seconds=1, say=print)
+    assert torch.get_num_threads() == 1
+    assert timing.gc.isenabled()
+
+
+def test_a_race_that_takes_too_long_ends_early():
+    calls: list[int] = []
+
+    def slow() -> None:
+        calls.append(1)
+        timing.time.sleep(2 * timing.SAMPLE)
+
+    race({"slow": lambda: slow}, rounds=999, threads=1, seconds=0, say=print)
+    assert len(calls) == 2 + timing.FEWEST
+
+
+def test_percentiles_are_in_milliseconds():
+    times = Times.of([0.001, 0.002, 0.003])
+    assert (times.p20, times.p50, times.p80) == pytest.approx((1.4, 2.0, 2.6))
+
+
+def test_training_asks_for_every_gradient(monkeypatch: pytest.MonkeyPatch):
+    asked: list[int] = []
+    grad = torch.autograd.grad
+    layer = UNITS["sru"](4, 4)
+
+    def noting(y: torch.Tensor, leaves: list[torch.Tensor], *rest, **how):
+        asked.append(len(leaves))
+        return grad(y, leaves, *rest, **how)
+
+    monkeypatch.setattr(torch.autograd, "grad", noting)
+    contestants.call_of(layer, Shape(3, 2, 4), "training")()
+    assert asked == [1 + len(list(layer.parameters()))]
+
+
+def test_the_limit_is_the_products_and_no_more(monkeypatch: pytest.MonkeyPatch):
+    products: list[tuple[int, ...]] = []
+    mm = torch.mm
+    monkeypatch.setattr(
+        torch, "mm", lambda a, b, out: products.append((*a.shape, *b.shape)) or mm(a, b, out=out)
+    )
+    assert contestants.matrices_of("sru") == contestants.matrices_of("lrn") == 3
+    contestants.limit(3, Shape(5, 2, 4), "inference").build()()
+    assert products == [(10, 4, 4, 12)]
+    contestants.limit(3, Shape(5, 2, 4), "training").build()()
+    assert products[1:] == [(10, 4, 4, 12), (10, 12, 12, 4), (12, 10, 10, 4)]
+
+
+# ------------------------------------------------------------------------------------------ rows
+
+
+def test_rows_are_appended_and_nothing_else_is_left(tmp_path: Path):
+    path = tmp_path / "folder" / "results.csv"
+    for unit in ("sru", "lrn"):
+        rows.Book(path, 2, print).add({"what": "speed", "unit": unit, "p50_ms": 1 / 3, "met": True})
+    assert [file.name for file in path.parent.iterdir()] == ["results.csv"]
+    with path.open(newline="") as file:
+        found = list(csv.DictReader(file))
+    assert [row["unit"] for row in found] == ["sru", "lrn"]
+    assert tuple(found[0]) == rows.COLUMNS
+    assert found == rows.read(path)
+    told = {key: found[0][key] for key in ("p50_ms", "met", "dtype", "threads", "huge_pages", "torch")}
+    version = torch.__version__
+    assert told == dict(zip(told, ("0.33333", "yes", "float32", "2", "no", version), strict=True))
+    assert all(found[0][key] for key in ("date", "cpu", "linnet", "llvmlite"))
+
+
+def test_a_file_with_other_columns_is_left_alone(tmp_path: Path):
+    path = tmp_path / "results.csv"
+    path.write_text("a,b\n1,2\n")
+    with pytest.raises(ValueError, match="has other columns"):
+        rows.append(path, [])
+    assert path.read_text() == "a,b\n1,2\n"
+    with pytest.raises(KeyError, match="no column colour"):
+        rows.make_row({"colour": 1})
+    with pytest.raises(FileNotFoundError, match="no rows yet"):
+        rows.read(tmp_path / "none.csv")
+
+
+# ----------------------------------------------------------------------------------------- parts
+
+
+def test_speed_has_a_row_for_each_comparison(measured: Path):
+    found = {
+        (row["unit"], row["backend"], row["mode"], row["ratio_to"])
+        for row in rows.read(measured)
+        if row["what"] == "speed"
+    }
+    for mode in ("inference", "training", "step"):
+        for unit in ("sru", "lrn", "gru", "nru"):
+            assert (unit, "cpu", mode, "nn.LSTM") in found
+        assert ("goru", "reference", mode, "nn.LSTM") in found
+        assert {("sru", "cpu", mode, "limit"), ("lrn", "cpu", mode, "sru")} <= found
+        assert {("gru", "cpu", mode, "nn.GRU"), ("nru", "cpu", mode, "reference")} <= found
+        assert {("nn.LSTM", "torch", mode, ""), ("limit of 3", "torch", mode, "")} <= found
+    assert not any(unit in ("gru", "nru") and to == "limit" for unit, _, _, to in found)
+
+
+def test_ratios_are_those_of_the_medians(measured: Path):
+    found = rows.read(measured)
+    shape = [row for row in found if row["what"] == "speed" and row["mode"] == "training"]
+    (lrn,) = [row for row in shape if (row["unit"], row["ratio_to"]) == ("lrn", "sru")]
+    sru = next(row for row in shape if row["unit"] == "sru")
+    assert float(lrn["ratio"]) == pytest.approx(float(lrn["p50_ms"]) / float(sru["p50_ms"]), rel=1e-3)
+    for row in found:
+        assert float(row["p20_ms"]) <= float(row["p50_ms"]) <= float(row["p80_ms"])
+        assert (row["met"] != "") == (row["target"] != "")
+        if row["target"]:
+            assert (row["met"] == "yes") == (float(row["ratio"]) <= float(row["target"]))
+
+
+def test_every_part_has_its_rows(measured: Path):
+    found = rows.read(measured)
+    assert {row["what"] for row in found} == {"speed", "cell", "recurrence", "growth"}
+    kinds = [(row["unit"], row["mode"]) for row in found if row["what"] == "recurrence"]
+    assert kinds == [(unit, kind) for unit in ("sru", "lrn") for kind in ("forward", "backward")]
+    lengths = [
+        row["L"] for row in found if (row["what"], row["unit"], row["mode"]) == ("growth", "sru", "training")
+    ]
+    assert lengths == ["4", "8"]
+
+
+def test_the_default_run_covers_what_was_asked_for():
+    asked = {(32, 32, 256), (256, 32, 512), (1024, 8, 512), (784, 100, 128), (1, 1, 512)}
+    assert set(map(tuple, SHAPES)) == asked
+    assert Settings().lengths == (256, 512, 1024, 2048, 4096, 8192)
+    made = [(race.shape, race.mode) for race in races(Settings(units=("sru",), references=()))]
+    both = [(shape, mode) for shape in SHAPES[:-1] for mode in ("inference", "training")]
+    assert made == [*both, (SHAPES[-1], "step"), (SHAPES[-1], "step")]
+
+
+@pytest.mark.parametrize(
+    ("unit", "mode", "width", "to", "figure"),
+    [
+        ("sru", "inference", 512, "nn.LSTM", 0.30),
+        ("lrn", "step", 512, "nn.LSTM", 0.05),
+        ("sru", "training", 128, "limit", 1.30),
+        ("lrn", "inference", 256, "limit", 1.05),
+        ("scrn", "training", 128, "nn.LSTM", 0.55),
+        ("gru", "training", 128, "nn.GRU", 1.0),
+        ("gru", "training", 128, "nn.LSTM", None),
+        ("janet", "training", 128, "nn.LSTM", None),
+        ("nru", "training", 128, "reference", 0.33),
+        ("nru", "inference", 128, "reference", None),
+        ("sru", "training", 128, "sru package", 1 / 3),
+    ],
+)
+def test_targets(unit: str, mode: str, width: int, to: str, figure: float | None):
+    assert targets.target_of(unit, mode, Shape(32, 32, width), to) == figure
+
+
+def test_bytes_that_must_move():
+    """SRU reads u, f, r and x, and keeps c beside h; in LRN what is kept is the output."""
+    size = 4 * 5 * 3 * 2
+    assert recurrence.bytes_moved("sru", Shape(5, 3, 2)) == {"forward": 6 * size, "backward": 10 * size}
+    assert recurrence.bytes_moved("lrn", Shape(5, 3, 2)) == {"forward": 4 * size, "backward": 8 * size}
+
+
+def test_growth_is_by_the_step():
+    times = {"10": Times(1, 1, 1), "40": Times(8, 8, 8)}
+    row = growth.row("sru", "training", Shape(40, 2, 3), times)
+    assert (row["ratio"], row["target"], row["met"]) == (2.0, 1.2, False)
+
+
+def test_peak_memory_grows_with_the_length(book: rows.Book):
+    """And a process starts from its own peak, not from that of the one that started it."""
+    held = torch.ones(60 << 18)
+    found = memory.measure(replace(TINY, units=("sru",), peak=Shape(2000, 8, 64)), book)
+    assert [row["unit"] for row in found] == ["sru", "nn.LSTM"]
+    assert len(held)
+    for row in found:
+        # x has 4 MB; no layer does with less than its output and the gradient of x, and 100 is absurd.
+        assert 8 < float(row["peak_mb"]) < 100
+    assert found[0]["target"] == "0.6"
+
+
+def test_the_import_is_measured_in_a_process_of_its_own(book: rows.Book):
+    (found,) = start.measure(replace(TINY, starting=()), book)
+    assert (found["mode"], found["target"]) == ("import", "300 ms")
+    assert float(found["p50_ms"]) > 1
+
+
+def test_a_first_call_finds_what_a_cold_one_compiled(monkeypatch: pytest.MonkeyPatch):
+    """Each pair has a cache of its own, which is empty at first."""
+    caches: list[str] = []
+
+    def fake(flag: str, code: str, LINNET_CACHE: str) -> str:
+        assert "linnet.LRN(" in code
+        assert Path(LINNET_CACHE).is_dir()
+        caches.append(LINNET_CACHE)
+        return "3" if caches.count(LINNET_CACHE) == 1 else "0.5"
+
+    monkeypatch.setattr(start, "run_python", fake)
+    cold, warm = start.first_calls("lrn", replace(TINY, repeats=2))
+    assert len(set(caches)) == 2
+    assert not any(Path(cache).exists() for cache in caches)
+    assert (cold["mode"], cold["p50_ms"], cold["target"]) == ("cold compile", 3000.0, "6000 ms")
+    assert (warm["mode"], warm["p50_ms"], warm["target"]) == ("first call", 500.0, "1000 ms")
+
+
+def test_a_part_that_cannot_run_is_told(book: rows.Book, monkeypatch: pytest.MonkeyPatch):
+    def fails(*_: str, **__: str) -> str:
+        raise RuntimeError("exit code 1: no memory")
+
+    monkeypatch.setattr(start, "run_python", fails)
+    monkeypatch.setattr(memory, "run_python", fails)
+    assert start.measure(TINY, book) == memory.measure(replace(TINY, units=("sru",)), book) == []
+    assert book.say == [
+        "skipped: start: exit code 1: no memory",
+        "skipped: memory of sru: exit code 1: no memory",
+        "skipped: memory of nn.LSTM: exit code 1: no memory",
+    ]
+
+
+def test_the_other_setting_of_huge_pages(book: rows.Book):
+    """The fresh process adds its rows to the same file."""
+    with_other_pages(replace(TINY, units=("lrn",), modes=("training",)), book)
+    if "skipped" in " ".join(book.say):
+        pytest.skip("no huge pages here")
+    assert book.path is not None
+    found = rows.read(book.path)
+    assert {(row["mode"], row["huge_pages"]) for row in found} == {("training", "yes")}
+
+
+def test_the_peer_is_skipped_where_it_is_not_installed():
+    told = Told()
+    settings = replace(TINY, units=("sru",), peers=True, modes=("inference",), shapes=(Shape(2, 1, 4),))
+    run(settings, "speed", None, again=False, say=told)
+    text = "\n".join(told)
+    assert "sru package" in text
+    if "sru" not in sys.modules:
+        assert "skipped: sru package: " in text
+
+
+# --------------------------------------------------------------------------------------- reports
+
+
+def test_the_table_lines_up(measured: Path):
+    text = report.table([row for row in rows.read(measured) if row["what"] == "growth"])
+    head, *body = text.splitlines()
+    assert head.split()[:3] == ["unit", "by", "mode"]
+    assert len(body) == 8
+    assert all(line[head.index("mode") :].startswith(("inference", "training")) for line in body)
+    assert report.table([]) == ""
+
+
+def test_the_readme_tables_come_from_the_last_rows(tmp_path: Path, measured: Path):
+    readme = tmp_path / "README.md"
+    readme.write_text(f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n", encoding="utf-8")
+    found = rows.read(measured)
+    key = {"what": "speed", "unit": "sru", "mode": "inference", "ratio_to": "nn.LSTM"}
+    old = next(row for row in found if key.items() <= row.items())
+    report.write_readme(readme, [*found, {**old, "ratio": "0.1234", "met": "yes"}])
+    text = readme.read_text(encoding="utf-8")
+    assert text.startswith(f"before\n{report.BEGIN}\n\nMeasured on 20")
+    assert text.endswith(f"\n\n{report.END}\nafter\n")
+    assert "old" not in text
+    assert "| unit | 6, 3, 16 | step 1, 1, 16 |" in text
+    assert "| SRU | 0.12 / " in text
+    assert "| SRU, LRN training, d = 16 | the limit | " in text
+    once = text
+    report.write_readme(readme, [*found, {**old, "ratio": "0.1234", "met": "yes"}])
+    assert readme.read_text(encoding="utf-8") == once
+
+
+def test_a_readme_without_markers_is_left_alone(tmp_path: Path, measured: Path):
+    readme = tmp_path / "README.md"
+    readme.write_text("nothing here\n")
+    with pytest.raises(ValueError, match="must hold once each"):
+        report.write_readme(readme, rows.read(measured))
+    assert readme.read_text() == "nothing here\n"
+
+
+def test_the_readme_of_this_repository_has_the_markers():
+    text = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    assert (text.count(report.BEGIN), text.count(report.END)) == (1, 1)
+
+
+def test_the_plot_is_drawn_from_the_rows(tmp_path: Path, measured: Path):
+    pytest.importorskip("matplotlib")
+    readme, plot = tmp_path / "README.md", tmp_path / "folder" / "speed.png"
+    report.write_plot(plot, rows.read(measured))
+    assert plot.read_bytes().startswith(b"\x89PNG")
+    readme.write_text(f"{report.BEGIN}{report.END}")
+    report.write_readme(readme, rows.read(measured), plot)
+    assert "](folder/speed.png)" in readme.read_text(encoding="utf-8")
+    with pytest.raises(ValueError, match="no rows of layers"):
+        report.write_plot(plot, [])

@@ -1,0 +1,182 @@
+"""The soak runs, and finds what it is there to find."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from linnet.bench import soak
+from linnet.bench.cases import Case, Wrong, draw, fusing, results
+from linnet.bench.recurrence import launches
+from linnet.layers.stacks import UNITS
+
+# Small, with gradients, in float64: quick to check.
+SMALL = Case(
+    number=3,
+    unit="lrn",
+    options={},
+    steps=5,
+    batch=2,
+    input_size=3,
+    size=4,
+    dtype=torch.float64,
+    flags="mask",
+    layout="plain",
+    gradients="all",
+    training=True,
+    given_state=True,
+    threads=1,
+)
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """Whatever a case has set."""
+    yield
+    torch.set_num_threads(1)
+
+
+def test_a_case_follows_from_its_number():
+    drawn = [draw(number) for number in range(50)]
+    assert [str(draw(number)) for number in range(5)] == [str(case) for case in drawn[:5]]
+    assert {case.unit for case in drawn} <= set(fusing()) < set(UNITS)
+    assert {case.dtype for case in drawn} == {torch.float32, torch.float64, torch.bfloat16}
+
+
+def test_drawing_compiles_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("LINNET_CACHE", str(tmp_path / "cache"))
+    draw(1)
+    assert not (tmp_path / "cache").exists()
+
+
+@pytest.mark.parametrize("number", range(8))
+def test_parity_of_the_first_cases(number: int):
+    soak.check_parity(draw(number))
+
+
+def test_a_kernel_that_does_nothing_is_found():
+    soak.check_parity(SMALL)
+    with launches(lambda run, *arguments: None), pytest.raises(Wrong, match=r"is off by|differs from run"):
+        soak.check_parity(SMALL)
+
+
+def test_a_run_that_leaks_is_found(monkeypatch: pytest.MonkeyPatch):
+    kept: list[torch.Tensor] = []
+
+    def leaking(case: Case, by: str, fresh: bool = True):
+        kept.append(torch.ones(1 << 18))
+        return results(case, by, fresh)
+
+    soak.check_memory(SMALL, times=4)
+    monkeypatch.setattr(soak, "results", leaking)
+    with pytest.raises(Wrong, match="make the process grow by"):
+        soak.check_memory(SMALL, times=4)
+
+
+def test_a_thread_that_fails_is_found(monkeypatch: pytest.MonkeyPatch):
+    soak.check_threads(SMALL)
+
+    def failing(case: Case, by: str, fresh: bool = True):
+        if soak.threading.current_thread() is not soak.threading.main_thread():
+            raise OSError("lost")
+        return results(case, by, fresh)
+
+    monkeypatch.setattr(soak, "results", failing)
+    with pytest.raises(Wrong, match=r"a thread failed: OSError\('lost'\)"):
+        soak.check_threads(SMALL)
+
+
+def begin(folder: Path) -> Path:
+    soak.Tally(soak.time.time(), {}, []).write(folder / "tally")
+    return folder
+
+
+def test_a_wrong_result_ends_with_its_case(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    def wrong(case: Case) -> None:
+        raise Wrong("output is off by 1")
+
+    monkeypatch.setattr(soak, "CHECKS", {"parity": wrong})
+    assert soak.Soak(0, 7, begin(tmp_path)).run() == 1
+    name = (tmp_path / "now").read_text()
+    told = capsys.readouterr().out
+    assert "Wrong: output is off by 1" in told
+    assert f"to see it again: python -m linnet.bench.soak --case {name}" in told
+    tally = soak.Tally.read(tmp_path / "tally")
+    assert (tally.counts, tally.wrong) == ({"parity": 1}, [name])
+    soak.close(7, tally)
+    assert (
+        f"1 cases (parity 1)\n1 wrong\n    python -m linnet.bench.soak --case {name}\n"
+        in capsys.readouterr().out
+    )
+
+
+def test_a_crash_ends_with_its_case(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    def crash(command: list[str], check: bool) -> subprocess.CompletedProcess:
+        Path(command[-1], "now").write_text("fork:5")
+        return subprocess.CompletedProcess(command, -11)
+
+    monkeypatch.setattr(soak.subprocess, "run", crash)
+    assert soak.main(["--seed", "4"]) == 1
+    told = capsys.readouterr().out
+    assert told.startswith(
+        "the process died with -11 in the case fork:5: python -m linnet.bench.soak --case fork:5"
+    )
+
+
+def test_the_parts_differ_and_follow_from_the_seed(tmp_path: Path):
+    def numbers(seed: int, part: int) -> list[int]:
+        order = soak.Soak(0, seed, begin(tmp_path), part).order
+        return [order.randrange(1 << 31) for _ in range(3)]
+
+    assert numbers(1, 0) == numbers(1, 0)
+    assert len({tuple(numbers(seed, part)) for seed in (1, 2) for part in (0, 1)}) == 4
+
+
+@pytest.mark.parametrize("name", ["parity", "parity:x", "party:1"])
+def test_a_case_that_is_none_is_told(name: str, capsys: pytest.CaptureFixture[str]):
+    assert soak.main(["--case", name]) == 2
+    assert (
+        "a case is one of parity, threads, fork, memory, kill, a colon and a number"
+        in capsys.readouterr().err
+    )
+
+
+def test_each_check_once(tmp_path: Path):
+    """In a process of its own: it forks, and starts others that it kills."""
+    command = [sys.executable, "-m", "linnet.bench.soak", "--minutes", "0", "--seed", "5"]
+    done = subprocess.run(
+        [*command, "--folder", str(begin(tmp_path))],
+        # Threads that wait without spinning, since tests share the machine.
+        env={**os.environ, "OMP_WAIT_POLICY": "passive"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
+    tally = soak.Tally.read(tmp_path / "tally")
+    assert (tally.counts, tally.wrong) == (dict.fromkeys(reversed(soak.CHECKS), 1), [])
+    assert list((tmp_path / "cache").glob("*.o"))
+
+
+def test_part_follows_part_until_the_time_is_up(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    parts: list[int] = []
+
+    def run_part(minutes: float, seed: int, folder: Path, part: int) -> int:
+        parts.append(part)
+        soak.time.sleep(0.1)
+        return 0
+
+    monkeypatch.setattr(soak, "run_part", run_part)
+    assert soak.main(["--minutes", "0.004"]) == 0
+    assert parts == list(range(len(parts)))
+    assert len(parts) > 1
+    assert capsys.readouterr().out.endswith("0 wrong\n")

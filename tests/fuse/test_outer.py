@@ -1,0 +1,168 @@
+"""The kernel of NRU, whose memory is written by outer products, against the reference loop."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from fused_runs import (
+    FLAGS,
+    Size,
+    agree,
+    check,
+    draw,
+    draw_state,
+    finish,
+    flags,
+    identical,
+    over,
+    run,
+    start,
+    variant,
+    works_or_says,
+)
+from helpers import tensors
+
+import linnet
+
+FORMS = [
+    variant(linnet.NRU),
+    variant(linnet.NRU, num_heads=1, head_activation="relu", head_reduction="sum", bias=False),
+]
+# A kernel is made for each size; it takes a while.
+SIZES = [
+    Size(1, 1, 1, "nothing"),
+    Size(63, 3, 31, "mask and resets"),
+    Size(2, 33, 31, "lengths"),
+    Size(9, 7, 31, "mask"),
+    Size(9, 1, 31, "resets"),
+]
+
+
+@over("size", SIZES)
+@over("form", FORMS)
+def test_both_directions_at_awkward_sizes(form: Any, size: Size):
+    check(form, size)
+
+
+def test_float32():
+    check(FORMS[0], SIZES[1], torch.float32)
+
+
+def test_two_layers_without_biases_batch_first():
+    rnn = FORMS[1].build(31, num_layers=2, batch_first=True)
+    x = draw(3, 8, 7, seed=5).requires_grad_()
+    how = flags("mask and resets", 8, 3, batch_first=True)
+    agree(run("cpu", rnn, x, **how), run("reference", rnn, x, **how), 1e-12)
+
+
+@over("kind", FLAGS)
+def test_inference(kind: str):
+    rnn = FORMS[0].build(31)
+    x, state = draw(8, 3, 7, seed=5), draw_state(rnn, 3)
+    with linnet.backend("reference"):
+        expected = rnn(x, state, **flags(kind, 8, 3))
+    with linnet.backend("cpu"), torch.no_grad():
+        y, final = rnn(x, state, **flags(kind, 8, 3))
+    torch.testing.assert_close((y, *final), (expected[0], *expected[1]), rtol=1e-12, atol=1e-12)
+
+
+def test_any_one_tensor_may_take_a_gradient_alone():
+    rnn = FORMS[0].build(31)
+    x = draw(4, 3, 7, seed=5)
+    leaves = [x, *rnn.parameters()]
+    for leaf in leaves:
+        for other in leaves:
+            other.requires_grad_(other is leaf)
+        how = flags("mask and resets", 4, 3)
+        agree(run("cpu", rnn, x, **how), run("reference", rnn, x, **how), 1e-12)
+
+
+@over("value", [torch.nan, torch.inf])
+@over("form", FORMS)
+def test_nan_and_infinity_spread_as_in_the_reference(form: Any, value: float):
+    rnn = form.build(31)
+    x = draw(6, 3, 7, seed=5)
+    x[2, 1, 4] = value
+    x.requires_grad_()
+    ours, theirs = run("cpu", rnn, x), run("reference", rnn, x)
+    for name, right in theirs.items():
+        assert torch.equal(ours[name].isnan(), right.isnan()), name
+
+
+def test_heads_that_write_nothing_have_a_gradient():
+    """All strengths and directions 0: the norms are held at their least, and nothing is divided by 0."""
+    rnn = FORMS[0].build(31)
+    with torch.no_grad():
+        rnn.first_cell.heads.weight.zero_()
+        rnn.first_cell.heads.bias.zero_()
+    x = draw(5, 3, 7, seed=5).requires_grad_()
+    ours = run("cpu", rnn, x)
+    assert all(tensor.isfinite().all() for tensor in ours.values())
+    agree(ours, run("reference", rnn, x), 1e-12)
+
+
+def test_results_are_the_same_bits_from_run_to_run():
+    rnn = FORMS[0].build(31, bidirectional=True)
+    x = draw(9, 5, 7, seed=5).requires_grad_()
+    expected = run("cpu", rnn, x)
+    for _ in range(3):
+        identical(run("cpu", rnn, x), expected)
+
+
+def test_results_are_right_with_several_threads(monkeypatch):
+    monkeypatch.setattr("linnet.fuse.call.THREAD_WORTH", 1)
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        check(FORMS[0], Size(5, 17, 31, "mask and resets"))
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_second_derivatives_are_right_or_refused():
+    """A gradient that quietly left out part of itself would be the worst of all."""
+    rnn = FORMS[0].build(31)
+    x = draw(4, 2, 7, seed=5).requires_grad_()
+    state = tuple(s.requires_grad_() for s in draw_state(rnn, 2))
+    leaves = [x, *state, *rnn.parameters()]
+
+    def second(backend: str) -> Any:
+        with linnet.backend(backend):
+            y, final = rnn(x, state)
+            loss = y.sin().sum() + sum(s.cos().sum() for s in tensors(final))
+            first = torch.autograd.grad(loss, leaves, create_graph=True)
+            return torch.autograd.grad(sum((g**2).sum() for g in first), leaves, materialize_grads=True)
+
+    works_or_says(lambda: second("cpu"), second("reference"))
+
+
+AUTOCAST = """
+import torch, linnet
+
+torch.manual_seed(0)
+rnn = linnet.NRU(7, 31)
+x = torch.randn(6, 3, 7, requires_grad=True)
+with linnet.backend("reference"):
+    expected = torch.autograd.grad(rnn(x)[0].sum(), [x, *rnn.parameters()])
+with torch.autocast("cpu", torch.bfloat16):
+    y, state = rnn(x)
+found = torch.autograd.grad(y.float().sum(), [x, *rnn.parameters()])
+for ours, theirs in zip(found, expected, strict=True):
+    assert (ours - theirs).norm() <= 0.05 * theirs.norm()
+"""
+
+
+def test_autocast_is_close_to_float32():
+    """In a process of its own: a kernel that takes one dtype for another writes where it should not."""
+    finish(start("-c", AUTOCAST))
+
+
+def test_bfloat16_has_no_kernel_and_says_so():
+    rnn = FORMS[0].build(31, torch.bfloat16)
+    x = draw(4, 3, 7, seed=5, dtype=torch.bfloat16)
+    with linnet.backend("cpu"), pytest.raises(RuntimeError, match="cannot run by it"):
+        rnn(x)
+    y, _ = rnn(x)
+    assert y.dtype == torch.bfloat16

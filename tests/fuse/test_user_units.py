@@ -1,0 +1,145 @@
+"""A unit that a user writes: fused like ours, or run by the reference with the reason said."""
+
+from __future__ import annotations
+
+import copy
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import user_units
+from fused_runs import FLAGS, Size, Variant, agree, check, draw, draw_state, finish, flags, over, run, start
+from helpers import tensors
+
+import linnet
+from linnet.fuse import backend
+
+LEAKY = Variant(user_units.Leaky, {})
+
+
+@over("size", [Size(1, 1, 1, "nothing"), Size(63, 3, 31, "mask and resets"), Size(5, 33, 64, "lengths")])
+@over("dtype", [torch.float64, torch.float32])
+def test_a_users_unit_fuses_and_agrees_with_its_reference(dtype: torch.dtype, size: Size):
+    check(LEAKY, size, dtype)
+
+
+@over("kind", FLAGS)
+@over("options", [{}, {"bias": False}, {"num_layers": 2, "norm": "layer"}, {"proj_size": 3}])
+def test_a_users_unit_takes_all_that_ours_take(options: dict[str, Any], kind: str):
+    check(LEAKY, Size(6, 3, 9, kind), **options)
+
+
+def test_a_users_unit_is_zoned_out():
+    rnn = LEAKY.build(9, zoneout=0.3)
+    x = draw(6, 3, 7, seed=5).requires_grad_()
+    results = []
+    for name in ("cpu", "reference"):
+        torch.manual_seed(0)
+        results.append(run(name, rnn, x, **flags("mask", 6, 3)))
+    agree(*results, 1e-12)
+
+
+def test_second_derivatives_do_not_depend_on_the_order_of_new_states():
+    """Its step gives c before h; its state is (h, c)."""
+    rnn = LEAKY.build(4)
+    x = draw(4, 2, 7, seed=5).requires_grad_()
+    state = draw_state(rnn, 2)
+    found = []
+    for name in ("cpu", "reference"):
+        with linnet.backend(name):
+            y, final = rnn(x, state)
+        h, c = tensors(final)
+        loss = y.sin().sum() + h.exp().sum() + 3 * c.cos().sum()
+        first = torch.autograd.grad(loss, [x, *rnn.parameters()], create_graph=True)
+        second = torch.autograd.grad(sum((g**2).sum() for g in first), [x, *rnn.parameters()])
+        found.append([*first, *second])
+    torch.testing.assert_close(*found, rtol=1e-10, atol=1e-10)
+
+
+def test_a_start_made_from_the_input_has_its_gradient_counted_once():
+    """The state is a function of x, too, and second derivatives must not mix the two ways up."""
+    rnn = LEAKY.build(4, input_size=4)
+    x = draw(4, 2, 4, seed=5).requires_grad_()
+    found = []
+    for name in ("cpu", "reference"):
+        with linnet.backend(name):
+            y, _ = rnn(x, (x[:1].sin(), x[:1].cos()))
+        (first,) = torch.autograd.grad(y.sin().sum(), x, create_graph=True)
+        (second,) = torch.autograd.grad((first**2).sum(), x)
+        found.append([first, second])
+    torch.testing.assert_close(*found, rtol=1e-11, atol=1e-11)
+
+
+def test_a_copy_of_a_users_unit_is_a_unit():
+    rnn = LEAKY.build(9)
+    x = draw(5, 2, 7, seed=5)
+    with linnet.backend("cpu"):
+        torch.testing.assert_close(copy.deepcopy(rnn)(x), rnn(x), rtol=0, atol=0)
+
+
+# ------------------------------------------------------------------------------- a unit that does not
+
+
+def test_a_unit_that_is_not_pointwise_runs_and_says_why_once(caplog):
+    backend.say_once.cache_clear()
+    rnn = Variant(user_units.Sorting, {}).build(6)
+    x = draw(5, 2, 7, seed=5)
+    with caplog.at_level(logging.INFO, logger="linnet"):
+        outputs = [rnn(x)[0] for _ in range(3)]
+    (record,) = [r for r in caplog.records if r.name == "linnet"]
+    text = record.getMessage()
+    assert text.startswith("Sorting runs by the reference loop: ")
+    assert "sort" in text
+    assert Path(user_units.__file__).name in text
+    with linnet.backend("reference"):
+        torch.testing.assert_close(outputs[0], rnn(x)[0], rtol=0, atol=0)
+
+
+def test_a_unit_that_is_not_pointwise_is_an_error_where_the_kernel_was_asked_for():
+    rnn = Variant(user_units.Sorting, {}).build(6)
+    with linnet.backend("cpu"), pytest.raises(RuntimeError, match=r"Sorting cannot run by it: .*sort"):
+        rnn(draw(5, 2, 7, seed=5))
+
+
+def test_the_reference_is_silent_where_it_was_asked_for(caplog):
+    backend.say_once.cache_clear()
+    rnn = Variant(user_units.Sorting, {}).build(6)
+    with caplog.at_level(logging.INFO, logger="linnet"), linnet.backend("reference"):
+        rnn(draw(5, 2, 7, seed=5))
+    assert not caplog.records
+
+
+# ------------------------------------------------------------------------------------- odd units
+
+# A kernel that gets these wrong reads or writes beyond its operands: not in this process.
+PERILOUS = (
+    "a learned number",
+    "a parameter of one element",
+    "one gate for all channels",
+    "one number of x for all channels",
+    "a part that the step does not read",
+)
+
+
+@over("name", [name for name in user_units.ODD if name not in PERILOUS])
+def test_an_odd_unit_computes_what_its_reference_does(name: str):
+    """By a kernel or by the reference, but without an error and without a difference."""
+    user_units.compare(name)
+
+
+def test_odd_units_that_could_crash_compute_what_their_reference_does():
+    finish(start(user_units.__file__, *PERILOUS))
+
+
+def test_a_buffer_that_is_loaded_counts():
+    """What a checkpoint brings must reach the kernel."""
+    rnn = user_units.ODD["a buffer of one number"](4, 5, dtype=torch.double)
+    x = draw(5, 2, 4, seed=5)
+    before, _ = rnn(x)
+    rnn.load_state_dict({**rnn.state_dict(), "directions.0.cell.w": torch.tensor(2.0).double()})
+    after, _ = rnn(x)
+    with linnet.backend("reference"):
+        torch.testing.assert_close(after, rnn(x)[0], rtol=1e-12, atol=1e-12)
+    assert not torch.allclose(before, after)

@@ -1,0 +1,195 @@
+"""The command line: what it prints, and how it answers what it does not know."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import linnet
+from linnet import cli
+from linnet.bench import report, rows
+from linnet.bench.show import kernel
+
+
+def answer(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    """The exit code, and what was said about it."""
+    try:
+        code = cli.main(arguments)
+    except SystemExit as end:
+        code = int(end.code or 0)
+    return code, capsys.readouterr().err
+
+
+# ------------------------------------------------------------------------------------------ list
+
+
+def test_list_has_every_unit_with_its_paper_and_options(capsys: pytest.CaptureFixture[str]):
+    assert cli.main(["list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    units = [line for line in lines if not line.startswith(" ")]
+    assert [line.split()[0] for line in units] == list(linnet.UNITS)
+    assert "sru            The simple recurrent unit (Lei et al. 2018)." in units
+    assert "                 cell_dropout_on='state'" in lines
+    count = sum(len(unit.options()) for unit in linnet.UNITS.values())
+    assert len(lines) == len(linnet.UNITS) + count
+
+
+def test_list_of_some(capsys: pytest.CaptureFixture[str]):
+    assert cli.main(["list", "lrn", "elrn"]) == 0
+    assert re.findall(r"^\w+", capsys.readouterr().out, re.MULTILINE) == ["lrn", "elrn"]
+
+
+# ------------------------------------------------------------------------------------------ show
+
+
+@pytest.fixture(scope="module")
+def shown() -> dict[str, str]:
+    """In a process of its own: each kernel is made once in a process, and others may have made it here."""
+    commands = {
+        "forward": ["show", "kernel", "lrn"],
+        "backward": ["show", "kernel", "scrn", "--backward", "--assembly", "--dtype", "float64"],
+    }
+    code = (
+        "import sys; from linnet.cli import main\n"
+        f"for command in {list(commands.values())}: assert main(command) == 0; print('---')\n"
+        "assert 'matplotlib' not in sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    return dict(zip(commands, done.stdout.split("---\n"), strict=False))
+
+
+def test_show_kernel_prints_the_lines_and_then_the_code(shown: dict[str, str]):
+    lines, code = shown["forward"].split("LLVM:")
+    assert lines.startswith("LRN, forward, float32\n\nthe step, traced:\n    inputs: k, q, v, h\n")
+    assert "    v0 = add(k, h)\n    v1 = sigmoid(v0)\n" in lines
+    assert 'define void @"forward"' in code
+
+
+def test_show_kernel_backward_as_assembly(shown: dict[str, str]):
+    text = shown["backward"]
+    assert text.startswith("SCRN, backward, float64\n\nthe step, traced:\n    inputs: ")
+    assert text.count("the step, traced:") == text.count("assembly:") == 2
+    assert "d.s = " in text
+    assert "backward:" in text
+
+
+def test_a_unit_without_a_kernel_is_told_so(capsys: pytest.CaptureFixture[str]):
+    code, told = answer(capsys, "show", "kernel", "goru")
+    assert code == 1
+    assert told.startswith("linnet: ")
+    assert "GORU cannot run by it: " in told
+
+
+def test_showing_leaves_the_compiler_as_it_was():
+    from linnet.fuse import jit
+
+    before = jit.compile_function
+    kernel("atr")
+    assert jit.compile_function is before
+
+
+def test_whoever_reads_only_the_beginning_is_not_bothered():
+    command = f"{sys.executable} -m linnet show kernel lstm | head -n 1"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("LSTM, forward, float32\n", "")
+
+
+# ----------------------------------------------------------------------------------------- bench
+
+
+def test_bench_measures_draws_and_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    Path("README.md").write_text(f"{report.BEGIN}{report.END}")
+    tiny = ["--quick", "--threads", "1", "--huge-pages", "here"]
+    some = ["--what", "speed", "--units", "sru", "nru", "--shapes", "4x2x8", "1x1x8", "--reference"]
+    assert cli.main(["bench", *some, *tiny, "--results", "rows.csv"]) == 0
+    found = rows.read(Path("rows.csv"))
+    assert {(row["unit"], row["L"], row["mode"]) for row in found if row["ratio_to"] == "nn.LSTM"} == {
+        (unit, length, mode)
+        for unit in ("sru", "nru")
+        for length, mode in (("4", "inference"), ("4", "training"), ("1", "step"))
+    }
+    assert "reference" not in {row["ratio_to"] for row in found}
+    # Without --what nothing is measured.
+    assert cli.main(["bench", "--results", "rows.csv", "--plot", "--readme"]) == 0
+    assert rows.read(Path("rows.csv")) == found
+    assert "](benchmarks/speed.png)" in Path("README.md").read_text(encoding="utf-8")
+
+
+def test_a_quick_run_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["bench", "--what", "growth", "--units", "sru", "--quick", "--threads", "1"]) == 0
+    assert list(tmp_path.iterdir()) == []
+    told = capsys.readouterr().out
+    assert "growth with the length of the sequences" in told
+    assert re.search(r"4 rows; \d of the 2 that have a target meet it\. \d+ s\.", told)
+
+
+def test_no_rows_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    monkeypatch.chdir(tmp_path)
+    code, told = answer(capsys, "bench", "--readme")
+    assert code == 1
+    assert "there are no rows yet" in told
+
+
+# --------------------------------------------------------------------------------- wrong arguments
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["show", "kernel", "sruu"], "no unit 'sruu'; did you mean 'sru'? the units are sru, lrn, "),
+        (["show", "kernel", "LSTM"], "no unit 'LSTM'; did you mean 'lstm'?"),
+        (["show", "kernl", "sru"], "did you mean 'kernel'?"),
+        (["show", "kernel", "sru", "--dtype", "float23"], "did you mean 'float32'?"),
+        (["list", "zzz"], "no unit 'zzz'; the units are sru, lrn, "),
+        (["benhc"], "did you mean 'bench'?"),
+        (["bench", "--what", "sped"], "did you mean 'speed'?"),
+        (["bench", "--units", "jannet"], "no unit 'jannet'; did you mean 'janet'?"),
+        (
+            ["bench", "--shapes", "3x4"],
+            "a shape is LxBxd, steps by sequences by width, like 256x32x512; got '3x4'",
+        ),
+        (["bench", "--shapes", "0x1x4"], "got '0x1x4'"),
+        (["bench", "--rounds", "0"], "expected a whole number of at least 1; got '0'"),
+        ([], "the following arguments are required: COMMAND"),
+    ],
+)
+def test_what_is_not_known_is_answered(arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]):
+    code, said = answer(capsys, *arguments)
+    assert code == 2
+    assert told in said
+
+
+@pytest.mark.parametrize("command", [[], ["list"], ["show"], ["show", "kernel"], ["bench"]])
+def test_help(command: list[str], capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit) as end:
+        cli.main([*command, "--help"])
+    assert end.value.code == 0
+    assert "usage: linnet" in capsys.readouterr().out
+
+
+def test_the_version(capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit):
+        cli.main(["--version"])
+    assert capsys.readouterr().out == f"linnet {linnet.__version__}\n"
+
+
+def test_the_parts_named_are_the_parts_there_are():
+    from linnet.bench.run import PARTS
+
+    assert (*PARTS, "all") == cli.WHAT
+
+
+def test_the_command_is_installed_under_its_name():
+    from importlib.metadata import entry_points
+
+    (found,) = entry_points(group="console_scripts", name="linnet")
+    assert found.load() is cli.main
