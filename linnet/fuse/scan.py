@@ -19,7 +19,7 @@ from linnet.fuse.trace import Step
 
 DTYPES = {torch.float32: "float32", torch.float64: "float64", torch.bfloat16: "bfloat16"}
 # As much of a projection, in bytes, as may stay in the cache until its steps are done.
-PIECE = 1 << 21
+PIECE = 1 << 23
 
 
 @dataclass
