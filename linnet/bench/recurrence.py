@@ -85,7 +85,7 @@ def plan_of(unit: str):
 
 def training_plans(unit: str) -> Iterator[list[Fusible] | str]:
     direction = UNITS[unit](4, 4).layer(0)[0]
-    return (plans for (training, *_), plans in direction.plans.items() if training)
+    return (plans for (training, *_), plans in direction.kernels.plans.items() if training)
 
 
 def copy_of(moved: int) -> Call:

@@ -37,7 +37,7 @@ def indent(lines: str) -> str:
 
 def traced(rnn: Any, backward: bool) -> list[str]:
     """One list for each stage; none for a unit whose kernel is written by hand."""
-    for (training, *_), plans in rnn.directions[0].plans.items():
+    for (training, *_), plans in rnn.directions[0].kernels.plans.items():
         if training and not isinstance(plans, str):
             return [str(plan.traced.backward if backward else plan.traced.forward) for plan, _ in plans]
     return []
@@ -47,7 +47,8 @@ def sources(rnn: Any, dtype: torch.dtype) -> tuple[list[str], list[str]]:
     """The LLVM of the kernels that a small forward and backward pass makes, if they are not made yet."""
     forward: list[str] = []
     backward: list[str] = []
-    x = torch.zeros(2, 1, SIZE, dtype=dtype, requires_grad=True)
+    # So many rows that a kernel makes the projections itself.
+    x = torch.zeros(2, 4 * torch.get_num_threads(), SIZE, dtype=dtype, requires_grad=True)
     with when_compiled(forward.append), backend("cpu"):
         y, _ = rnn(x)
     with when_compiled(backward.append):
@@ -57,13 +58,14 @@ def sources(rnn: Any, dtype: torch.dtype) -> tuple[list[str], list[str]]:
 
 @contextmanager
 def when_compiled(note: Callable[[str], None]) -> Iterator[None]:
-    """Within this context the LLVM of each kernel is noted when it is compiled."""
+    """Within this context the LLVM of each pass is noted when it is compiled."""
     from linnet.fuse import jit
 
     compile_function = jit.compile_function
 
     def noting(source: str, name: str) -> jit.Compiled:
-        note(source)
+        if name in ("forward", "backward"):
+            note(source)
         return compile_function(source, name)
 
     jit.compile_function = noting

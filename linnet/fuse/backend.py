@@ -12,6 +12,8 @@ from importlib.util import find_spec
 import torch
 from torch import Tensor
 
+from linnet.fuse.threads import has_parallel_for
+
 log = logging.getLogger("linnet")
 BACKENDS = ("reference", "cpu")
 DTYPES = (torch.float32, torch.float64, torch.bfloat16)
@@ -38,9 +40,7 @@ def missing() -> str | None:
     """Why no kernel can run here at all, if none can."""
     if find_spec("llvmlite") is None:
         return "the package llvmlite is not installed"
-    from linnet.fuse import jit
-
-    if not jit.has_parallel_for():
+    if not has_parallel_for():
         return f"torch {torch.__version__} does not lend its threads to kernels (2.10 and later do)"
     return None
 

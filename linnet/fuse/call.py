@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from functools import cache
+from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from linnet.fuse import jit
+from linnet.fuse.gemm import ROWS
 from linnet.fuse.memory import new_empty
+from linnet.fuse.pack import packed
 
 # Below this many numbers a thread is not worth waking.
 THREAD_WORTH = 1 << 15
+# So many rows of a projection at a time: enough to be worth fetching the matrix for, few enough that
+# they stay in the cache until their steps are done.
+PROJECTED_ROWS = 192
 
 Flags = tuple[Tensor | None, Tensor | None, bool]  # mask, resets, reverse
 
@@ -29,7 +35,7 @@ class Call:
 
     def __init__(self, shape: tuple[int, int, int], flags: Flags, real: torch.dtype):
         self.shape, self.flags, self.real = shape, flags, real
-        self.places: dict[str, list[int]] = {}
+        self.places: dict[str, tuple[int, int, int]] = {}
         self.alive: list[Tensor] = []
 
     def put(self, name: str, tensor: Tensor, offset: int = 0) -> Tensor:
@@ -37,20 +43,31 @@ class Call:
 
         [T, B, H]; one dimension fewer for what is alike at all steps, two for what rows share as well.
         """
-        size = tensor.element_size()
-        strides = [0, 0, *tensor.stride()][-3:-1]
-        self.places[name] = [tensor.data_ptr() + offset * size, *(stride * size for stride in strides)]
+        size, strides = tensor.element_size(), tensor.stride()
+        row = strides[-2] * size if len(strides) > 1 else 0
+        time = strides[-3] * size if len(strides) > 2 else 0
+        self.places[name] = (tensor.data_ptr() + offset * size, time, row)
         self.alive.append(tensor)
         return tensor
 
     def put_packed(self, name: str, matrix: Tensor) -> int:
-        """[N, K] as panels [N / panel, K, panel], zeros beyond N; how wide a product with it is."""
-        panel = vector_width(self.real)
-        matrix = F.pad(matrix.to(self.real), (0, 0, 0, -len(matrix) % panel))
-        packed = matrix.unflatten(0, (-1, panel)).transpose(1, 2).contiguous()
-        self.places[name] = [packed.data_ptr(), packed.shape[1], packed.shape[0]]
-        self.alive.append(packed)
-        return len(matrix)
+        """[N, K] as panels; how wide a product with it is, zeros beyond N."""
+        panels = packed(as_dtype(matrix, self.real), 1, vector_width(self.real))
+        self.places[name] = (panels.data_ptr(), panels.shape[1], panels.shape[0])
+        self.alive.append(panels)
+        return panels.shape[0] * panels.shape[2]
+
+    def put_input(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> None:
+        """x [T, B, K], the matrix [gates * H, K] that projects it, gate by gate, and its bias."""
+        self.put("x", side_by_side(as_dtype(x, self.real)))
+        gates, panel = len(weight) // self.shape[-1], vector_width(self.real)
+        panels = packed(as_dtype(weight, self.real), gates, panel)
+        starts = torch.zeros(gates, panels.shape[0] // gates * panel, dtype=self.real)
+        if bias is not None:
+            biased = len(bias) // self.shape[-1]
+            starts[gates - biased :, : self.shape[-1]] = bias.view(biased, -1)
+        self.places["packed.input"] = (panels.data_ptr(), panels.shape[1], starts.data_ptr())
+        self.alive += [panels, starts]
 
     def room(self, name: str, wide: int, steps: int = 0) -> Tensor:
         """[steps, B, wide] for results, or [B, wide] that each step writes anew."""
@@ -61,14 +78,68 @@ class Call:
         """`depth` is the number of products for each channel and step: with any, rows are not cut."""
         steps, batch, size = self.shape
         blocks, block = (1, size) if depth else share_out(batch, size)
+        grain = max(1, THREAD_WORTH // (steps * block * (1 + depth)))
+        jit.run(function, batch * blocks, grain, self.numbers(names, Cut(1, blocks, block)))
+
+    def run_projecting(
+        self, function: jit.Compiled, names: tuple[str, ...], chunk: int, kept: bool, by_rows: bool
+    ) -> None:
+        """`chunk` steps are projected at a time; `by_rows`: channels are not independent of each other."""
+        steps, batch, size = self.shape
+        cut = Cut(1, 1, size) if by_rows else rectangles(batch, size, vector_width(self.real))
+        units = -(-batch // cut.rows) * cut.blocks
+        grain = max(1, THREAD_WORTH // (steps * cut.rows * cut.block))
+        jit.run(function, units, grain, self.numbers(names, cut, chunk, kept))
+
+    def numbers(self, names: tuple[str, ...], cut: Cut, chunk: int = 0, kept: bool = False) -> list[int]:
+        """The arguments of a kernel, in the order of program.HEADER and then of its operands."""
+        steps, batch, size = self.shape
         *flags, reverse = self.flags
-        numbers = [steps, size, blocks, block, int(reverse)]
+        numbers = [steps, size, cut.blocks, cut.block, int(reverse), batch, cut.rows, chunk, int(kept)]
         for flag in flags:
-            numbers += [0, 0, 0] if flag is None else [flag.data_ptr(), *flag.stride()]
+            numbers += (0, 0, 0) if flag is None else (flag.data_ptr(), *flag.stride())
         for name in names:
             numbers += self.places[name]
-        grain = max(1, THREAD_WORTH // (steps * block * (1 + depth)))
-        jit.run(function, batch * blocks, grain, numbers)
+        return numbers
+
+
+class Cut(NamedTuple):
+    """Units of work: so many rows, and so many blocks of so many channels."""
+
+    rows: int
+    blocks: int
+    block: int
+
+
+@cache
+def zeros(size: int, dtype: torch.dtype) -> Tensor:
+    """To read from only."""
+    return torch.zeros(size, dtype=dtype)
+
+
+def as_dtype(tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    """Like .to, at no cost where nothing is to be done."""
+    return tensor if tensor.dtype is dtype else tensor.to(dtype)
+
+
+def side_by_side(tensor: Tensor) -> Tensor:
+    """Kernels take any strides but one: the channels of a row stand side by side."""
+    return tensor if tensor.stride(-1) == 1 or tensor.shape[-1] == 1 else tensor.contiguous()
+
+
+def steps_at_once(batch: int) -> int:
+    """How many steps make about PROJECTED_ROWS rows, and whole groups of those that a product takes."""
+    whole = ROWS // math.gcd(ROWS, batch)
+    return -(-PROJECTED_ROWS // (batch * whole)) * whole
+
+
+def rectangles(batch: int, size: int, panel: int) -> Cut:
+    """One unit a thread: whole panels of all rows, unless there are too few of them."""
+    threads, panels = torch.get_num_threads(), -(-size // panel)
+    if panels % threads == 0 or panels >= 4 * threads or batch < threads:
+        wide = -(-panels // threads)
+        return Cut(batch, -(-panels // wide), wide * panel)
+    return Cut(-(-batch // threads), 1, panels * panel)
 
 
 def share_out(batch: int, size: int) -> tuple[int, int]:

@@ -12,6 +12,10 @@ Units with a recurrent matrix have a product before each step: the kernel takes 
 state through the packed matrix, into inputs of the step. Backward, the gradients of those inputs are
 kept for all steps, since the gradient of the matrix is one large product after the loop; they go
 through the transposed matrix into the state's gradient at once.
+
+The projection of the input may be left to the forward kernel too: it then makes those of a few steps
+and takes these steps while they are in the cache. Where channels are independent of each other, a
+kernel gets some of them and all rows, since that makes for larger products.
 """
 
 from __future__ import annotations
@@ -23,7 +27,7 @@ from llvmlite import ir
 
 from linnet.fuse.emit import Emitter
 from linnet.fuse.plan import Product
-from linnet.fuse.program import Program
+from linnet.fuse.program import I64, PTR, Program
 from linnet.fuse.trace import Traced
 
 
@@ -37,6 +41,9 @@ class Recipe:
     width: int  # of a vector
     wanted: tuple[str, ...] = ()  # the inputs and weights whose gradients are asked for
     keeps_output: bool = True  # False: the output is a state, whose sequence is kept anyway
+    projected: tuple[str, ...] = ()  # the inputs that nobody sees but kernels, in the dtype of arithmetic
+    projects: bool = False  # the forward kernel makes those inputs itself
+    drops: bool = False  # products read the state times a mask, the same at all steps
 
     @property
     def bits(self) -> int:
@@ -49,21 +56,23 @@ class Recipe:
     def forward_operands(self) -> tuple[str, ...]:
         states = [f"state.{name}" for name in self.traced.states]
         output = ("y",) if self.keeps_output else ()
-        matrices = [f"{kind}.{i}" for i in range(len(self.products)) for kind in ("packed", "product")]
-        return (*self.traced.inputs, *self.traced.weights, *states, "zeros", *output, *matrices)
+        kinds = ("packed", "product", *(("dropped", "seen") if self.drops else ()))
+        matrices = [f"{kind}.{i}" for i in range(len(self.products)) for kind in kinds]
+        source = ("x", "packed.input") if self.projects else ()
+        return (*self.traced.inputs, *self.traced.weights, *states, "zeros", *output, *matrices, *source)
 
     def backward_operands(self) -> tuple[str, ...]:
         states = [f"state.{name}" for name in self.traced.states]
         carries = [f"carry.{name}" for name in self.traced.states]
         gradients = [f"d.{name}" for name in self.wanted]
-        kinds = ("packed", "dproduct", "through")
+        kinds = ("packed", "dproduct", "through", *(("dropped",) if self.drops else ()))
         matrices = [f"{kind}.{i}" for i in range(len(self.products)) for kind in kinds]
         known = (*self.traced.inputs, *self.traced.weights, *states, "zeros", "dy")
         return (*known, *carries, *gradients, *matrices)
 
     def is_stored(self, operand: str) -> bool:
         """In the dtype of storage; all else is in the dtype of arithmetic."""
-        flows = set(self.traced.inputs) - set(self.product_parts)
+        flows = set(self.traced.inputs) - set(self.product_parts) - set(self.projected)
         return operand in flows or operand.removeprefix("d.") in flows or operand in ("y", "dy")
 
 
@@ -81,8 +90,12 @@ class Kernel(Program):
     def __init__(self, recipe: Recipe, name: str, operands: tuple[str, ...]):
         super().__init__(name, operands, recipe.bits, recipe.width)
         self.recipe, self.traced = recipe, recipe.traced
+        # The step whose projections lie where those of step 0 would.
+        self.origin: ir.Value = I64(0)
 
     def emit(self) -> str:
+        if self.recipe.projects:
+            return self.emit_projecting()
         row = self.forward_row if self.name == "forward" else self.backward_row
         with self.times() as t:
             if self.name == "forward":
@@ -96,15 +109,98 @@ class Kernel(Program):
     def channels(self, unit: ir.Value) -> tuple[ir.Value, ir.Value]:
         """The first channel of this unit of work, and the one after its last."""
         first = self.builder.mul(self.builder.urem(unit, self.header["blocks"]), self.header["block"])
-        beyond = self.builder.add(first, self.header["block"])
-        size = self.header["size"]
-        return first, self.builder.select(self.builder.icmp_signed("<", beyond, size), beyond, size)
+        return first, self.least(self.builder.add(first, self.header["block"]), self.header["size"])
+
+    def emit_projecting(self) -> str:
+        if self.recipe.products:
+            self.take(self.begin, self.end, (I64(0), self.header["size"]))
+            return self.finish()
+        build, rows = self.builder, self.header["rows"]
+        with self.loop(self.begin, self.end, 1) as unit:
+            top = build.mul(build.udiv(unit, self.header["blocks"]), rows)
+            self.take(top, self.least(build.add(top, rows), self.header["batch"]), self.channels(unit))
+        return self.finish()
+
+    def take(self, top: ir.Value, bottom: ir.Value, channels: tuple[ir.Value, ir.Value]) -> None:
+        """Some rows and channels along time: the projections of a few steps, and then those steps."""
+        build, steps, chunk = self.builder, self.header["steps"], self.header["chunk"]
+        backwards = build.icmp_signed("!=", self.header["reverse"], I64(0))
+        with self.loop(I64(0), steps, chunk) as done:
+            left = build.sub(steps, done)
+            count = self.least(chunk, left)
+            first = build.select(backwards, build.sub(left, count), done)
+            self.origin = build.select(build.icmp_signed("!=", self.header["kept"], I64(0)), I64(0), first)
+            self.project(first, count, top, bottom, channels)
+            with self.loop(I64(0), count, 1) as i:
+                last = build.sub(build.add(first, count), I64(1))
+                t = build.select(backwards, build.sub(last, i), build.add(first, i))
+                self.products(t)
+                with self.loop(top, bottom, 1) as b:
+                    self.forward_row(t, b, channels)
+
+    def project(self, first: ir.Value, count: ir.Value, top: ir.Value, bottom: ir.Value, channels) -> None:
+        """The input of `count` steps through the packed matrix, panel by panel and gate by gate."""
+        assert self.gemm is not None
+        build, size, gemm = self.builder, self.header["size"], self.gemm
+        packed, depth, bias = self.places["packed.input"]
+        panels = build.udiv(build.add(size, I64(self.width - 1)), I64(self.width))
+        outer, inner = self.row_runs(count, top, bottom)
+        beyond = build.udiv(build.add(channels[1], I64(self.width - 1)), I64(self.width))
+        target = self.recipe.projected[0]
+        gates = self.loop(I64(0), I64(len(self.recipe.projected)), 1)
+        own_panels = self.loop(build.udiv(channels[0], I64(self.width)), beyond, 1)
+        with gates as gate, own_panels as p:
+            number = build.add(build.mul(gate, panels), p)
+            panel = build.add(packed, build.mul(build.mul(number, depth), I64(gemm.panel_bytes)))
+            start = build.inttoptr(build.add(bias, build.mul(number, I64(gemm.panel_bytes))), PTR)
+            column = build.mul(p, I64(self.width))
+            offset = build.mul(build.add(build.mul(gate, size), column), I64(self.form.bits // 8))
+            columns = self.least(I64(self.width), build.sub(size, column))
+            with self.loop(I64(0), outer, 1) as i:
+                t = build.add(first, i)
+                a = build.ptrtoint(self.row("x", t, top), I64)
+                c = build.add(build.ptrtoint(self.row(target, t, top), I64), offset)
+                strides = self.places["x"][2], self.places[target][2]
+                gemm.emit_panel(inner, a, strides[0], panel, start, depth, c, strides[1], columns)
+
+    def row_runs(self, count: ir.Value, top: ir.Value, bottom: ir.Value) -> tuple[ir.Value, ir.Value]:
+        """How many runs of how many rows in even steps: one, where all rows of a step are followed by
+        those of the next."""
+        build, batch = self.builder, self.header["batch"]
+        rows = build.sub(bottom, top)
+        _, x_time, x_row = self.places["x"]
+        even = build.icmp_signed("==", x_time, build.mul(batch, x_row))
+        one = build.and_(even, build.icmp_signed("==", rows, batch))
+        return build.select(one, I64(1), count), build.select(one, build.mul(count, rows), rows)
+
+    def least(self, a: ir.Value, b: ir.Value) -> ir.Value:
+        return self.builder.select(self.builder.icmp_signed("<", a, b), a, b)
+
+    def row(self, name: str, t: ir.Value, b: ir.Value) -> ir.Value:
+        moved = self.recipe.projects and name in self.recipe.projected
+        return super().row(name, self.builder.sub(t, self.origin) if moved else t, b)
 
     def products(self, t: ir.Value) -> None:
         """The previous states of this kernel's rows through the recurrent matrices."""
         old_slot, _ = self.slots(t)
         for i, product in enumerate(self.recipe.products):
-            self.multiply(f"state.{product.state}", old_slot, f"packed.{i}", f"product.{i}", t)
+            source = f"state.{product.state}"
+            if self.recipe.drops:
+                self.drop(source, old_slot, i)
+                source = f"seen.{i}"
+            self.multiply(source, old_slot, f"packed.{i}", f"product.{i}", t)
+
+    def drop(self, state: str, slot: ir.Value, i: int) -> None:
+        """The state as product i reads it."""
+
+        def times(emit: Emitter, at: ir.Value) -> None:
+            kept = emit.emit_mul(self.load_plain(emit, old, at), self.load_plain(emit, mask, at))
+            self.store_plain(emit, seen, at, kept)
+
+        with self.loop(self.begin, self.end, 1) as b:
+            old = self.row(state, slot, b)
+            mask, seen = self.row(f"dropped.{i}", slot, b), self.row(f"seen.{i}", slot, b)
+            self.along((I64(0), self.header["size"]), times)
 
     def through_products(self, t: ir.Value) -> None:
         """The gradients of the products back through the transposed matrices."""
@@ -172,7 +268,10 @@ class Kernel(Program):
         total = self.load(emit, rows, f"carry.{state}", at)
         for i, product in enumerate(self.recipe.products):
             if product.state == state:
-                total = emit.emit_add(total, self.load(emit, rows, f"through.{i}", at))
+                more = self.load(emit, rows, f"through.{i}", at)
+                if self.recipe.drops:
+                    more = emit.emit_mul(more, self.load(emit, rows, f"dropped.{i}", at))
+                total = emit.emit_add(total, more)
         return total
 
     @property

@@ -1,6 +1,6 @@
 """A product of a few rows with a matrix that was packed beforehand, in LLVM.
 
-    C[r, :] = A[r, :] W        r in a range of rows; W packed as panels[p][k][j] = W[k, p * panel + j]
+    C[r, :] = b + A[r, :] W    r in a range of rows; W packed as panels[p][k][j] = W[k, p * panel + j]
 
 A panel is two registers wide. Six rows of two registers, the two of the panel and one for a number of
 A fill the registers of the machine, so the inner loop does twelve products for each two it loads.
@@ -8,6 +8,9 @@ Small products as a recurrent step has are where ready-made libraries do worst: 
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from llvmlite import ir
 
@@ -17,45 +20,92 @@ I64, I32, PTR = ir.IntType(64), ir.IntType(32), ir.PointerType()
 ROWS = 6
 
 
+@contextmanager
+def loop(build: ir.IRBuilder, start: ir.Value, stop: ir.Value, step: ir.Value) -> Iterator[ir.Value]:
+    """for i in range(start, stop, step)."""
+    before = build.block
+    head, body, done = (build.append_basic_block() for _ in range(3))
+    build.branch(head)
+    build.position_at_end(head)
+    i = build.phi(I64)
+    i.add_incoming(start, before)
+    build.cbranch(build.icmp_signed("<", i, stop), body, done)
+    build.position_at_end(body)
+    yield i
+    i.add_incoming(build.add(i, step), build.block)
+    build.branch(head)
+    build.position_at_end(done)
+
+
 def micro_kernel(module: ir.Module, form: Format, lanes: int, rows: int) -> ir.Function:
-    """void(A, bytes from row to row of A, panel, C, bytes from row to row of C, depth)."""
-    kind = ir.FunctionType(ir.VoidType(), [PTR, I64, PTR, PTR, I64, I64])
+    """void(A, bytes from row to row of A, panel, b, C, bytes from row to row of C, depth, columns)."""
+    kind = ir.FunctionType(ir.VoidType(), [PTR, I64, PTR, PTR, PTR, I64, I64, I64])
     function = ir.Function(module, kind, f"product_of_{rows}_rows")
     function.linkage = "internal"
-    a, a_row, panel, c, c_row, depth = function.args
+    a, a_row, panel, bias, c, c_row, depth, columns = function.args
     entry, head, body, done = (
         function.append_basic_block(name) for name in ("entry", "head", "body", "done")
     )
     build = ir.IRBuilder(entry)
     emit = Emitter(build, form, lanes)
+    starts = [load_vector(emit, bias, I64(0), half) for half in range(2)]
     a_rows = [build.gep(a, [build.mul(a_row, I64(r))], source_etype=ir.IntType(8)) for r in range(rows)]
     build.branch(head)
     build.position_at_end(head)
     k = build.phi(I64)
     sums = [[build.phi(emit.vector) for _ in range(2)] for _ in range(rows)]
     k.add_incoming(I64(0), entry)
-    for total in (total for row in sums for total in row):
-        total.add_incoming(emit.number(0.0), entry)
+    for row in sums:
+        for total, start in zip(row, starts, strict=True):
+            total.add_incoming(start, entry)
     build.cbranch(build.icmp_signed("<", k, depth), body, done)
 
     build.position_at_end(body)
-    columns = [load_vector(emit, panel, k, half) for half in range(2)]
+    halves = [load_vector(emit, panel, k, half) for half in range(2)]
     for row, address in zip(sums, a_rows, strict=True):
         number = build.load(build.gep(address, [k], source_etype=form.scalar), typ=form.scalar)
         spread = broadcast(emit, number)
-        for total, column in zip(row, columns, strict=True):
-            total.add_incoming(emit.fma(spread, column, total), body)
+        for total, half in zip(row, halves, strict=True):
+            total.add_incoming(emit.fma(spread, half, total), body)
     k.add_incoming(build.add(k, I64(1)), body)
     build.branch(head)
 
     build.position_at_end(done)
+    whole = build.icmp_signed(">=", columns, I64(2 * lanes))
+    with build.if_else(whole, likely=True) as (yes, no):
+        with yes:
+            store_rows(emit, sums, c, c_row)
+        with no:
+            store_part(emit, sums, c, c_row, columns)
+    build.ret_void()
+    return function
+
+
+def store_rows(emit: Emitter, sums: list[list[ir.Value]], c: ir.Value, c_row: ir.Value) -> None:
+    build, form = emit.builder, emit.form
     for r, row in enumerate(sums):
         address = build.gep(c, [build.mul(c_row, I64(r))], source_etype=ir.IntType(8))
         for half, total in enumerate(row):
-            place = build.gep(address, [I64(half * lanes)], source_etype=form.scalar)
+            place = build.gep(address, [I64(half * emit.width)], source_etype=form.scalar)
             build.store(total, place, align=form.bits // 8)
-    build.ret_void()
-    return function
+
+
+def store_part(
+    emit: Emitter, sums: list[list[ir.Value]], c: ir.Value, c_row: ir.Value, columns: ir.Value
+) -> None:
+    """The first `columns` numbers of each row: by way of a tile that has room for all."""
+    build, scalar = emit.builder, emit.form.scalar
+    with build.goto_entry_block():
+        room = build.alloca(scalar, 2 * emit.width * len(sums))
+    # By way of a whole number: llvmlite gives what it allots an older kind of pointer.
+    tile = build.inttoptr(build.ptrtoint(room, I64), PTR)
+    tile_row = I64(2 * emit.width * emit.form.bits // 8)
+    store_rows(emit, sums, tile, tile_row)
+    with loop(build, I64(0), I64(len(sums)), I64(1)) as r, loop(build, I64(0), columns, I64(1)) as j:
+        source = build.gep(tile, [build.mul(tile_row, r)], source_etype=ir.IntType(8))
+        target = build.gep(c, [build.mul(c_row, r)], source_etype=ir.IntType(8))
+        number = build.load(build.gep(source, [j], source_etype=scalar), typ=scalar)
+        build.store(number, build.gep(target, [j], source_etype=scalar))
 
 
 def load_vector(emit: Emitter, panel: ir.Value, k: ir.Value, half: int) -> ir.Value:
@@ -76,30 +126,38 @@ def broadcast(emit: Emitter, number: ir.Value) -> ir.Value:
 class Gemm:
     """The product for any number of rows and panels, as calls of micro-kernels."""
 
-    def __init__(self, module: ir.Module, form: Format, lanes: int):
-        self.form, self.lanes = form, lanes
+    def __init__(self, module: ir.Module, build: ir.IRBuilder, form: Format, lanes: int):
+        self.build, self.panel = build, 2 * lanes
         self.kernels = {rows: micro_kernel(module, form, lanes, rows) for rows in range(1, ROWS + 1)}
-        self.panel_bytes = 2 * lanes * form.bits // 8
+        self.panel_bytes = self.panel * form.bits // 8
+        room = ir.ArrayType(form.scalar, self.panel)
+        zeros = ir.GlobalVariable(module, room, "no_bias")
+        zeros.initializer, zeros.global_constant, zeros.linkage = ir.Constant(room, None), True, "internal"
+        self.zeros = zeros.ptrtoint(I64).inttoptr(PTR)
 
-    def emit(
-        self, loop, build: ir.IRBuilder, rows: ir.Value, a, a_row, packed, depth, panels, c, c_row
-    ) -> None:
-        """`loop` is the maker of loops of the kernel around; addresses are whole numbers."""
+    def emit(self, rows: ir.Value, a, a_row, packed, depth, panels, c, c_row) -> None:
+        """All panels, without a bias; addresses are whole numbers."""
+        build = self.build
         panel_size = build.mul(depth, I64(self.panel_bytes))
-        groups = build.udiv(rows, I64(ROWS))
-        rest = build.urem(rows, I64(ROWS))
-        with loop(I64(0), panels, 1) as p:
-            panel = build.inttoptr(build.add(packed, build.mul(p, panel_size)), PTR)
+        with loop(build, I64(0), panels, I64(1)) as p:
+            panel = build.add(packed, build.mul(p, panel_size))
             c_panel = build.add(c, build.mul(p, I64(self.panel_bytes)))
+            self.emit_panel(rows, a, a_row, panel, self.zeros, depth, c_panel, c_row, I64(self.panel))
 
-            def call(count: int, first: ir.Value) -> None:
-                a_at = build.inttoptr(build.add(a, build.mul(first, a_row)), PTR)
-                c_at = build.inttoptr(build.add(c_panel, build.mul(first, c_row)), PTR)
-                build.call(self.kernels[count], [a_at, a_row, panel, c_at, c_row, depth])
+    def emit_panel(self, rows: ir.Value, a, a_row, panel, bias, depth, c, c_row, columns) -> None:
+        """One panel, of which the first `columns` are wanted."""
+        build = self.build
+        groups, rest = build.udiv(rows, I64(ROWS)), build.urem(rows, I64(ROWS))
+        panel = build.inttoptr(panel, PTR)
 
-            with loop(I64(0), groups, 1) as group:
-                call(ROWS, build.mul(group, I64(ROWS)))
-            done = build.mul(groups, I64(ROWS))
-            for count in range(1, ROWS):
-                with build.if_then(build.icmp_signed("==", rest, I64(count))):
-                    call(count, done)
+        def call(count: int, first: ir.Value) -> None:
+            a_at = build.inttoptr(build.add(a, build.mul(first, a_row)), PTR)
+            c_at = build.inttoptr(build.add(c, build.mul(first, c_row)), PTR)
+            build.call(self.kernels[count], [a_at, a_row, panel, bias, c_at, c_row, depth, columns])
+
+        with loop(build, I64(0), groups, I64(1)) as group:
+            call(ROWS, build.mul(group, I64(ROWS)))
+        done = build.mul(groups, I64(ROWS))
+        for count in range(1, ROWS):
+            with build.if_then(build.icmp_signed("==", rest, I64(count))):
+                call(count, done)

@@ -8,13 +8,15 @@ import logging
 import os
 import sys
 import tempfile
+from array import array
 from functools import cache
 from pathlib import Path
 from threading import Lock
 
 import llvmlite
 import llvmlite.binding as llvm
-import torch
+
+from linnet.fuse.threads import parallel_for
 
 log = logging.getLogger("linnet")
 # One compilation at a time in a process: LLVM's global state is not made for more.
@@ -121,29 +123,9 @@ def write_cached(path: Path, code: bytes) -> None:
         log.info("kernels are not kept in %s: %s", path.parent, error)
 
 
-@cache
-def torch_library() -> ctypes.CDLL:
-    """The library torch itself runs on."""
-    names = {"win32": "torch_cpu.dll", "darwin": "libtorch_cpu.dylib"}
-    name = names.get(sys.platform, "libtorch_cpu.so")
-    return ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / name))
-
-
-def has_parallel_for() -> bool:
-    return hasattr(torch_library(), "torch_parallel_for")
-
-
-@cache
-def parallel_for():
-    """torch's thread pool."""
-    function = torch_library().torch_parallel_for
-    function.argtypes = [ctypes.c_int64] * 3 + [ctypes.c_void_p] * 2
-    return function
-
-
 def run(function: Compiled, units: int, grain: int, arguments: list[int]) -> None:
     """Call `function` over range(units), at least `grain` of them a thread."""
-    block = (ctypes.c_int64 * len(arguments))(*arguments)
-    failed = parallel_for()(0, units, grain, function.address, block)
+    block = array("q", arguments)
+    failed = parallel_for()(0, units, grain, function.address, block.buffer_info()[0])
     if failed:
         raise RuntimeError("torch_parallel_for failed")

@@ -16,8 +16,8 @@ from typing import Any
 
 import torch
 
+from linnet.fuse.operands import Operands
 from linnet.fuse.plan import Plan, plan_called
-from linnet.fuse.scan import Operands
 from linnet.fuse.trace import Line, Operand
 
 # ONNX's names for the operations of a traced step.

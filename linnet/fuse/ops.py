@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 from linnet.fuse.call import vector_width
+from linnet.fuse.operands import Operands
+from linnet.fuse.passes import Backward, run_forward
 from linnet.fuse.plan import Plan, plan_called
-from linnet.fuse.scan import Backward, Operands, run_forward
 
 
 @torch.library.custom_op("linnet::scan", mutates_args=(), device_types="cpu")

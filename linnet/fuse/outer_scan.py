@@ -8,10 +8,9 @@ import torch
 from torch import Tensor
 
 from linnet.fuse import jit, outer
-from linnet.fuse.call import Call, Flags, vector_width
+from linnet.fuse.call import Call, Flags, side_by_side, vector_width
 from linnet.fuse.memory import new_empty
 from linnet.fuse.outer import OuterRecipe
-from linnet.fuse.scan import side_by_side
 
 
 def recipe_for(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from linnet.fuse.trace import Step, Traced
@@ -29,6 +29,8 @@ class Plan:
     extras: tuple[str, ...]
     products: tuple[Product, ...]
     key: str = ""
+    # Found at once, without a look at all it is made of: {what was asked for: (kernel, its operands)}.
+    kernels: dict[tuple, tuple] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         text = repr((self.traced, self.extras, self.products))

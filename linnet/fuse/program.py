@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from llvmlite import ir
 
 from linnet.fuse.emit import Emitter, Format
-from linnet.fuse.gemm import Gemm
+from linnet.fuse.gemm import Gemm, loop
 
 I64, I8, PTR = ir.IntType(64), ir.IntType(8), ir.PointerType()
 
 HEADER = (
     *("steps", "size", "blocks", "block", "reverse"),
+    *("batch", "rows", "chunk", "kept"),
     *("mask", "mask_time", "mask_row", "resets", "resets_time", "resets_row"),
 )
 
@@ -33,7 +34,7 @@ class Program:
         self.begin, self.end, self.arguments = function.args
         self.builder = ir.IRBuilder(function.append_basic_block("entry"))
         has_products = any(name.startswith("packed") for name in operands)
-        self.gemm = Gemm(self.module, self.form, width // 2) if has_products else None
+        self.gemm = Gemm(self.module, self.builder, self.form, width // 2) if has_products else None
         self.header = {name: self.argument(i) for i, name in enumerate(HEADER)}
         self.places = {
             name: [self.argument(len(HEADER) + 3 * i + j) for j in range(3)]
@@ -67,7 +68,7 @@ class Program:
         a = build.ptrtoint(self.row(source, slot, self.begin), I64)
         c = build.ptrtoint(self.row(target, t, self.begin), I64)
         rows = build.sub(self.end, self.begin)
-        self.gemm.emit(self.loop, build, rows, a, a_row, address, depth, panels, c, c_row)
+        self.gemm.emit(rows, a, a_row, address, depth, panels, c, c_row)
 
     def along(self, channels: tuple[ir.Value, ir.Value], body: Callable[[Emitter, ir.Value], None]) -> None:
         """Whole vectors, then what is left one by one."""
@@ -113,18 +114,6 @@ class Program:
         address = self.builder.gep(row, [at], source_etype=self.form.scalar)
         self.builder.store(value, address, align=self.form.bits // 8)
 
-    @contextmanager
-    def loop(self, start: ir.Value, stop: ir.Value, step: int) -> Iterator[ir.Value]:
+    def loop(self, start: ir.Value, stop: ir.Value, step: int | ir.Value) -> AbstractContextManager[ir.Value]:
         """for i in range(start, stop, step)."""
-        before = self.builder.block
-        head, body, done = (self.builder.append_basic_block() for _ in range(3))
-        self.builder.branch(head)
-        self.builder.position_at_end(head)
-        i = self.builder.phi(I64)
-        i.add_incoming(start, before)
-        self.builder.cbranch(self.builder.icmp_signed("<", i, stop), body, done)
-        self.builder.position_at_end(body)
-        yield i
-        i.add_incoming(self.builder.add(i, I64(step)), self.builder.block)
-        self.builder.branch(head)
-        self.builder.position_at_end(done)
+        return loop(self.builder, start, stop, I64(step) if isinstance(step, int) else step)

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, is_autocast_enabled, nn
+from torch import Tensor, nn
 from torch.compiler import is_compiling
 from torch.func import functional_call
 
 from linnet.fuse import reference
 from linnet.fuse.backend import may_fuse
 from linnet.fuse.plan import Fusible
-from linnet.layers.fused import CannotFuse, make_plans, matrices_of, sum_of_sizes, weights_of
 from linnet.units.cell import Cell, Parts
+from linnet.units.fused import Kernels, run_by_kernel
 from linnet.units.noise import keep_mask
 from linnet.units.options import check_rate, choose
 
@@ -54,7 +54,7 @@ class Direction(nn.Module):
                 f"has no recurrent matrix; use variational=True, input_dropout or zoneout"
             )
         self.cell, self.reverse = cell, reverse
-        self.plans: dict[tuple, list[Fusible] | str] = {}
+        self.kernels = Kernels()
         self.state_dropout, self.zoneout = state_dropout, zoneout
         self.weight_drop, self.weight_drop_on = weight_drop, weight_drop_on
         example = cell.example
@@ -144,8 +144,8 @@ class Direction(nn.Module):
 
     def obstacle(self) -> str | None:
         """Why the options of this direction keep it from a kernel, if they do."""
-        if self.training and self.state_dropout:
-            return "state_dropout is not fused"
+        if self.training and self.state_dropout and is_compiling():
+            return "state_dropout is not compiled"
         if self.zoneout and len(self.cell.stages()) > 1:
             return "zoneout comes after all of its stages"
         return None
@@ -154,7 +154,8 @@ class Direction(nn.Module):
         self, x: Tensor, state: Parts, mask: Tensor | None, resets: Tensor | None
     ) -> tuple[Tensor, Parts]:
         cell = self.cell
-        own = None if self.zoneout or is_compiling() else cell.own_kernel(x.dtype)
+        changed = self.zoneout or (self.training and self.state_dropout)
+        own = None if changed or is_compiling() else cell.own_kernel(x.dtype)
         if own is not None:
             return own(x, state, (mask, resets, self.reverse))
         parts = {**cell.beside(x), **self.stays(x)}
@@ -162,37 +163,12 @@ class Direction(nn.Module):
         if isinstance(plans, str):
             may_fuse(cell.unit_name, x, plans)
             return self.by_loop(x, state, mask, resets)
-        sequences: Parts = {}
-        finals: Parts = {}
-        for stage, fusible, scan in zip(cell.stages(), plans, self.scans(x, plans), strict=True):
-            for attribute, name in stage.through.items():
-                parts |= getattr(cell, attribute)(sequences[name])
-            size = cell.states[stage.states[0]]
-            extras = [parts[name].expand(*x.shape[:-1], size) for name in fusible.plan.extras]
-            weights, matrices = list(weights_of(cell, stage).values()), matrices_of(cell, stage)
-            states = [state[name] for name in stage.states]
-            y, new = scan(extras, weights, states, matrices, mask, resets, self.reverse)
-            finals |= {name: final.to(state[name].dtype) for name, final in new.items()}
-            # A stage that others read, or that the output is made of, gives its state as its output.
-            sequences[stage.states[0]] = y
-        return cell.output(y, sequences), finals
+        drops = self.state_masks(state)
+        return run_by_kernel(cell, plans, parts, x, state, (mask, resets, self.reverse), drops)
 
-    def scans(self, x: Tensor, plans: list[Fusible]) -> list[Callable[..., tuple[Tensor, Parts]]]:
-        """For each stage the kernel with its projection; that of a single stage is never seen outside."""
-        # Imported when first needed: what makes kernels is not there on every machine.
-        from linnet.fuse.scan import fused_scan, projected_scan
-
-        projection = self.cell.input
-        hidden = (
-            len(plans) == 1 and projection.is_plain and not (is_compiling() or is_autocast_enabled("cpu"))
-        )
-        if hidden:
-            bias = projection.whole_bias()
-            return [partial(projected_scan, plans[0], projection.prepare(x), projection.weight, bias)]
-        joint = projection.joint(x)
-        sizes = [sum_of_sizes(self.cell, plan) for plan, _ in plans]
-        joints = [joint] if len(plans) == 1 else joint.split(sizes, -1)
-        return [partial(fused_scan, plan, part) for plan, part in zip(plans, joints, strict=True)]
+    def plans_for(self, beside: tuple[str, ...]) -> list[Fusible] | str:
+        """The plans for a pass with these parts beside the projections; or why there are none."""
+        return self.kernels.plans_for(self.cell, beside, self.zoned, self.zoneout)
 
     def prepare(self) -> None:
         """Make the plans beforehand, which a compiler that traces this module could not."""
@@ -207,36 +183,11 @@ class Direction(nn.Module):
             self.plans_for((*beside, *self.stays(example)))
         self.train()
 
-    def settings(self) -> tuple[Any, ...]:
-        """What a step may read beside tensors: a plan made with other values is another plan."""
-        plain = (int, float, str, bool, tuple, type(None))
-        values = [value for value in vars(self.cell).values() if isinstance(value, plain) or callable(value)]
-        return (self.zoneout, *values)
-
-    def plans_for(self, beside: tuple[str, ...]) -> list[Fusible] | str:
-        """The plans for a pass with these parts beside the projections, made once; or why there are none."""
-        short = (self.training, *beside)
-        if is_compiling():
-            return self.plans[short]
-        key = (*short, *self.settings())
-        if key not in self.plans:
-            try:
-                self.plans[key] = make_plans(self.cell, beside, self.zoned)
-            except CannotFuse as reason:
-                self.plans[key] = str(reason)
-        # A compiler, which guards the settings itself, finds the last plan without them.
-        self.plans[short] = self.plans[key]
-        return self.plans[key]
-
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         mode = self.training
         self.prepare()
         self.train(mode)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Plans hold functions; a copy makes its own."""
-        return {**super().__getstate__(), "plans": {}}
 
     def state_masks(self, state: Parts) -> Parts:
         if not (self.training and self.state_dropout):

@@ -145,7 +145,8 @@ class Recurrent(nn.Module):
 
     def layer(self, number: int) -> list[Direction]:
         first = number * self.num_directions
-        return list(self.directions[first : first + self.num_directions])  # type: ignore[arg-type]
+        # A slice of a ModuleList would be a new module each time.
+        return list(self.directions)[first : first + self.num_directions]  # type: ignore[return-value]
 
     def layer_output_size(self, number: int) -> int:
         return sum(direction.output_size for direction in self.layer(number))
@@ -157,7 +158,7 @@ class Recurrent(nn.Module):
 
     @property
     def first_cell(self) -> Cell:
-        return self.cells[0]
+        return next(iter(self.directions)).cell  # type: ignore[return-value]
 
     def reset_parameters(self) -> None:
         for number in range(self.num_layers):
@@ -238,6 +239,8 @@ class Recurrent(nn.Module):
                 y = y + x
             last = number == self.num_layers - 1
             x = layer_dropout(y, self.dropout, self.variational) if self.drops(last) else y
+        if len(finals) == 1:
+            return x, {name: final[None] for name, final in finals[0].items()}
         return x, {name: torch.stack([final[name] for final in finals]) for name in state}
 
     def drops(self, last: bool) -> bool:

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
 from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.compiler import is_compiling
 
+from linnet.fuse.backend import may_fuse
 from linnet.units.options import check_size
 from linnet.units.projection import Projection
 
@@ -27,16 +28,9 @@ Parts = dict[str, Tensor]
 OwnKernel = Callable[[Tensor, Parts, Any], tuple[Tensor, Parts]]
 
 
-@cache
 def argument_names(function: Callable[..., object]) -> tuple[str, ...]:
     parameters = list(inspect.signature(function).parameters.values())[1:]
     return tuple(parameter.name for parameter in parameters if parameter.kind != parameter.VAR_KEYWORD)
-
-
-def call_by_name(method: Any, known: Parts) -> Any:
-    """Call a method with those of the `known` tensors that its arguments name (all, for **arguments)."""
-    names = argument_names(method.__func__)
-    return method(**{name: value for name, value in known.items() if name in names or not names})
 
 
 class Stage(NamedTuple):
@@ -65,9 +59,13 @@ class Cell(nn.Module):
     projection: Projection | None
     input: Projection
     step: Callable[..., tuple[Tensor, Parts]]
+    # The arguments of its methods, by which steps ask for what they need.
+    reads: ClassVar[dict[str, tuple[str, ...]]] = {"recur": ()}
 
     def __init_subclass__(cls, **kwargs: Any):
         super().__init_subclass__(**kwargs)
+        methods = {name: value for name, value in vars(cls).items() if inspect.isfunction(value)}
+        cls.reads = {**cls.reads, **{name: argument_names(method) for name, method in methods.items()}}
         if cls.State is not None:
             # So that torch.load takes a saved state as it takes a saved tensor.
             torch.serialization.add_safe_globals([cls.State])
@@ -108,6 +106,12 @@ class Cell(nn.Module):
             products |= getattr(self, attribute)(state[name])
         return products
 
+    def call_by_name(self, method: str, known: Parts) -> Any:
+        """Call a method with those of the `known` tensors that its arguments name (all, for **arguments)."""
+        names = self.reads[method]
+        wanted = {name: value for name, value in known.items() if name in names or not names}
+        return getattr(self, method)(**wanted)
+
     def stages(self) -> tuple[Stage, ...]:
         return (Stage("step", tuple(self.states), self.recurrence),)
 
@@ -123,12 +127,12 @@ class Cell(nn.Module):
     def advance(self, projected: Parts, state: Parts, seen: Parts | None = None) -> tuple[Tensor, Parts]:
         """One time step. `seen` is the state as the recurrent matrices read it, if that differs."""
         reads = state if seen is None else seen
-        known = {**projected, **call_by_name(self.recur, reads), **state}
+        known = {**projected, **self.call_by_name("recur", reads), **state}
         new: Parts = {}
         for stage in self.stages():
             for attribute, name in stage.through.items():
                 known |= getattr(self, attribute)(new[name])
-            y, made = call_by_name(getattr(self, stage.step), known)
+            y, made = self.call_by_name(stage.step, known)
             new |= made
         if self.projection is not None:
             y = self.projection(y)["y"]
@@ -189,7 +193,7 @@ class Cell(nn.Module):
     @property
     def example(self) -> Tensor:
         """A parameter, for its device and dtype."""
-        return next(self.parameters())
+        return self.input.weight if "input" in self._modules else next(self.parameters())
 
     def forward(self, x: Tensor, state: Any = None) -> tuple[Tensor, Any]:
         """One step: x [B, input_size] or [input_size], and the state of the step before (default: zeros)."""
@@ -198,10 +202,22 @@ class Cell(nn.Module):
         held = self.initial_state(batch, x) if state is None else self.unpack_state(state, batch, x)
         # A step on its own is a batch of sequences of length one: what follows sees [B, ...] only.
         if not batch:
-            y, new = self.advance(self.project(x[None]), {name: s[None] for name, s in held.items()})
+            y, new = self.take_step(x[None], {name: s[None] for name, s in held.items()})
             return y[0], self.pack_state({name: s[0] for name, s in new.items()})
-        y, new = self.advance(self.project(x), held)
+        y, new = self.take_step(x, held)
         return y, self.pack_state(new)
+
+    def take_step(self, x: Tensor, state: Parts) -> tuple[Tensor, Parts]:
+        """x [B, input_size], by the kernel if there is one: a sequence of a single step."""
+        if not is_compiling() and may_fuse(self.unit_name, x):
+            # Imported when first needed, since it knows cells.
+            from linnet.units.fused import kernel_for
+
+            run = kernel_for(self, x)
+            if run is not None:
+                y, new = run(x[None], state, (None, None, False))
+                return y[0], new
+        return self.advance(self.project(x), state)
 
     def check_step_input(self, x: Tensor) -> None:
         if not isinstance(x, Tensor):

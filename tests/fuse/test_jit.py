@@ -16,7 +16,7 @@ import pytest
 import torch
 from fused_runs import FUSED, draw, finish, run, start
 
-from linnet.fuse import jit, scan
+from linnet.fuse import jit, operands
 
 # Writes i at place i of what the first argument points to.
 SOURCE = """
@@ -188,7 +188,7 @@ def test_processes_may_compile_the_same_at_once(folder: Path):
     processes = [start("-c", RUN) for _ in range(3)]
     assert len({finish(process) for process in processes}) == 1
     files = list(folder.iterdir())
-    assert len(files) == 2  # forward and backward
+    assert len(files) == 3  # forward, backward, and what packs matrices
     assert all(map(is_whole, files))
 
 
@@ -269,8 +269,7 @@ def test_a_fork_while_another_thread_compiles_does_not_wait_for_it(folder: Path)
 
 def test_many_threads_may_call_at_once(folder: Path):
     """With nothing compiled: they all want the same kernels at the same time."""
-    scan.forward_kernel.cache_clear()
-    scan.backward_kernel.cache_clear()
+    operands.compiled.cache_clear()
     units = [variant.build(17, torch.float32) for variant in FUSED[:3]] * 4
     x = draw(6, 3, 7, seed=5, dtype=torch.float32).requires_grad_()
     expected = [run("reference", rnn, x) for rnn in units]
@@ -326,6 +325,10 @@ torch.testing.assert_close(y, rnn(x)[0])
 
 def test_without_llvmlite_everything_runs_by_the_reference_and_says_so_once():
     finish(start("-c", WITHOUT_EAGER))
+
+
+def test_without_llvmlite_a_compiled_module_runs_too():
+    finish(start("-c", WITHOUT_COMPILED))
 
 
 IMPORTS = """

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 import linnet
 from linnet.fuse import ops
-from linnet.layers.fused import matrices_of, weights_of
+from linnet.units.fused import matrices_of, weights_of
 
 UNITS = [
     variant(linnet.SRU, square=True),
@@ -153,6 +153,21 @@ def test_autocast_can_be_compiled():
             y, _ = module(x)
         found.append(torch.autograd.grad(y.float().sum(), [x, *rnn.parameters()]))
     torch.testing.assert_close(*found, rtol=2e-2, atol=2e-2)
+
+
+@over("unit", [variant(linnet.EURNN), variant(linnet.GORU), variant(linnet.StatisticalRU)])
+def test_a_unit_that_does_not_fuse_can_be_compiled(unit: Variant):
+    rnn = unit.build(8, torch.float32)
+    x = draw(3, 2, rnn.input_size, seed=5, dtype=torch.float32)
+    compiled = torch.compile(rnn, backend="aot_eager", fullgraph=True)
+    torch.testing.assert_close(compiled(x)[0], rnn(x)[0], rtol=1e-5, atol=1e-5)
+
+
+def test_a_dtype_without_a_kernel_can_be_compiled():
+    rnn = variant(linnet.LRN).build(8, torch.float16)
+    x = draw(3, 2, rnn.input_size, seed=5, dtype=torch.float16)
+    compiled = torch.compile(rnn, backend="aot_eager", fullgraph=True)
+    torch.testing.assert_close(compiled(x)[0], rnn(x)[0], rtol=1e-2, atol=1e-2)
 
 
 # --------------------------------------------------------------------------------------- torch.export

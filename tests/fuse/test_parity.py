@@ -37,9 +37,9 @@ from torch.func import functional_call
 from torch.nn.utils.rnn import pack_padded_sequence
 
 import linnet
-import linnet.fuse.scan
+import linnet.fuse.passes
 from linnet.fuse.plan import Fusible
-from linnet.fuse.scan import fused_scan
+from linnet.fuse.scan import Beside, fused_scan
 
 # Every size and every kind of flags at least twice; whole vectors, rests of vectors, both.
 SIZES = [
@@ -214,30 +214,44 @@ def detached(result: Any) -> Any:
 
 @over("dtype", list(TOLERANCES))
 @over("sort", SORTS)
-def test_inference_in_pieces_is_inference_in_one(sort: Variant, dtype: torch.dtype, monkeypatch):
-    """A long projection is made a few steps at a time; the state goes from piece to piece unrounded."""
-    rnn = sort.build(9, dtype, bidirectional=True)
-    x, state = draw(7, 3, rnn.input_size, seed=5, dtype=dtype), draw_state(rnn, 3)
-    how = flags("mask and resets", 7, 3)
+def test_a_projection_is_the_same_however_many_steps_are_made_at_a_time(
+    sort: Variant, dtype: torch.dtype, monkeypatch
+):
+    """The state goes from piece to piece unrounded, and each number is one sum in one order."""
+    rnn = sort.build(37, dtype, bidirectional=True)
+    x, state = draw(7, 9, rnn.input_size, seed=5, dtype=dtype), draw_state(rnn, 9)
+    how = flags("mask and resets", 7, 9)
     with torch.no_grad():
         whole = rnn(x, state, **how)
-        for piece in (1, 2 * 3 * 4 * 9 * x.element_size()):
-            monkeypatch.setattr("linnet.fuse.scan.PIECE", piece)
-            # torch's product of a few rows may round otherwise than that of many.
-            bound = 16 * torch.finfo(dtype).eps
-            torch.testing.assert_close(rnn(x, state, **how), whole, rtol=bound, atol=bound)
+        for at_once in (1, 2, 3):
+            monkeypatch.setattr("linnet.fuse.passes.steps_at_once", lambda batch, steps=at_once: steps)
+            torch.testing.assert_close(rnn(x, state, **how), whole, rtol=0, atol=0)
+
+
+@over("dtype", list(TOLERANCES))
+@over("sort", SORTS)
+def test_a_projection_is_the_same_for_any_strides(sort: Variant, dtype: torch.dtype):
+    """Rows that follow each other in even steps are taken in one run, others are not."""
+    rnn = sort.build(37, dtype)
+    x = draw(7, 9, rnn.input_size, seed=5, dtype=dtype)
+    apart = x.new_zeros(7, 12, rnn.input_size)[:, :9].copy_(x)
+    other = x.transpose(0, 1).contiguous().transpose(0, 1)
+    with torch.no_grad():
+        whole = rnn(x)
+        for seen in (apart, other, x.expand_as(x)):
+            torch.testing.assert_close(rnn(seen), whole, rtol=0, atol=0)
 
 
 @over("sort", SORTS)
 def test_inference_keeps_no_states_of_all_steps(sort: Variant, monkeypatch):
     kept = []
-    original = linnet.fuse.scan.run_forward
+    original = linnet.fuse.passes.run_forward
 
     def spy(operands, keep, *args, **kwargs):
         kept.append(keep)
         return original(operands, keep, *args, **kwargs)
 
-    monkeypatch.setattr("linnet.fuse.scan.run_forward", spy)
+    monkeypatch.setattr("linnet.fuse.passes.run_forward", spy)
     rnn = sort.build(9)
     x = draw(7, 3, rnn.input_size, seed=5)
     with torch.no_grad():
@@ -280,6 +294,7 @@ OPTIONS = {
     "projected": {"proj_size": 4},
     "residual": {"num_layers": 2, "residual": True},
     "zoneout": {"zoneout": 0.3},
+    "dropout of the state": {"state_dropout": 0.3},
     "dropout of weights": {"weight_drop": 0.3},
     "dropout of all weights": {"weight_drop": 0.3, "weight_drop_on": "all"},
     "dropout between layers": {"num_layers": 2, "dropout": 0.3},
@@ -294,6 +309,8 @@ OPTIONS = {
 def test_options_of_the_stack(unit: Any, options: str, training: bool):
     """The same seed draws the same masks by either backend."""
     unit = linnet.RAN if unit is linnet.SCRN and options == "zoneout" else unit
+    # SRU has no recurrent matrix that could read a dropped state.
+    unit = linnet.LSTM if unit is linnet.SRU and options == "dropout of the state" else unit
     rnn = variant(unit).build(6, bidirectional=True, **OPTIONS[options]).train(training)
     x, state = draw(5, 3, 7, seed=5).requires_grad_(), draw_state(rnn, 3)
     results = []
@@ -307,6 +324,19 @@ def test_zoneout_of_a_unit_in_stages_is_left_to_the_reference():
     """What is zoned out is the state after all stages."""
     with linnet.backend("cpu"), pytest.raises(RuntimeError, match="stages"):
         variant(linnet.SCRN).build(6, zoneout=0.3)(draw(5, 3, 7, seed=5))
+
+
+def test_second_derivatives_through_a_dropped_state():
+    found = []
+    for backend in ("cpu", "reference"):
+        rnn = variant(linnet.RAN).build(5, state_dropout=0.4)
+        x = draw(4, 3, 7, seed=5).requires_grad_()
+        torch.manual_seed(0)
+        with linnet.backend(backend):
+            y, _ = rnn(x)
+        (first,) = torch.autograd.grad(y.sin().sum(), x, create_graph=True)
+        found.append(torch.autograd.grad(first.square().sum(), [x, *rnn.parameters()]))
+    torch.testing.assert_close(*found, rtol=1e-12, atol=1e-12)
 
 
 NOISY = [
@@ -428,7 +458,7 @@ def scan_gradients(fusible: Fusible, groups: list[list[Tensor]], how: tuple) -> 
     """The output, the final states and the gradients, straight from the scan."""
     leaves = [[t.detach().requires_grad_() for t in group] for group in groups]
     (joint,), *others = leaves
-    y, finals = fused_scan(fusible, joint, *others, *how)
+    y, finals = fused_scan(fusible, joint, Beside(*others, *how))
     results = [y, *finals.values()]
     above = [draw(*r.shape, seed=i, dtype=r.dtype) for i, r in enumerate(results)]
     # The gradients of matrices come last: they are products by torch, not by a kernel.

@@ -1,0 +1,163 @@
+"""What a scan reads, and where a kernel finds it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from linnet.fuse import cpu, jit
+from linnet.fuse.call import Call, as_dtype, side_by_side, vector_width, zeros
+from linnet.fuse.plan import Plan
+
+DTYPES = {torch.float32: "float32", torch.float64: "float64", torch.bfloat16: "bfloat16"}
+
+
+def arithmetic(dtype: torch.dtype) -> torch.dtype:
+    """The dtype in which numbers of `dtype` are computed with."""
+    return torch.float64 if dtype == torch.float64 else torch.float32
+
+
+class Source(NamedTuple):
+    """What a projection is made of: x [T, B, D], weight [n H, D], bias [m H] of the last m parts."""
+
+    x: Tensor
+    weight: Tensor
+    bias: Tensor | None
+
+    def linear(self) -> Tensor:
+        bias = self.bias
+        if bias is not None and len(bias) < len(self.weight):
+            bias = F.pad(bias, (len(self.weight) - len(bias), 0))
+        return F.linear(self.x, self.weight, bias)
+
+
+@dataclass
+class Operands:
+    """What a scan reads.
+
+    joint      [T, B, n H]: the first n inputs of the step side by side; of a projection that nobody
+               sees, in the dtype of arithmetic; or only room for those of a few steps
+    extras     [T, B, H]: the inputs that follow
+    weights    [H]
+    states     [B, H]
+    matrices   [parts * H, H]: those of the products
+    """
+
+    plan: Plan
+    joint: Tensor
+    extras: list[Tensor]
+    weights: list[Tensor]
+    states: list[Tensor]
+    matrices: list[Tensor]
+    mask: Tensor | None = None
+    resets: Tensor | None = None
+    reverse: bool = False
+    source: Source | None = None  # of the projection, where nobody sees it
+    drops: Sequence[Tensor] = ()  # [B, H] for each product: what it reads of the state, and what not
+
+    @classmethod
+    def of(
+        cls,
+        plan: Plan,
+        flags: tuple[Any, Any, Any],
+        tensors: Sequence[Any],
+        source: Source | None = None,
+        drops: Sequence[Tensor] = (),
+    ) -> Operands:
+        """From the flat list of `tensors`."""
+        joint, *rest = tensors
+        groups = []
+        for names in (plan.products, plan.traced.states, plan.traced.weights):
+            cut = len(rest) - len(names)
+            groups.append(rest[cut:])
+            rest = rest[:cut]
+        matrices, states, weights = groups
+        return cls(plan, joint, rest, weights, states, matrices, *flags, source, drops)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.joint.dtype if self.source is None else self.source.x.dtype
+
+    @property
+    def real(self) -> torch.dtype:
+        """The dtype of arithmetic."""
+        return arithmetic(self.dtype)
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        steps, batch, _ = self.joint.shape if self.source is None else self.source.x.shape
+        return steps, batch, self.states[0].shape[-1]
+
+    @property
+    def joint_names(self) -> tuple[str, ...]:
+        return self.plan.traced.inputs[: self.joint.shape[-1] // self.shape[-1]]
+
+    @property
+    def extra_names(self) -> tuple[str, ...]:
+        start = len(self.joint_names)
+        return self.plan.traced.inputs[start : start + len(self.extras)]
+
+    def kernel(
+        self, name: str, wanted: tuple[str, ...] = (), keeps_output: bool = True, projects: bool = False
+    ) -> tuple[jit.Compiled, tuple[str, ...]]:
+        """The kernel and the names of its operands; see `cpu.Recipe`."""
+        asked = (name, self.dtype, self.source is None, wanted, keeps_output, projects, bool(self.drops))
+        if asked not in self.plan.kernels:
+            self.plan.kernels[asked] = compiled(self.recipe(wanted, keeps_output, projects), name)
+        return self.plan.kernels[asked]
+
+    def recipe(self, wanted: tuple[str, ...], keeps_output: bool, projects: bool) -> cpu.Recipe:
+        traced, products = self.plan.traced, self.plan.products
+        storage, width = DTYPES[self.dtype], vector_width(self.dtype)
+        projected = () if self.source is None else self.joint_names
+        return cpu.Recipe(
+            *(traced, products, storage, width, wanted, keeps_output, projected, projects, bool(self.drops))
+        )
+
+
+@cache
+def compiled(recipe: cpu.Recipe, name: str) -> tuple[jit.Compiled, tuple[str, ...]]:
+    """Plans of equal recipes share their kernels."""
+    if name == "forward":
+        return jit.compile_function(cpu.forward_ir(recipe), name), recipe.forward_operands()
+    return jit.compile_function(cpu.backward_ir(recipe), name), recipe.backward_operands()
+
+
+class ScanCall(Call):
+    """A run over `operands`."""
+
+    def __init__(self, operands: Operands):
+        super().__init__(operands.shape, (operands.mask, operands.resets, operands.reverse), operands.real)
+        self.operands = operands
+        size = operands.shape[-1]
+        for column, name in enumerate(operands.joint_names):
+            self.put(name, operands.joint, column * size)
+        for name, tensor in zip(operands.extra_names, operands.extras, strict=True):
+            self.put(name, tensor)
+        for name, weight in zip(operands.plan.traced.weights, operands.weights, strict=True):
+            self.put(name, as_dtype(weight, operands.real).contiguous())
+        self.put("zeros", zeros(size, operands.real))
+        self.depth = sum(len(matrix) for matrix in operands.matrices)
+        for i, drop in enumerate(operands.drops):
+            self.put(f"dropped.{i}", side_by_side(as_dtype(drop, operands.real)))
+
+    def put_products(self, keep: bool) -> list[Tensor]:
+        """Room for the products: of all steps if they are to be kept, else of one."""
+        products = []
+        for i, matrix in enumerate(self.operands.matrices):
+            wide = self.put_packed(f"packed.{i}", matrix)
+            products.append(self.room(f"product.{i}", wide, self.shape[0] if keep else 0))
+            self.put_product(i, products[-1])
+            if self.operands.drops:
+                self.room(f"seen.{i}", self.shape[-1])
+        return products
+
+    def put_product(self, i: int, room: Tensor) -> None:
+        for column, name in enumerate(self.operands.plan.products[i].parts):
+            self.put(name, room, column * self.shape[-1])

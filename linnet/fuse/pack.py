@@ -1,0 +1,140 @@
+"""Packing: a matrix [N, K] as panels[p][k][j] = W[p * panel + j, k], which is how products read it.
+
+The rows come in groups (the gates of a unit), each of which starts a panel of its own; what a last
+panel of a group has no rows for is zeros. Square blocks as wide as a register are turned over by
+interleaving their halves, as often as it takes to halve their width down to one.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from llvmlite import ir
+from torch import Tensor
+
+from linnet.fuse import jit
+from linnet.fuse.emit import Emitter, Format
+from linnet.fuse.gemm import I32, I64, PTR, loop
+
+# Below this many numbers a thread is not worth waking.
+THREAD_WORTH = 1 << 15
+
+
+def packed(matrix: Tensor, groups: int, panel: int) -> Tensor:
+    """[groups * size, K] as [groups * panels, K, panel]."""
+    rows, depth = matrix.shape
+    size = rows // groups
+    panels = -(-size // panel)
+    made = matrix.new_empty(groups * panels, depth, panel)
+    # Contiguous along K, or a matrix seen from the other side, which lies in memory as panels do.
+    along, across = (1, 0) if matrix.stride(1) == 1 else (0, 1)
+    if matrix.stride(along) != 1:
+        matrix = matrix.contiguous()
+        along, across = 1, 0
+    zeros = matrix.new_zeros(depth)
+    grain = max(1, THREAD_WORTH // (depth * panel))
+    addresses = [matrix.data_ptr(), made.data_ptr(), zeros.data_ptr()]
+    numbers = [*addresses, matrix.stride(across) * matrix.element_size(), depth, size, panels]
+    jit.run(kernel(8 * matrix.element_size(), panel, along), groups * panels, grain, numbers)
+    return made
+
+
+@cache
+def kernel(bits: int, panel: int, along: int) -> jit.Compiled:
+    return jit.compile_function(Packer(bits, panel).emit(turning=along == 1), "pack")
+
+
+class Packer:
+    """void pack(first panel, last, arguments).
+
+    The arguments: source, target, zeros, bytes from row to row, K, rows of a group, panels of a group.
+    """
+
+    def __init__(self, bits: int, panel: int):
+        self.module = ir.Module("pack")
+        function = ir.Function(self.module, ir.FunctionType(ir.VoidType(), [I64, I64, PTR]), "pack")
+        self.begin, self.end, arguments = function.args
+        self.build = build = ir.IRBuilder(function.append_basic_block("entry"))
+        numbers = [build.load(build.gep(arguments, [I64(i)], source_etype=I64), typ=I64) for i in range(7)]
+        self.source, self.target, self.zeros, self.row_bytes, self.depth, self.size, self.panels = numbers
+        self.panel, self.lanes, self.bytes_each = panel, panel // 2, bits // 8
+        self.form = Format(bits)
+        self.emitter = Emitter(build, self.form, self.lanes)
+
+    def emit(self, turning: bool) -> str:
+        build = self.build
+        with loop(build, self.begin, self.end, I64(1)) as unit:
+            group = build.udiv(unit, self.panels)
+            first = build.mul(build.urem(unit, self.panels), I64(self.panel))
+            size = build.mul(self.depth, I64(self.panel * self.bytes_each))
+            made = build.add(self.target, build.mul(unit, size))
+            if turning:
+                self.turn(group, first, made)
+            else:
+                self.copy(build.add(build.mul(group, self.size), first), first, made)
+        build.ret_void()
+        return str(self.module)
+
+    def turn(self, group: ir.Value, first: ir.Value, made: ir.Value) -> None:
+        """Rows of the panel lie along K: square blocks of them are turned over."""
+        build, lanes = self.build, self.lanes
+        rows = [self.row_address(group, build.add(first, I64(j))) for j in range(self.panel)]
+        whole = build.sub(self.depth, build.urem(self.depth, I64(lanes)))
+        with loop(build, I64(0), whole, I64(lanes)) as k:
+            for half in (0, lanes):
+                block = [self.read(row, k, self.emitter.vector) for row in rows[half : half + lanes]]
+                for i, column in enumerate(turned(self.emitter, block)):
+                    self.write(column, made, build.add(k, I64(i)), I64(half))
+        with loop(build, whole, self.depth, I64(1)) as k:
+            for j, row in enumerate(rows):
+                self.write(self.read(row, k, self.form.scalar), made, k, I64(j))
+
+    def copy(self, column: ir.Value, first: ir.Value, made: ir.Value) -> None:
+        """The panel is a strip of columns: it is copied, number by number where it is not full."""
+        build, left = self.build, self.build.sub(self.size, first)
+        full = build.icmp_signed(">=", left, I64(self.panel))
+        zero = ir.Constant(self.form.scalar, 0.0)
+        with loop(build, I64(0), self.depth, I64(1)) as k:
+            row = build.inttoptr(build.add(self.source, build.mul(k, self.row_bytes)), PTR)
+            with build.if_else(full) as (yes, no):
+                with yes:
+                    for half in (0, self.lanes):
+                        strip = self.read(row, build.add(column, I64(half)), self.emitter.vector)
+                        self.write(strip, made, k, I64(half))
+                with no:
+                    with loop(build, I64(0), left, I64(1)) as j:
+                        self.write(self.read(row, build.add(column, j), self.form.scalar), made, k, j)
+                    with loop(build, left, I64(self.panel), I64(1)) as j:
+                        self.write(zero, made, k, j)
+
+    def row_address(self, group: ir.Value, row: ir.Value) -> ir.Value:
+        """A row of a group; zeros beyond its last."""
+        build = self.build
+        offset = build.mul(build.add(build.mul(group, self.size), row), self.row_bytes)
+        there = build.icmp_signed("<", row, self.size)
+        return build.inttoptr(build.select(there, build.add(self.source, offset), self.zeros), PTR)
+
+    def read(self, row: ir.Value, at: ir.Value, kind: ir.Type) -> ir.Value:
+        address = self.build.gep(row, [at], source_etype=self.form.scalar)
+        return self.build.load(address, align=self.bytes_each, typ=kind)
+
+    def write(self, value: ir.Value, made: ir.Value, k: ir.Value, j: ir.Value) -> None:
+        at = self.build.add(self.build.mul(k, I64(self.panel)), j)
+        address = self.build.gep(self.build.inttoptr(made, PTR), [at], source_etype=self.form.scalar)
+        self.build.store(value, address, align=self.bytes_each)
+
+
+def turned(emit: Emitter, rows: list[ir.Value]) -> list[ir.Value]:
+    """The columns of a square block."""
+    half, width = len(rows) // 2, emit.width
+    for _ in range(width.bit_length() - 1):
+        pairs = [(rows[i], rows[i + half]) for i in range(half)]
+        rows = [interleaved(emit, *pair, start) for pair in pairs for start in (0, width // 2)]
+    return rows
+
+
+def interleaved(emit: Emitter, a: ir.Value, b: ir.Value, start: int) -> ir.Value:
+    """a[start], b[start], a[start + 1], b[start + 1], ..."""
+    picks = [index for i in range(start, start + emit.width // 2) for index in (i, i + emit.width)]
+    order = ir.Constant(ir.VectorType(I32, emit.width), [I32(index) for index in picks])
+    return emit.builder.shuffle_vector(a, b, order)

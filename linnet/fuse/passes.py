@@ -1,0 +1,214 @@
+"""One pass of a kernel over a sequence: forward, and backward with the large products after it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from linnet.fuse.call import side_by_side, steps_at_once
+from linnet.fuse.gemm import ROWS
+from linnet.fuse.memory import new_empty
+from linnet.fuse.operands import Operands, ScanCall, Source, arithmetic
+from linnet.fuse.plan import Plan
+
+
+def run_forward(
+    operands: Operands, keep: bool, share: bool = True, projects: bool = False
+) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+    """The output, the states as [T + 1, B, H] (or one slot, which ends with the last), and the products.
+
+    projects: the kernel makes the projections; all are kept, or `joint` is room for a few steps.
+    """
+    traced, (steps, batch, size) = operands.plan.traced, operands.shape
+    call = ScanCall(operands)
+    same = share and operands.mask is None and operands.dtype == operands.real
+    shared = traced.output_state if same else None
+    sequences = []
+    for name, start in zip(traced.states, operands.states, strict=True):
+        slots = steps + 1 if keep or name == shared else 1
+        sequence = new_empty((slots, batch, size), operands.real)
+        sequence[-1 if operands.reverse else 0] = start
+        call.put(f"state.{name}", sequence if slots > 1 else sequence.expand(steps + 1, -1, -1))
+        sequences.append(sequence)
+    products = call.put_products(keep)
+    if shared is None:
+        y = call.put("y", new_empty((steps, batch, size), operands.dtype))
+    else:
+        sequence = sequences[traced.states.index(shared)]
+        y = sequence[:-1] if operands.reverse else sequence[1:]
+    function, names = operands.kernel("forward", keeps_output=shared is None, projects=projects)
+    if projects:
+        assert operands.source is not None
+        call.put_input(*operands.source)
+        call.run_projecting(function, names, steps_at_once(batch), keep, by_rows=call.depth > 0)
+    else:
+        call.run(function, names, call.depth)
+    return y, sequences, products
+
+
+def worth_projecting(plan: Plan, x: Tensor) -> bool:
+    """Whether a kernel should make the projections of x [T, B, D] itself.
+
+    Not of a few rows, for which the matrix is not worth packing; and where a kernel is given rows
+    because it has recurrent matrices, not while there are too few rows for all threads.
+    """
+    steps, batch, _ = x.shape
+    return batch >= 4 * torch.get_num_threads() if plan.products else steps * batch >= ROWS
+
+
+def project(source: Source, out: Tensor) -> Tensor:
+    """F.linear(x, weight, bias) for x [T, B, D], in the dtype of `out` and into it."""
+    x, weight, bias = source
+    rows, matrix = x.reshape(-1, x.shape[-1]).to(out.dtype), weight.T.to(out.dtype)
+    target = out.view(-1, len(weight))
+    torch.mm(rows, matrix, out=target)
+    if bias is not None:
+        target[:, len(weight) - len(bias) :] += bias
+    return out
+
+
+def projection_gradients(djoint: Tensor | None, source: Source, needed) -> list[Tensor | None]:
+    if djoint is None:
+        return [None, None, None]
+    x, weight, bias = source
+    above = djoint.flatten(0, 1)
+    need_x, need_weight, need_bias = needed
+    rows = x.reshape(-1, x.shape[-1]).to(above.dtype)
+    return [
+        (above @ weight.to(above.dtype)).view(x.shape).to(x.dtype) if need_x else None,
+        (above.T @ rows).to(x.dtype) if need_weight else None,
+        None if bias is None or not need_bias else above[:, len(weight) - len(bias) :].sum(0).to(x.dtype),
+    ]
+
+
+def run_projected(
+    plan: Plan,
+    flags: tuple[Any, Any, Any],
+    source: Source,
+    tensors: Sequence[Tensor],
+    drops: Sequence[Tensor],
+    keep: bool,
+) -> tuple[Operands, Tensor, list[Tensor], list[Tensor]]:
+    """The scan of a projection: its operands, and what `run_forward` gives."""
+    inside = worth_projecting(plan, source.x)
+    steps, batch, _ = source.x.shape
+    slots = steps if keep or not inside else min(steps, steps_at_once(batch))
+    joint = new_empty((slots, batch, len(source.weight)), arithmetic(source.x.dtype))
+    if not inside:
+        project(source, joint)
+    operands = Operands.of(plan, flags, (joint, *tensors), source, drops)
+    return operands, *run_forward(operands, keep, projects=inside)
+
+
+class Backward:
+    """One run of the backward kernel, and the large products after it."""
+
+    def __init__(
+        self,
+        operands: Operands,
+        sequences: list[Tensor],
+        products: list[Tensor],
+        needed: Sequence[bool],
+        in_place: bool = False,
+    ):
+        self.operands, self.traced = operands, operands.plan.traced
+        self.sequences, self.products = sequences, products
+        counts = [
+            1,
+            len(operands.extras),
+            len(operands.weights),
+            len(operands.states),
+            len(operands.matrices),
+        ]
+        needs = iter(needed)
+        self.need_joint, self.need_extras, self.need_weights, _, self.need_matrices = (
+            [next(needs) for _ in range(count)] for count in counts
+        )
+        self.in_place = in_place
+        self.wanted: list[str] = []
+        self.call = ScanCall(operands)
+
+    def run(self, dy: Tensor, dfinals: Sequence[Tensor]) -> list[Tensor | None]:
+        """The gradients of `operands.tensors()`, None for those not needed."""
+        self.call.put("dy", side_by_side(dy))
+        carries = self.put_states(dfinals)
+        joint, extras, weights = self.put_joint(), self.put_extras(), self.put_weights()
+        dproducts, through = self.put_products()
+        self.call.run(*self.operands.kernel("backward", tuple(self.wanted)), self.call.depth)
+        for i, product in enumerate(self.operands.plan.products):
+            more = self.read_by(i, through[i][:, : self.operands.shape[-1]])
+            carries[self.traced.states.index(product.state)] += more
+        dtype = self.operands.dtype
+        summed = [None if weight is None else weight.sum(0).to(dtype) for weight in weights]
+        states = [carry.to(dtype) for carry in carries]
+        return [joint, *extras, *summed, *states, *self.matrices(dproducts)]
+
+    def want(self, name: str, gradient: Tensor, offset: int = 0) -> Tensor:
+        self.wanted.append(name)
+        return self.call.put(f"d.{name}", gradient, offset)
+
+    def put_states(self, dfinals: Sequence[Tensor]) -> list[Tensor]:
+        carries = []
+        for name, sequence, above in zip(self.traced.states, self.sequences, dfinals, strict=True):
+            self.call.put(f"state.{name}", sequence)
+            carry = above.to(self.operands.real, copy=True, memory_format=torch.contiguous_format)
+            carries.append(self.call.put(f"carry.{name}", carry))
+        return carries
+
+    def put_joint(self) -> Tensor | None:
+        if not self.need_joint[0]:
+            return None
+        joint = self.operands.joint
+        gradient = joint if self.in_place else new_empty(tuple(joint.shape), joint.dtype)
+        for column, name in enumerate(self.operands.joint_names):
+            self.want(name, gradient, column * self.operands.shape[-1])
+        return gradient
+
+    def put_extras(self) -> list[Tensor | None]:
+        named = zip(self.operands.extra_names, self.operands.extras, self.need_extras, strict=True)
+        return [
+            self.want(name, new_empty(tuple(extra.shape), extra.dtype)) if need else None
+            for name, extra, need in named
+        ]
+
+    def put_weights(self) -> list[Tensor | None]:
+        """Sums over time for each row of the batch: added up in one order, whatever the threads."""
+        _, batch, size = self.operands.shape
+        named = zip(self.traced.weights, self.need_weights, strict=True)
+        return [
+            self.want(name, torch.zeros(batch, size, dtype=self.operands.real)) if need else None
+            for name, need in named
+        ]
+
+    def put_products(self) -> tuple[list[Tensor], list[Tensor]]:
+        steps, _, size = self.operands.shape
+        dproducts, through = [], []
+        for i, (product, matrix) in enumerate(
+            zip(self.operands.plan.products, self.operands.matrices, strict=True)
+        ):
+            self.call.put_product(i, self.products[i])
+            dproduct = self.call.room(f"dproduct.{i}", len(matrix), steps)
+            for column, name in enumerate(product.parts):
+                self.want(name, dproduct, column * size)
+            wide = self.call.put_packed(f"packed.{i}", matrix.T)
+            through.append(self.call.room(f"through.{i}", wide).zero_())
+            dproducts.append(dproduct)
+        return dproducts, through
+
+    def read_by(self, i: int, state: Tensor) -> Tensor:
+        """What product i reads of a state; likewise for gradients on their way back."""
+        return state * self.operands.drops[i] if self.operands.drops else state
+
+    def matrices(self, dproducts: list[Tensor]) -> list[Tensor | None]:
+        """dR = (gradients of the products)^T (states before): one product over all steps."""
+        gradients: list[Tensor | None] = []
+        named = zip(self.operands.plan.products, dproducts, self.need_matrices, strict=True)
+        for i, (product, dproduct, need) in enumerate(named):
+            sequence = self.sequences[self.traced.states.index(product.state)]
+            before = self.read_by(i, sequence[1:] if self.operands.reverse else sequence[:-1])
+            gradient = dproduct.flatten(0, 1).T @ before.flatten(0, 1) if need else None
+            gradients.append(None if gradient is None else gradient.to(self.operands.dtype))
+        return gradients

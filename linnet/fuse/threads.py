@@ -1,0 +1,30 @@
+"""torch's own threads, lent to kernels."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from functools import cache
+from pathlib import Path
+
+import torch
+
+
+@cache
+def torch_library() -> ctypes.CDLL:
+    """The library torch itself runs on."""
+    names = {"win32": "torch_cpu.dll", "darwin": "libtorch_cpu.dylib"}
+    name = names.get(sys.platform, "libtorch_cpu.so")
+    return ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / name))
+
+
+def has_parallel_for() -> bool:
+    return hasattr(torch_library(), "torch_parallel_for")
+
+
+@cache
+def parallel_for():
+    """torch's thread pool."""
+    function = torch_library().torch_parallel_for
+    function.argtypes = [ctypes.c_int64] * 3 + [ctypes.c_void_p] * 2
+    return function

@@ -1,0 +1,234 @@
+"""How a unit becomes a plan for a fused kernel, or why it does not, and how it runs by it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, is_autocast_enabled
+from torch.compiler import is_compiling
+
+from linnet.fuse.backend import may_fuse, missing
+from linnet.fuse.plan import Fusible, Plan, Product
+from linnet.fuse.trace import NotPointwise, Step, Traced, interpret, trace
+from linnet.units.cell import Cell, OwnKernel, Parts, Stage
+
+# What is done to the state after the step: output, new state, old state, inputs -> output, new state.
+After = Callable[[Tensor, Parts, Parts, Parts], tuple[Tensor, Parts]]
+
+
+# What a step may read beside tensors and functions.
+SETTINGS = frozenset({int, float, str, bool, tuple, type(None)})
+
+
+class CannotFuse(Exception):  # noqa: N818, it is a reason more than an error
+    """The reason why a unit runs by the reference loop."""
+
+
+class Kernels:
+    """The plans of one cell, made when first needed. They hold functions: a copy makes its own."""
+
+    def __init__(self) -> None:
+        self.plans: dict[tuple, list[Fusible] | str] = {}
+
+    def __deepcopy__(self, memo: dict) -> Kernels:
+        return Kernels()
+
+    def __reduce__(self) -> tuple:
+        return Kernels, ()
+
+    def plans_for(self, cell: Cell, beside: tuple[str, ...], after: After, *more: Any) -> list[Fusible] | str:
+        """The plans for a pass with these parts beside the projections; or why there are none.
+
+        A plan made with other settings, of the cell or those in `more`, is another plan.
+        """
+        short = (cell.training, *beside)
+        if is_compiling():
+            return self.plans[short]
+        values = [v for v in cell.__dict__.values() if type(v) in SETTINGS or callable(v)]
+        key = (*short, *more, *values)
+        plans = self.plans.get(key)
+        if plans is None:
+            plans = self.plans[key] = plans_or_reason(cell, beside, after)
+        # A compiler, which guards the settings itself, finds the last plan without them.
+        self.plans[short] = plans
+        return plans
+
+
+def plans_or_reason(cell: Cell, beside: Sequence[str], after: After) -> list[Fusible] | str:
+    reason = missing()
+    if reason is not None:
+        return reason
+    try:
+        return make_plans(cell, beside, after)
+    except CannotFuse as reason:
+        return str(reason)
+
+
+def kernel_for(cell: Cell, x: Tensor) -> OwnKernel | None:
+    """What runs `cell` by itself over x's like; None, and a word in the log, if nothing does."""
+    own = cell.own_kernel(x.dtype)
+    if own is not None:
+        return own
+    kernels = cell.__dict__.setdefault("kernels", Kernels())
+    parts = cell.beside(x[None])
+    plans = kernels.plans_for(cell, tuple(parts), nothing_after)
+    if isinstance(plans, str):
+        may_fuse(cell.unit_name, x, plans)
+        return None
+    return partial(run_by_kernel, cell, plans, parts)
+
+
+def nothing_after(y: Tensor, new: Parts, old: Parts, parts: Parts) -> tuple[Tensor, Parts]:
+    return y, new
+
+
+def run_by_kernel(
+    cell: Cell,
+    plans: list[Fusible],
+    parts: Parts,
+    x: Tensor,
+    state: Parts,
+    flags: tuple[Any, Any, Any],
+    drops: Mapping[str, Tensor] = {},
+) -> tuple[Tensor, Parts]:
+    """What stands beside the projections of x, x [T, B, input_size], state, (mask, resets, reverse).
+
+    drops: by state, what of it the recurrent matrices read.
+    """
+    # Imported when first needed: what makes kernels is not there on every machine.
+    from linnet.fuse.scan import Beside
+
+    sequences: Parts = {}
+    finals: Parts = {}
+    for stage, fusible, scan in zip(cell.stages(), plans, scans(cell, x, plans), strict=True):
+        for attribute, name in stage.through.items():
+            parts |= getattr(cell, attribute)(sequences[name])
+        size = cell.states[stage.states[0]]
+        extras = [parts[name].expand(*x.shape[:-1], size) for name in fusible.plan.extras]
+        weights, matrices = list(weights_of(cell, stage).values()), matrices_of(cell, stage)
+        states = [state[name] for name in stage.states]
+        masks = [drops[product.state] for product in fusible.plan.products] if drops else ()
+        y, new = scan(Beside(extras, weights, states, matrices, *flags, masks))
+        finals |= {name: final.to(state[name].dtype) for name, final in new.items()}
+        # A stage that others read, or that the output is made of, gives its state as its output.
+        sequences[stage.states[0]] = y
+    return cell.output(y, sequences), finals
+
+
+def scans(cell: Cell, x: Tensor, plans: list[Fusible]) -> list[Callable[..., tuple[Tensor, Parts]]]:
+    """For each stage the kernel with its projection; that of a single stage is never seen outside."""
+    from linnet.fuse.scan import Source, fused_scan, projected_scan
+
+    projection = cell.input
+    seen = len(plans) > 1 or not projection.is_plain or is_compiling() or is_autocast_enabled("cpu")
+    if not seen:
+        source = Source(projection.prepare(x), projection.weight, projection.bias)
+        return [partial(projected_scan, plans[0], source)]
+    joint = projection.joint(x)
+    sizes = [sum_of_sizes(cell, plan) for plan, _ in plans]
+    joints = [joint] if len(plans) == 1 else joint.split(sizes, -1)
+    return [partial(fused_scan, plan, part) for plan, part in zip(plans, joints, strict=True)]
+
+
+def make_plans(cell: Cell, beside: Sequence[str], after: After) -> list[Fusible]:
+    """A plan for each stage of `cell`; `beside` are the parts that do not come from its projection."""
+    check_anatomy(cell)
+    read = [name for stage in cell.stages() for name in cell.input.parts if name in cell.reads[stage.step]]
+    if read != list(cell.input.parts):
+        raise CannotFuse(f"its steps read the parts {read} of {list(cell.input.parts)}")
+    return [make_plan(cell, stage, beside, after) for stage in cell.stages()]
+
+
+def make_plan(cell: Cell, stage: Stage, beside: Sequence[str], after: After) -> Fusible:
+    reads = cell.reads[stage.step]
+    stays = [f"stay.{name}" for name in stage.states]
+    through = [part for attribute in stage.through for part in getattr(cell, attribute).parts]
+    projected = tuple(name for name in cell.input.parts if name in reads)
+    extras = (*(name for name in beside if name in reads or name in stays), *through)
+    check_sizes(cell, stage, (*projected, *through))
+    products = tuple(
+        Product(state, tuple(getattr(cell, attribute).parts)) for attribute, state in stage.recurrence.items()
+    )
+    made = [part for product in products for part in product.parts]
+
+    def step(inputs: Parts, states: Parts, weights: Parts) -> tuple[Tensor, Parts]:
+        biased = {name: inputs[name] + weights[f"bias.{name}"] for name in made if f"bias.{name}" in weights}
+        known = {**inputs, **biased, **states}
+        y, new = with_weights(cell, weights).call_by_name(stage.step, known)
+        return after(y, new, states, inputs)
+
+    try:
+        traced = trace(step, [*projected, *extras, *made], stage.states, list(weights_of(cell, stage)))
+    except NotPointwise as reason:
+        raise CannotFuse(str(reason)) from reason
+    check_traced(traced, step, cell.states[stage.states[0]])
+    return Fusible(Plan(traced, extras, products), step)
+
+
+def check_traced(traced: Traced, step: Step, size: int) -> None:
+    """A step that looks at shapes or values may do one thing with scalars and another with tensors."""
+    source = torch.Generator().manual_seed(0)
+    groups = [
+        {name: torch.rand(2, size, generator=source, dtype=torch.float64) for name in names}
+        for names in (traced.inputs, traced.states, traced.weights)
+    ]
+    with torch.no_grad():
+        try:
+            y, new = step(*groups)
+        except RuntimeError as error:
+            raise CannotFuse(f"its step runs on scalars alone: {error}") from error
+        ours = interpret(traced.forward, {name: t for group in groups for name, t in group.items()})
+    theirs = {"y": y, **{f"new.{name}": new[name] for name in traced.states}}
+    if not all(torch.allclose(ours[name].expand(2, size), theirs[name]) for name in ours):
+        raise CannotFuse("its step computes one thing with scalars and another with tensors")
+
+
+def check_anatomy(cell: Cell) -> None:
+    if type(cell).project is not Cell.project:
+        raise CannotFuse("its projection is its own")
+    if type(cell).recur is not Cell.recur:
+        raise CannotFuse("its recurrence is no plain matrix")
+    if cell.projection is not None:
+        raise CannotFuse("its projected output recurs")
+
+
+def check_sizes(cell: Cell, stage: Stage, parts: Sequence[str]) -> None:
+    """Kernels go along channels: all that a stage reads and writes must have the same number."""
+    sizes = {cell.states[name] for name in (*stage.states, *stage.recurrence.values())}
+    sizes |= {cell.input.parts[name] for name in parts if name in cell.input.parts}
+    for attribute in (*stage.recurrence, *stage.through):
+        sizes |= set(getattr(cell, attribute).parts.values())
+    if len(sizes) > 1 or not set(stage.recurrence.values()) <= set(stage.states):
+        raise CannotFuse(f"its states and parts are of different sizes, {sorted(sizes)}")
+
+
+def with_weights(cell: Cell, weights: Parts) -> Any:
+    """The same cell with other tensors for its own parameters: scalars to trace with, for example."""
+    other = copy.copy(cell)
+    other.__dict__ = {**cell.__dict__, "_parameters": dict(weights)}
+    return other
+
+
+def weights_of(cell: Cell, stage: Stage) -> Parts:
+    """What a step reads that is one number a channel: the cell's own parameters, and recurrent biases."""
+    size = cell.states[stage.states[0]]
+    own = cell._parameters.items()
+    weights: Parts = {name: w for name, w in own if w is not None and w.shape == (size,)}
+    for attribute in stage.recurrence:
+        matrix = getattr(cell, attribute)
+        if matrix.bias is not None:
+            weights |= {f"bias.{name}": bias for name, bias in matrix.biases().items()}
+    return weights
+
+
+def matrices_of(cell: Cell, stage: Stage) -> list[Tensor]:
+    return [getattr(cell, attribute).weight for attribute in stage.recurrence]
+
+
+def sum_of_sizes(cell: Cell, plan: Plan) -> int:
+    """How wide the projections of a stage are, side by side."""
+    return sum(cell.input.parts[name] for name in plan.traced.inputs if name in cell.input.parts)

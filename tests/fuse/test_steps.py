@@ -1,0 +1,87 @@
+"""A step of a cell, by its kernel: what the loop computes, without a copy of anything large."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import pytest
+import torch
+from fused_runs import FUSED, OTHER_STEPS, Variant, draw, over
+from helpers import each, tensors
+
+import linnet
+
+CELLS = [*FUSED, *OTHER_STEPS, Variant(linnet.NRU, {"memory_size": 64})]
+
+
+def build(sort: Variant, dtype: torch.dtype = torch.double) -> linnet.units.cell.Cell:
+    return sort.build(9, dtype).cells[0]
+
+
+@over("sort", CELLS)
+@over("batch", [(), (1,), (6,)])
+def test_a_step_by_the_kernel_is_a_step_by_the_loop(sort: Variant, batch: tuple[int, ...]):
+    cell = build(sort)
+    x = draw(*batch, cell.input_size, seed=1).requires_grad_()
+    results = []
+    for backend in ("cpu", "reference"):
+        with linnet.backend(backend):
+            y, state = cell(x)
+            y, state = cell(x, state)
+        found = [y, *tensors(state)]
+        total = sum((t * draw(*t.shape, seed=i)).sum() for i, t in enumerate(found))
+        gradients = torch.autograd.grad(total, [x, *cell.parameters()], allow_unused=True)
+        results.append([*found, *gradients])
+    for ours, theirs in zip(*results, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12)
+
+
+@over("sort", FUSED)
+def test_steps_in_float32_and_without_gradients(sort: Variant):
+    cell = build(sort, torch.float32)
+    x = draw(3, cell.input_size, seed=1, dtype=torch.float32)
+    with torch.no_grad():
+        with linnet.backend("cpu"):
+            y, state = cell(x)
+        with linnet.backend("reference"):
+            theirs, their_state = cell(x)
+    torch.testing.assert_close(y, theirs, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(state, their_state, rtol=1e-5, atol=1e-6)
+
+
+def test_a_step_sees_weights_that_change():
+    cell = linnet.LRNCell(4, 8)
+    x = draw(2, 4, seed=1, dtype=torch.float32)
+    with torch.no_grad():
+        before, _ = cell(x)
+        # Behind torch's back, as some code does.
+        cell.input.weight.data.mul_(2)
+        after, _ = cell(x)
+        with linnet.backend("reference"):
+            expected, _ = cell(x)
+    assert not torch.allclose(before, after)
+    torch.testing.assert_close(after, expected)
+
+
+def test_a_cell_that_has_stepped_can_be_copied_and_pickled():
+    cell = linnet.SRUCell(4, 8)
+    x = draw(2, 4, seed=1, dtype=torch.float32)
+    y, _ = cell(x)
+    for other in (copy.deepcopy(cell), pickle.loads(pickle.dumps(cell))):
+        torch.testing.assert_close(other(x)[0], y, rtol=0, atol=0)
+
+
+def test_a_cell_without_a_kernel_says_so_when_asked_for_one():
+    cell = linnet.GORUCell(4, 8)
+    with linnet.backend("cpu"), pytest.raises(RuntimeError, match="GORU cannot run by it"):
+        cell(torch.zeros(2, 4))
+
+
+def test_state_stays_what_it_was():
+    cell = linnet.LSTMCell(4, 8)
+    x = torch.randn(2, 4)
+    _, state = cell(x)
+    kept = each(torch.clone, state)
+    cell(x, state)
+    torch.testing.assert_close(state, kept, rtol=0, atol=0)
