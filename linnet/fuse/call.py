@@ -37,6 +37,7 @@ class Call:
         self.shape, self.flags, self.real = shape, flags, real
         self.places: dict[str, tuple[int, int, int]] = {}
         self.alive: list[Tensor] = []
+        self.input_size = 0
 
     def put(self, name: str, tensor: Tensor, offset: int = 0) -> Tensor:
         """Note where `tensor` lies, from channel `offset` on.
@@ -57,9 +58,33 @@ class Call:
         self.alive.append(panels)
         return panels.shape[0] * panels.shape[2]
 
-    def put_input(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> None:
+    def put_plain(self, name: str, matrix: Tensor, bias: Tensor | None = None) -> int:
+        """[N, K] as it is, with a bias of the last so many of N; room for a product with it is as wide as
+        for a packed one."""
+        matrix = self.keep(as_dtype(matrix, self.real).contiguous())
+        count, depth = matrix.shape
+        starts = zeros(count, self.real)
+        if bias is not None:
+            starts = starts.clone() if len(bias) < count else as_dtype(bias, self.real).contiguous()
+            if len(bias) < count:
+                starts[count - len(bias) :] = bias
+        self.keep(starts)
+        self.places[name] = (matrix.data_ptr(), depth * matrix.element_size(), starts.data_ptr())
+        panel = vector_width(self.real)
+        return -(-count // panel) * panel
+
+    def keep(self, tensor: Tensor) -> Tensor:
+        """Alive until the kernel has run."""
+        self.alive.append(tensor)
+        return tensor
+
+    def put_input(self, x: Tensor, weight: Tensor, bias: Tensor | None, plain: bool) -> None:
         """x [T, B, K], the matrix [gates * H, K] that projects it, gate by gate, and its bias."""
         self.put("x", side_by_side(as_dtype(x, self.real)))
+        self.input_size = x.shape[-1]
+        if plain:
+            self.put_plain("packed.input", weight, bias)
+            return
         gates, panel = len(weight) // self.shape[-1], vector_width(self.real)
         panels = packed(as_dtype(weight, self.real), gates, panel)
         starts = torch.zeros(gates, panels.shape[0] // gates * panel, dtype=self.real)
@@ -88,7 +113,7 @@ class Call:
         steps, batch, size = self.shape
         cut = Cut(1, 1, size) if by_rows else rectangles(batch, size, vector_width(self.real))
         units = -(-batch // cut.rows) * cut.blocks
-        grain = max(1, THREAD_WORTH // (steps * cut.rows * cut.block))
+        grain = max(1, THREAD_WORTH // (steps * cut.rows * cut.block * self.input_size))
         jit.run(function, units, grain, self.numbers(names, cut, chunk, kept))
 
     def numbers(self, names: tuple[str, ...], cut: Cut, chunk: int = 0, kept: bool = False) -> list[int]:

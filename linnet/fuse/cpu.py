@@ -15,7 +15,8 @@ through the transposed matrix into the state's gradient at once.
 
 The projection of the input may be left to the forward kernel too: it then makes those of a few steps
 and takes these steps while they are in the cache. Where channels are independent of each other, a
-kernel gets some of them and all rows, since that makes for larger products.
+kernel gets some of them and all rows, since that makes for larger products. In a single step channels
+are always independent, and matrices are read as they lie (`plain`), since packing them would cost more.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from dataclasses import dataclass
 
 from llvmlite import ir
 
+from linnet.fuse.dots import Dots
 from linnet.fuse.emit import Emitter
 from linnet.fuse.plan import Product
 from linnet.fuse.program import I64, PTR, Program
@@ -44,6 +46,7 @@ class Recipe:
     projected: tuple[str, ...] = ()  # the inputs that nobody sees but kernels, in the dtype of arithmetic
     projects: bool = False  # the forward kernel makes those inputs itself
     drops: bool = False  # products read the state times a mask, the same at all steps
+    plain: bool = False  # matrices are not packed; with products, there is but one step
 
     @property
     def bits(self) -> int:
@@ -90,6 +93,7 @@ class Kernel(Program):
     def __init__(self, recipe: Recipe, name: str, operands: tuple[str, ...]):
         super().__init__(name, operands, recipe.bits, recipe.width)
         self.recipe, self.traced = recipe, recipe.traced
+        self.dot: Dots | None = None
         # The step whose projections lie where those of step 0 would.
         self.origin: ir.Value = I64(0)
 
@@ -112,7 +116,7 @@ class Kernel(Program):
         return first, self.least(self.builder.add(first, self.header["block"]), self.header["size"])
 
     def emit_projecting(self) -> str:
-        if self.recipe.products:
+        if self.recipe.products and not self.recipe.plain:
             self.take(self.begin, self.end, (I64(0), self.header["size"]))
             return self.finish()
         build, rows = self.builder, self.header["rows"]
@@ -130,11 +134,15 @@ class Kernel(Program):
             count = self.least(chunk, left)
             first = build.select(backwards, build.sub(left, count), done)
             self.origin = build.select(build.icmp_signed("!=", self.header["kept"], I64(0)), I64(0), first)
-            self.project(first, count, top, bottom, channels)
+            project = self.project_plainly if self.recipe.plain else self.project
+            project(first, count, top, bottom, channels)
             with self.loop(I64(0), count, 1) as i:
                 last = build.sub(build.add(first, count), I64(1))
                 t = build.select(backwards, build.sub(last, i), build.add(first, i))
-                self.products(t)
+                if self.recipe.plain:
+                    self.products_plainly(t, top, bottom, channels)
+                else:
+                    self.products(t)
                 with self.loop(top, bottom, 1) as b:
                     self.forward_row(t, b, channels)
 
@@ -162,6 +170,44 @@ class Kernel(Program):
                 c = build.add(build.ptrtoint(self.row(target, t, top), I64), offset)
                 strides = self.places["x"][2], self.places[target][2]
                 gemm.emit_panel(inner, a, strides[0], panel, start, depth, c, strides[1], columns)
+
+    def project_plainly(
+        self, first: ir.Value, count: ir.Value, top: ir.Value, bottom: ir.Value, channels
+    ) -> None:
+        target, parts = self.recipe.projected[0], len(self.recipe.projected)
+        with self.loop(I64(0), count, 1) as i:
+            t = self.builder.add(first, i)
+            self.dots(self.row("x", t, top), "x", "packed.input", (target, t, parts), (top, bottom), channels)
+
+    def products_plainly(self, t: ir.Value, top: ir.Value, bottom: ir.Value, channels) -> None:
+        """Of the only step there is: nobody writes the states that are read here."""
+        old_slot, _ = self.slots(t)
+        for i, product in enumerate(self.recipe.products):
+            source = f"state.{product.state}"
+            where = (f"product.{i}", t, len(product.parts))
+            row = self.row(source, old_slot, top)
+            self.dots(row, source, f"packed.{i}", where, (top, bottom), channels)
+
+    def dots(self, a: ir.Value, source: str, matrix: str, target, rows, channels) -> None:
+        """Rows of a source with a matrix, part by part, for some channels."""
+        if self.dot is None:
+            self.dot = Dots(self.module, self.form, self.width // 2)
+        build, size, (top, bottom), (name, t, parts) = self.builder, self.header["size"], rows, target
+        address, line, bias = self.places[matrix]
+        depth = build.udiv(line, I64(self.form.bits // 8))
+        each = I64(self.form.bits // 8)
+        with self.loop(I64(0), I64(parts), 1) as part:
+            first = build.add(build.mul(part, size), channels[0])
+            w = build.inttoptr(build.add(address, build.mul(first, line)), PTR)
+            b = build.inttoptr(build.add(bias, build.mul(first, each)), PTR)
+            c = build.ptrtoint(self.row(name, t, top), I64)
+            c = build.inttoptr(build.add(c, build.mul(first, each)), PTR)
+            counts = build.sub(bottom, top), build.sub(channels[1], channels[0])
+            strides = self.places[source][2], self.places[name][2]
+            build.call(
+                self.dot.function,
+                [a, strides[0], counts[0], w, line, counts[1], b, c, strides[1], depth],
+            )
 
     def row_runs(self, count: ir.Value, top: ir.Value, bottom: ir.Value) -> tuple[ir.Value, ir.Value]:
         """How many runs of how many rows in even steps: one, where all rows of a step are followed by

@@ -80,45 +80,29 @@ class Operands:
         matrices, states, weights = groups
         return cls(plan, joint, rest, weights, states, matrices, *flags, source, drops)
 
-    @property
-    def dtype(self) -> torch.dtype:
-        return self.joint.dtype if self.source is None else self.source.x.dtype
-
-    @property
-    def real(self) -> torch.dtype:
-        """The dtype of arithmetic."""
-        return arithmetic(self.dtype)
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        steps, batch, _ = self.joint.shape if self.source is None else self.source.x.shape
-        return steps, batch, self.states[0].shape[-1]
-
-    @property
-    def joint_names(self) -> tuple[str, ...]:
-        return self.plan.traced.inputs[: self.joint.shape[-1] // self.shape[-1]]
-
-    @property
-    def extra_names(self) -> tuple[str, ...]:
-        start = len(self.joint_names)
-        return self.plan.traced.inputs[start : start + len(self.extras)]
+    def __post_init__(self) -> None:
+        like = self.joint if self.source is None else self.source.x
+        self.dtype, self.real = like.dtype, arithmetic(like.dtype)
+        self.shape = (*like.shape[:2], self.states[0].shape[-1])
+        inputs, joints = self.plan.traced.inputs, self.joint.shape[-1] // self.shape[-1]
+        self.joint_names = inputs[:joints]
+        self.extra_names = inputs[joints : joints + len(self.extras)]
 
     def kernel(
-        self, name: str, wanted: tuple[str, ...] = (), keeps_output: bool = True, projects: bool = False
+        self,
+        name: str,
+        wanted: tuple[str, ...] = (),
+        keeps_output: bool = True,
+        projects: bool = False,
+        plain: bool = False,
     ) -> tuple[jit.Compiled, tuple[str, ...]]:
         """The kernel and the names of its operands; see `cpu.Recipe`."""
-        asked = (name, self.dtype, self.source is None, wanted, keeps_output, projects, bool(self.drops))
+        how = (wanted, keeps_output, () if self.source is None else self.joint_names, projects)
+        asked = (name, self.dtype, *how, bool(self.drops), plain)
         if asked not in self.plan.kernels:
-            self.plan.kernels[asked] = compiled(self.recipe(wanted, keeps_output, projects), name)
+            what = (self.plan.traced, self.plan.products, DTYPES[self.dtype], vector_width(self.dtype))
+            self.plan.kernels[asked] = compiled(cpu.Recipe(*what, *how, bool(self.drops), plain), name)
         return self.plan.kernels[asked]
-
-    def recipe(self, wanted: tuple[str, ...], keeps_output: bool, projects: bool) -> cpu.Recipe:
-        traced, products = self.plan.traced, self.plan.products
-        storage, width = DTYPES[self.dtype], vector_width(self.dtype)
-        projected = () if self.source is None else self.joint_names
-        return cpu.Recipe(
-            *(traced, products, storage, width, wanted, keeps_output, projected, projects, bool(self.drops))
-        )
 
 
 @cache
@@ -147,11 +131,12 @@ class ScanCall(Call):
         for i, drop in enumerate(operands.drops):
             self.put(f"dropped.{i}", side_by_side(as_dtype(drop, operands.real)))
 
-    def put_products(self, keep: bool) -> list[Tensor]:
+    def put_products(self, keep: bool, plain: bool = False) -> list[Tensor]:
         """Room for the products: of all steps if they are to be kept, else of one."""
         products = []
         for i, matrix in enumerate(self.operands.matrices):
-            wide = self.put_packed(f"packed.{i}", matrix)
+            put = self.put_plain if plain else self.put_packed
+            wide = put(f"packed.{i}", matrix)
             products.append(self.room(f"product.{i}", wide, self.shape[0] if keep else 0))
             self.put_product(i, products[-1])
             if self.operands.drops:

@@ -14,13 +14,17 @@ from linnet.fuse.memory import new_empty
 from linnet.fuse.operands import Operands, ScanCall, Source, arithmetic
 from linnet.fuse.plan import Plan
 
+# More rows than this are worth a product that packs its matrices.
+PLAIN_ROWS = 64
+
 
 def run_forward(
-    operands: Operands, keep: bool, share: bool = True, projects: bool = False
+    operands: Operands, keep: bool, share: bool = True, projects: bool = False, plain: bool = False
 ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
     """The output, the states as [T + 1, B, H] (or one slot, which ends with the last), and the products.
 
     projects: the kernel makes the projections; all are kept, or `joint` is room for a few steps.
+    plain: it reads the matrices as they lie.
     """
     traced, (steps, batch, size) = operands.plan.traced, operands.shape
     call = ScanCall(operands)
@@ -28,35 +32,45 @@ def run_forward(
     shared = traced.output_state if same else None
     sequences = []
     for name, start in zip(traced.states, operands.states, strict=True):
-        slots = steps + 1 if keep or name == shared else 1
-        sequence = new_empty((slots, batch, size), operands.real)
-        sequence[-1 if operands.reverse else 0] = start
-        call.put(f"state.{name}", sequence if slots > 1 else sequence.expand(steps + 1, -1, -1))
+        if keep or name == shared:
+            sequence = new_empty((steps + 1, batch, size), operands.real)
+            sequence[-1 if operands.reverse else 0] = start
+            call.put(f"state.{name}", sequence)
+        else:
+            # One slot, which each step reads and writes: two dimensions lie alike at all steps.
+            slot = start.to(operands.real, copy=True, memory_format=torch.contiguous_format)
+            sequence = call.put(f"state.{name}", slot)[None]
         sequences.append(sequence)
-    products = call.put_products(keep)
+    products = call.put_products(keep, plain)
     if shared is None:
         y = call.put("y", new_empty((steps, batch, size), operands.dtype))
     else:
         sequence = sequences[traced.states.index(shared)]
         y = sequence[:-1] if operands.reverse else sequence[1:]
-    function, names = operands.kernel("forward", keeps_output=shared is None, projects=projects)
+    function, names = operands.kernel("forward", (), shared is None, projects, plain)
     if projects:
         assert operands.source is not None
-        call.put_input(*operands.source)
-        call.run_projecting(function, names, steps_at_once(batch), keep, by_rows=call.depth > 0)
+        call.put_input(*operands.source, plain)
+        by_rows = call.depth > 0 and not plain
+        call.run_projecting(function, names, steps_at_once(batch), keep, by_rows)
     else:
         call.run(function, names, call.depth)
     return y, sequences, products
 
 
-def worth_projecting(plan: Plan, x: Tensor) -> bool:
-    """Whether a kernel should make the projections of x [T, B, D] itself.
-
-    Not of a few rows, for which the matrix is not worth packing; and where a kernel is given rows
-    because it has recurrent matrices, not while there are too few rows for all threads.
-    """
+def is_plain(plan: Plan, x: Tensor, drops: Sequence[Tensor]) -> bool:
+    """Whether x [T, B, D] has so few rows that matrices are better read as they lie."""
     steps, batch, _ = x.shape
-    return batch >= 4 * torch.get_num_threads() if plan.products else steps * batch >= ROWS
+    few = steps == 1 if plan.products else steps * batch < ROWS
+    return few and steps * batch <= PLAIN_ROWS and not drops
+
+
+def worth_projecting(plan: Plan, x: Tensor) -> bool:
+    """Whether a kernel that packs matrices should make the projections of x [T, B, D] itself.
+
+    Where it is given rows because it has recurrent matrices, not while these are too few for all threads.
+    """
+    return x.shape[1] >= 4 * torch.get_num_threads() if plan.products else True
 
 
 def project(source: Source, out: Tensor) -> Tensor:
@@ -93,14 +107,15 @@ def run_projected(
     keep: bool,
 ) -> tuple[Operands, Tensor, list[Tensor], list[Tensor]]:
     """The scan of a projection: its operands, and what `run_forward` gives."""
-    inside = worth_projecting(plan, source.x)
+    plain = is_plain(plan, source.x, drops)
+    inside = plain or worth_projecting(plan, source.x)
     steps, batch, _ = source.x.shape
     slots = steps if keep or not inside else min(steps, steps_at_once(batch))
     joint = new_empty((slots, batch, len(source.weight)), arithmetic(source.x.dtype))
     if not inside:
         project(source, joint)
     operands = Operands.of(plan, flags, (joint, *tensors), source, drops)
-    return operands, *run_forward(operands, keep, projects=inside)
+    return operands, *run_forward(operands, keep, projects=inside, plain=plain)
 
 
 class Backward:

@@ -71,8 +71,9 @@ def wants_gradients(tensors: Sequence[Tensor | None]) -> bool:
 
 
 def ends(sequences: Sequence[Tensor], reverse: bool, dtype: torch.dtype) -> list[Tensor]:
-    """The final states."""
-    return [sequence[0 if reverse else -1].to(dtype, copy=True) for sequence in sequences]
+    """The final states; of a sequence, a copy, since it is not to live as long."""
+    last = 0 if reverse else -1
+    return [sequence[last].to(dtype, copy=len(sequence) > 1) for sequence in sequences]
 
 
 class FusedScan(torch.autograd.Function):

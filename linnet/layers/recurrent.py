@@ -268,7 +268,8 @@ class Recurrent(nn.Module):
             raise ValueError(
                 f"{type(self).__name__} got an empty batch or no time steps: x has shape {tuple(x.shape)}"
             )
-        self.first_cell.check_like("x", x, self.first_cell.example)
+        cell = self.first_cell
+        cell.check_like("x", x, cell.example)
 
     @property
     def layout(self) -> str:

@@ -113,10 +113,11 @@ def run_by_kernel(
         states = [state[name] for name in stage.states]
         masks = [drops[product.state] for product in fusible.plan.products] if drops else ()
         y, new = scan(Beside(extras, weights, states, matrices, *flags, masks))
-        finals |= {name: final.to(state[name].dtype) for name, final in new.items()}
+        finals |= new
         # A stage that others read, or that the output is made of, gives its state as its output.
         sequences[stage.states[0]] = y
-    return cell.output(y, sequences), finals
+    # Under autocast a scan computes in another dtype than that of the state.
+    return cell.output(y, sequences), {name: s.to(state[name].dtype) for name, s in finals.items()}
 
 
 def scans(cell: Cell, x: Tensor, plans: list[Fusible]) -> list[Callable[..., tuple[Tensor, Parts]]]:
