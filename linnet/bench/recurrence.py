@@ -52,7 +52,8 @@ def alone(unit: str, shape: Shape, settings: Settings) -> tuple[dict[str, Times]
     copies = {kind: copy_of(moved[kind]) for kind in KINDS}
     taken: dict[str, list[float]] = {name: [] for kind in KINDS for name in (kind, f"copy {kind}")}
     with quiet(settings.threads):
-        layer = UNITS[unit](shape.d, shape.d)
+        # With a norm on them, projections are made outside of the kernel.
+        layer = UNITS[unit](shape.d, shape.d, norm="rms")
         x, above = torch.randn(shape, requires_grad=True), torch.ones(shape)
         passes(layer, x, above)
         for _ in range(settings.rounds):

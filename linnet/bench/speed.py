@@ -58,6 +58,8 @@ def races(settings: Settings) -> list[Race]:
             made += [beside_its_loop(u, shape, mode) for u in settings.units if u in settings.references]
             others = [u for u in settings.units if u in slow - set(settings.references)]
             made += [beside_torch(settings, others, shape, mode)]
+            if settings.peers and "sru" in settings.units and not shape.is_step:
+                made.append(beside_the_peer(shape, mode))
         if shape.is_step:
             made.append(cells(settings, shape))
     return [race for race in made if race.comparisons]
@@ -76,10 +78,17 @@ def beside_torch(settings: Settings, units: list[str], shape: Shape, mode: str) 
         comparisons.append(Comparison(unit, f"limit of {count}", "limit"))
     if {"sru", "lrn"} <= set(units):
         comparisons.append(Comparison("lrn", "sru", "sru"))
-    if settings.peers and "sru" in units:
-        entrants["sru package"] = contestants.sru_package(shape, mode)
-        comparisons.append(Comparison("sru", "sru package", "sru package"))
     return Race("speed", shape, mode, entrants, comparisons)
+
+
+def beside_the_peer(shape: Shape, mode: str) -> Race:
+    """Apart: it takes as long as all others together, and leaves the memory in pieces for whoever is next."""
+    entrants = {
+        "nn.LSTM": contestants.torchs("nn.LSTM", shape, mode),
+        "sru": contestants.ours("sru", shape, mode),
+        "sru package": contestants.sru_package(shape, mode),
+    }
+    return Race("speed", shape, mode, entrants, [Comparison("sru", "sru package", "sru package")])
 
 
 def beside_its_loop(unit: str, shape: Shape, mode: str) -> Race:

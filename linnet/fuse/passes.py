@@ -12,7 +12,7 @@ from linnet.fuse.call import side_by_side, steps_at_once
 from linnet.fuse.gemm import ROWS
 from linnet.fuse.memory import new_empty
 from linnet.fuse.operands import Operands, ScanCall, Source, arithmetic
-from linnet.fuse.plan import Plan
+from linnet.fuse.plan import Plan, Product
 
 # More rows than this are worth a product that packs its matrices.
 PLAIN_ROWS = 64
@@ -151,7 +151,7 @@ class Backward:
         self.call.put("dy", side_by_side(dy))
         carries = self.put_states(dfinals)
         joint, extras, weights = self.put_joint(), self.put_extras(), self.put_weights()
-        dproducts, through = self.put_products()
+        dproducts, through = self.put_products(joint)
         self.call.run(*self.operands.kernel("backward", tuple(self.wanted)), self.call.depth)
         for i, product in enumerate(self.operands.plan.products):
             more = self.read_by(i, through[i][:, : self.operands.shape[-1]])
@@ -198,20 +198,41 @@ class Backward:
             for name, need in named
         ]
 
-    def put_products(self) -> tuple[list[Tensor], list[Tensor]]:
-        steps, _, size = self.operands.shape
+    def put_products(self, joint: Tensor | None) -> tuple[list[Tensor], list[Tensor]]:
+        """The gradients of the products, and room for what comes of them through the matrices."""
         dproducts, through = [], []
-        for i, (product, matrix) in enumerate(
-            zip(self.operands.plan.products, self.operands.matrices, strict=True)
-        ):
+        matrices = self.operands.matrices
+        for i, (product, matrix) in enumerate(zip(self.operands.plan.products, matrices, strict=True)):
             self.call.put_product(i, self.products[i])
-            dproduct = self.call.room(f"dproduct.{i}", len(matrix), steps)
-            for column, name in enumerate(product.parts):
-                self.want(name, dproduct, column * size)
+            dproducts.append(self.put_gradient(i, product, joint))
             wide = self.call.put_packed(f"packed.{i}", matrix.T)
             through.append(self.call.room(f"through.{i}", wide).zero_())
-            dproducts.append(dproduct)
         return dproducts, through
+
+    def put_gradient(self, i: int, product: Product, joint: Tensor | None) -> Tensor:
+        """[T, B, parts * H]: room of its own, or that in which the same numbers are written anyway."""
+        steps, _, size = self.operands.shape
+        wide, first = len(product.parts) * size, self.twins(product)
+        if joint is not None and first is not None and joint.dtype == self.operands.real:
+            self.call.put(f"dproduct.{i}", joint, first * size)
+            return joint[..., first * size : first * size + wide]
+        room = self.call.room(f"dproduct.{i}", wide, steps)
+        for column, name in enumerate(product.parts):
+            self.want(name, room, column * size)
+        return room
+
+    def twins(self, product: Product) -> int | None:
+        """Where the projections start whose gradients are those of the parts of `product`, if there are any.
+
+        A gate that adds both has one gradient for both; not so at a step that starts anew.
+        """
+        if self.operands.resets is not None:
+            return None
+        gradients = dict(self.traced.backward.outputs)
+        wanted = [gradients[f"d.{name}"] for name in product.parts]
+        found = [gradients[f"d.{name}"] for name in self.operands.joint_names]
+        starts = range(len(found) - len(wanted) + 1)
+        return next((start for start in starts if found[start : start + len(wanted)] == wanted), None)
 
     def read_by(self, i: int, state: Tensor) -> Tensor:
         """What product i reads of a state; likewise for gradients on their way back."""

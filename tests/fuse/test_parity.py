@@ -740,3 +740,15 @@ def test_autocast_is_close_to_float32(variant: Variant, kind: str):
         ours = run("cpu", rnn, x, state, **flags(kind, 9, 4))
     agree(ours, expected, 3e-2)
     assert {ours[name].dtype for name in ours if name != "output"} == {torch.float32}
+
+
+@over("unit", [linnet.LSTM, linnet.RAN, linnet.GRU, linnet.ATR])
+@over("frozen", [False, True])
+def test_gradients_that_serve_projections_and_products_alike(unit: Any, frozen: bool):
+    """Where both are added, one gradient serves both: not at a start anew, nor where one alone is wanted."""
+    rnn = variant(unit).build(6)
+    if frozen:
+        rnn.first_cell.input.requires_grad_(False)
+    for kind in ("nothing", "resets"):
+        x = draw(5, 9, 7, seed=5).requires_grad_(not frozen)
+        agree(*(run(backend, rnn, x, **flags(kind, 5, 9)) for backend in ("cpu", "reference")), 1e-13)
