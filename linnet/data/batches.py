@@ -1,0 +1,203 @@
+"""Windows over contiguous streams: a text as `batch` columns that are read side by side.
+
+Column b goes on in the next window where it ended in the last, so a recurrent state is carried from one to
+the next. Three ways to treat what does not divide:
+
+    keep   every token but the first is a target, exactly once; the columns overlap by one token, and what
+           is missing at the end of the last is padding (input 0, target IGNORE)
+    trim   columns of n // batch tokens, the rest is left out; the last window may be short (LRN, MoS)
+    drop   the same, and a last window that is short is left out too (RAN, SCRN)
+
+Figures of one way are not those of another: with `trim` and `drop` each column begins with a token that
+nothing predicts, and up to batch * (length + 1) tokens are not counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from linnet.data.errors import DataError, unknown
+
+IGNORE = -100
+TAILS = ("keep", "trim", "drop")
+
+
+@dataclass(frozen=True, eq=False)
+class Window:
+    """Some steps of all columns."""
+
+    inputs: Tensor  # int64 [T, B]
+    targets: Tensor  # int64 [T, B]: the tokens that follow; IGNORE where there is none
+    start: int  # the first time step
+    index: int  # which window of the epoch it is
+
+    def columns(self, rank: int, world: int) -> Window:
+        """The columns that one of `world` processes reads of this global batch."""
+        batch = self.inputs.shape[1]
+        if batch % world:
+            raise DataError(f"a batch of {batch} cannot be shared equally by {world} processes")
+        if not 0 <= rank < world:
+            raise DataError(f"rank must be from 0 to {world - 1}; got {rank}")
+        share = batch // world
+        mine = slice(rank * share, (rank + 1) * share)
+        return replace(
+            self, inputs=self.inputs[:, mine].contiguous(), targets=self.targets[:, mine].contiguous()
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """Where in the text each column is."""
+
+    tokens: Tensor
+    batch: int
+    stride: int  # from the beginning of a column to that of the next
+    steps: int  # predictions in a column
+
+    def rows(self, start: int, stop: int) -> Tensor:
+        """Rows start to stop of all columns; IGNORE after the end of the text."""
+        count = len(self.tokens)
+        place = torch.arange(start, stop)[:, None] + self.stride * torch.arange(self.batch)
+        rows = self.tokens[place.clamp(max=count - 1)].long()
+        return rows if int(place[-1, -1]) < count else rows.masked_fill(place >= count, IGNORE)
+
+    def window(self, start: int, stop: int, index: int) -> Window:
+        rows = self.rows(start, stop + 1)
+        return Window(rows[:-1].clamp(min=0), rows[1:], start, index)
+
+
+def lay_out(tokens: Tensor, batch: int, tail: str, length: int = 1) -> Layout:
+    """Columns for windows of at most `length` steps."""
+    check_request(tokens, batch, tail, length)
+    count = len(tokens)
+    if tail == "keep":
+        need(batch + 1, count, batch, length, tail)
+        steps = -(-(count - 1) // batch)
+        return Layout(tokens, batch, steps, steps)
+    need(batch * ((length if tail == "drop" else 1) + 1), count, batch, length, tail)
+    steps = count // batch - 1
+    return Layout(tokens, batch, count // batch, steps // length * length if tail == "drop" else steps)
+
+
+def check_request(tokens: Tensor, batch: int, tail: str, length: int) -> None:
+    if tail not in TAILS:
+        raise unknown("way to treat the tail", tail, TAILS)
+    if tokens.dim() != 1 or tokens.is_floating_point():
+        raise DataError(
+            f"tokens are one sequence of whole numbers; got shape {tuple(tokens.shape)} of {tokens.dtype}"
+        )
+    for name, value in (("batch", batch), ("length", length)):
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise DataError(f"{name} must be a whole number of at least 1; got {value!r}")
+
+
+def need(least: int, count: int, batch: int, length: int, tail: str) -> None:
+    if count < least:
+        steps = f" of windows of {length} steps" if tail == "drop" else ""
+        raise DataError(
+            f"a batch of {batch}{steps} with tail={tail!r} needs at least {least:,} tokens and there are "
+            f"{count:,}; take a smaller batch or a longer text"
+        )
+
+
+def streams(tokens: Tensor, batch: int, tail: str = "keep") -> Tensor:
+    """The columns whole, [steps + 1, batch]: all rows but the last are inputs, all but the first targets."""
+    layout = lay_out(tokens, batch, tail)
+    return layout.rows(0, layout.steps + 1)
+
+
+def windows(
+    tokens: Tensor, batch: int, length: int, *, tail: str = "keep", first: int = 0
+) -> Iterator[Window]:
+    """Windows of `length` steps, from the one with number `first` on."""
+    layout = lay_out(tokens, batch, tail, length)
+    return cut(layout, equal_lengths(layout.steps, length), first)
+
+
+def window_count(tokens: Tensor, batch: int, length: int, *, tail: str = "keep") -> int:
+    """How many windows `windows` gives."""
+    return -(-lay_out(tokens, batch, tail, length).steps // length)
+
+
+def equal_lengths(steps: int, length: int) -> list[int]:
+    return [min(length, steps - start) for start in range(0, steps, length)]
+
+
+def cut(layout: Layout, lengths: Sequence[int], first: int) -> Iterator[Window]:
+    if not 0 <= first <= len(lengths):
+        raise DataError(f"an epoch has {len(lengths)} windows; it cannot begin at window {first}")
+    stops = list(accumulate(lengths))
+    return (
+        layout.window(stop - steps, stop, index)
+        for index, (steps, stop) in enumerate(zip(lengths[first:], stops[first:], strict=True), first)
+    )
+
+
+# ---------------------------------------------------------------------------------- varied lengths
+
+
+def epoch_generator(seed: int, epoch: int) -> torch.Generator:
+    """Random numbers for one epoch: the same for the same pair, whatever happened before."""
+    state = np.random.SeedSequence([seed, epoch]).generate_state(2, np.uint32)
+    return torch.Generator().manual_seed(int(state[0]) << 31 ^ int(state[1]))
+
+
+def varied_lengths(
+    steps: int,
+    length: int,
+    generator: torch.Generator,
+    *,
+    half: float = 0.05,
+    spread: float = 5.0,
+    least: int = 5,
+    delta: int = 40,
+) -> list[int]:
+    """Lengths that sum to `steps`: normal around `length`, or around half of it in a share `half` of cases.
+
+    spread  the standard deviation
+    least   the shortest, but for the last, which ends with the text
+    delta   how much longer than `length` the longest may be (max_seq_len_delta of AWD-LSTM)
+    """
+    lengths: list[int] = []
+    left = steps
+    while left:
+        halved = torch.rand((), generator=generator).item() < half
+        drawn = torch.randn((), generator=generator).item() * spread + (length / 2 if halved else length)
+        lengths.append(min(max(least, int(drawn)), length + delta, left))
+        left -= lengths[-1]
+    return lengths
+
+
+def varied_windows(
+    tokens: Tensor,
+    batch: int,
+    length: int,
+    *,
+    generator: torch.Generator,
+    tail: str = "trim",
+    first: int = 0,
+    half: float = 0.05,
+    spread: float = 5.0,
+    least: int = 5,
+    delta: int = 40,
+) -> Iterator[Window]:
+    """The windows of varied length of AWD-LSTM (Merity et al. 2018), which LRN's language models use.
+
+    All lengths are drawn before the first window, so that `epoch_generator(seed, epoch)` gives the same
+    epoch again and `first` goes on within it. The rate of learning is for the caller to scale by the length.
+    Differs from the authors' code: a last window of a single step is not left out.
+    """
+    if tail == "drop":
+        raise DataError("windows of varied length have no length to drop by; tail is 'keep' or 'trim'")
+    layout = lay_out(tokens, batch, tail)
+    check_request(tokens, batch, tail, length)
+    drawn = varied_lengths(
+        layout.steps, length, generator, half=half, spread=spread, least=least, delta=delta
+    )
+    return cut(layout, drawn, first)

@@ -1,0 +1,207 @@
+"""Where the files of a corpus are: a folder of the user's, the cache, or their public home.
+
+A file may be plain or packed with gzip or xz. What is checked is its contents after unpacking, so that a
+copy from anywhere will do, and one that was cut off or edited will not.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import logging
+import lzma
+import os
+import tarfile
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from linnet.data.errors import DataError, MissingDataError
+
+log = logging.getLogger("linnet")
+
+UNPACK: dict[str, Callable[[bytes], bytes]] = {".gz": gzip.decompress, ".xz": lzma.decompress}
+ADVICE = "Give the folder that holds it with --data-dir (data_dir=) or LINNET_DATA"
+
+
+@dataclass(frozen=True)
+class File:
+    """A file of a corpus, by the name it has at home."""
+
+    name: str
+    checksum: str | None = None  # of the contents: "sha256:..." or "md5:..."; None where none is published
+    url: str | None = None  # where it can be had: itself, or an archive
+    member: str | None = None  # its path within the archive at `url`
+    also: tuple[str, ...] = ()  # other names it is known by
+
+
+@dataclass(frozen=True)
+class Found:
+    file: File
+    path: Path
+    contents: bytes
+
+
+def read_any(choices: Sequence[File], folders: Sequence[str], data_dir: str | Path | None = None) -> Found:
+    """The first of `choices` that is found, read and checked.
+
+    Each place is searched for the files themselves and for one of `folders` that holds them. If no place has
+    any of them, the first that has a public home is downloaded into the cache.
+    """
+    searched = places(data_dir)
+    found = find(choices, folders, searched)
+    if found is None:
+        wanted = next((file for file in choices if file.url), None)
+        if wanted is None:
+            raise MissingDataError(f"{missing(choices[0], searched)} There is no public download of it.")
+        found = wanted, download(wanted, folders, searched)
+    file, path = found
+    contents = unpacked(path)
+    check(str(path), contents, file.checksum)
+    return Found(file, path, contents)
+
+
+# ---------------------------------------------------------------------------------------- places
+
+
+def places(data_dir: str | Path | None = None) -> list[Path]:
+    """The folders that are searched, in order."""
+    if data_dir is not None and not Path(data_dir).is_dir():
+        raise MissingDataError(f"data_dir is {str(data_dir)!r}, and there is no such folder")
+    named = [data_dir, os.environ.get("LINNET_DATA"), cache_folder()]
+    return [Path(place) for place in named if place]
+
+
+def cache_folder() -> Path | None:
+    """Where downloads are kept: beside the kernels. None if the package that knows the place is missing."""
+    if "LINNET_CACHE" in os.environ:
+        return Path(os.environ["LINNET_CACHE"]) / "data"
+    try:
+        import pooch  # type: ignore[import-untyped]
+    except ImportError:
+        return None
+    return Path(pooch.os_cache("linnet")) / "data"
+
+
+def find(
+    choices: Sequence[File], folders: Sequence[str], searched: Sequence[Path]
+) -> tuple[File, Path] | None:
+    for place in searched:
+        for folder in (*folders, "."):
+            for file in choices:
+                for name in (file.name, *file.also):
+                    for ending in ("", *UNPACK):
+                        path = place / folder / f"{name}{ending}"
+                        if path.is_file():
+                            return file, path
+    return None
+
+
+def missing(file: File, searched: Sequence[Path]) -> str:
+    names = " or ".join((file.name, *file.also))
+    looked = ", ".join(f"{place}{'' if place.is_dir() else ' (no such folder)'}" for place in searched)
+    contents = f" Its contents have {file.checksum}." if file.checksum else ""
+    return f"{names} (plain, .gz or .xz) was not found in {looked or 'any folder'}.{contents} {ADVICE}."
+
+
+# -------------------------------------------------------------------------------------- contents
+
+
+def unpacked(path: Path) -> bytes:
+    """The contents of a file, as they were before it was packed."""
+    unpack = UNPACK.get(path.suffix)
+    data = path.read_bytes()
+    if unpack is None:
+        return data
+    try:
+        return unpack(data)
+    except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
+        raise DataError(
+            f"{path} cannot be unpacked as {path.suffix}: {error}; is it whole? Fetch it again"
+        ) from error
+
+
+def check(where: str, contents: bytes, checksum: str | None) -> None:
+    """Raise unless the contents are those that were published."""
+    if checksum is None:
+        return
+    algorithm, _, expected = checksum.partition(":")
+    found = hashlib.new(algorithm, contents, usedforsecurity=False).hexdigest()
+    if found != expected:
+        raise DataError(
+            f"{where} is not the published file: its contents ({len(contents):,} bytes) should have "
+            f"{algorithm} {expected} and have {found}. Fetch it again, or read it as a text of your own "
+            "(corpus 'text')"
+        )
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """In one step, so that nobody ever sees half a file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+        try:
+            file.write(data)
+            file.close()
+            os.replace(file.name, path)
+        except BaseException:
+            file.close()
+            os.unlink(file.name)
+            raise
+
+
+# -------------------------------------------------------------------------------------- download
+
+
+def download(file: File, folders: Sequence[str], searched: Sequence[Path]) -> Path:
+    """Fetch a file into the cache, checked before it is there for others to see."""
+    cache = cache_folder()
+    try:
+        import pooch
+    except ImportError as error:
+        raise MissingDataError(
+            f"{missing(file, searched)} To download it: pip install 'linnet[lm]'."
+        ) from error
+    assert cache is not None
+    assert file.url is not None
+    path = cache / folders[0] / file.name
+    log.info("downloading %s", file.url)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+            fetched = Path(folder) / PurePosixPath(file.url).name
+            pooch.HTTPDownloader(timeout=30, chunk_size=2**16)(file.url, str(fetched), None)
+            contents = member(fetched, file.member) if file.member else fetched.read_bytes()
+        check(file.url, contents, file.checksum)
+        write_whole(path, contents)
+    except OSError as error:  # of which those of the network are a kind
+        # The connection of a request that was refused is left open.
+        if getattr(error, "response", None) is not None:
+            error.response.close()  # type: ignore[attr-defined]
+        raise MissingDataError(
+            f"{missing(file, searched)} The download from {file.url} failed: {error}"
+        ) from error
+    return path
+
+
+def member(archive: Path, name: str) -> bytes:
+    """One file out of a zip or a tar archive, wherever in it the path ends like `name`."""
+    try:
+        if zipfile.is_zipfile(archive):
+            with zipfile.ZipFile(archive) as packed:
+                return packed.read(ending(packed.namelist(), name))
+        with tarfile.open(archive) as tar:
+            data = tar.extractfile(ending(tar.getnames(), name))
+            assert data is not None
+            return data.read()
+    except (zipfile.BadZipFile, tarfile.TarError, EOFError, zlib.error) as error:
+        raise DataError(f"{archive.name} is not a whole archive: {error}; fetch it again") from error
+
+
+def ending(names: Sequence[str], name: str) -> str:
+    for candidate in names:
+        if f"/{candidate}".endswith(f"/{name}"):
+            return candidate
+    raise DataError(f"the archive has no {name}; it has {', '.join(sorted(names)[:10])} ...")

@@ -1,0 +1,317 @@
+"""Text to numbers and back: words, characters, bytes, or pieces of words (BPE).
+
+A vocabulary carries all that its encoding depends on, so that what a model was trained with can be written
+beside it and read again: the tokens in the order of their numbers, how words are told apart, whether case
+counts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from linnet.data.errors import DataError, unknown
+from linnet.data.files import write_whole
+
+if TYPE_CHECKING:
+    import tokenizers
+
+EOS, UNK = "<eos>", "<unk>"
+LEVELS = ("word", "char", "byte", "bpe")
+
+# How a text becomes words, at level "word":
+#   blanks       what stands between blanks, for text that was prepared (ptb, wikitext2, ...)
+#   punctuation  and punctuation marks are words of their own, as is what follows an apostrophe (wife 's)
+WORDS = ("blanks", "punctuation")
+WORD = re.compile(r"<\w+>|\w+(?:-\w+)*|(?<=\w)['’]\w+|[^\w\s]")  # noqa: RUF001
+GLUED_TO_THE_LEFT = re.compile(r" (?=[,.;:!?)\]]|['’]\w)")  # noqa: RUF001
+GLUED_TO_THE_RIGHT = re.compile(r"(?<=[(\[]) ")
+
+# numpy makes indices of eight bytes out of any; of so many at a time, that they stay in the cache.
+CHUNK = 2**16
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The tokens of a language model, each known by its place in `tokens`."""
+
+    level: str
+    tokens: tuple[str, ...]
+    words: str = "blanks"  # at level "word", one of WORDS
+    lowercase: bool = False
+    merges: tuple[str, ...] = ()  # at level "bpe": what was joined, in order
+
+    def __post_init__(self):
+        if self.level not in LEVELS:
+            raise unknown("level", self.level, LEVELS)
+        if self.words not in WORDS:
+            raise unknown("way to tell words apart", self.words, WORDS)
+        if len(self.index) != len(self.tokens):
+            twice = next(token for token, count in Counter(self.tokens).items() if count > 1)
+            raise DataError(f"a vocabulary has each token once; {twice!r} is in it twice")
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    @cached_property
+    def index(self) -> dict[str, int]:
+        """The number of each token."""
+        return {token: number for number, token in enumerate(self.tokens)}
+
+    @property
+    def unk(self) -> int | None:
+        """The number that stands for whatever is not in the vocabulary, if there is one."""
+        return self.index.get(UNK) if self.level in ("word", "char") else None
+
+    @property
+    def fingerprint(self) -> str:
+        """Sixteen hex digits that two vocabularies share only if they are the same."""
+        return hashlib.sha256(self.to_json().encode()).hexdigest()[:16]
+
+    def encode(self, text: str | bytes) -> Tensor:
+        """The numbers [n] of the tokens of a text; bytes only at level "byte"."""
+        if isinstance(text, bytes):
+            if self.level != "byte":
+                raise DataError(f"a vocabulary of level {self.level!r} encodes str; got bytes")
+            return torch.from_numpy(self.encode_codes(np.frombuffer(text, np.uint8)))
+        text = text.lower() if self.lowercase else text
+        if self.level == "word":
+            return torch.from_numpy(self.encode_words(split_words(text, self.words)))
+        if self.level == "char":
+            return torch.from_numpy(self.encode_codes(code_points(text)))
+        if self.level == "byte":
+            return self.encode(text.encode())
+        return torch.from_numpy(self.encode_pieces(text))
+
+    def decode(self, ids: Tensor | Iterable[int]) -> str:
+        """The text of a sequence of numbers."""
+        numbers = ids.tolist() if isinstance(ids, Tensor) else [int(number) for number in ids]
+        wrong = next((number for number in numbers if not 0 <= number < len(self)), None)
+        if wrong is not None:
+            raise DataError(f"the numbers of {len(self):,} tokens are 0 to {len(self) - 1}; got {wrong}")
+        tokens = [self.tokens[number] for number in numbers]
+        if self.level == "word":
+            return join_words(tokens, self.words)
+        if self.level == "byte":
+            return "".join(tokens).encode("latin-1").decode("utf-8", errors="replace")
+        return "".join(tokens) if self.level == "char" else self.tokenizer.decode(numbers)
+
+    # ------------------------------------------------------------------------------ on disk
+
+    def to_json(self) -> str:
+        fields = {"level": self.level, "words": self.words, "lowercase": self.lowercase}
+        return json.dumps({**fields, "tokens": self.tokens, "merges": self.merges}, ensure_ascii=False)
+
+    def save(self, path: str | Path) -> None:
+        write_whole(Path(path), self.to_json().encode())
+
+    @classmethod
+    def load(cls, path: str | Path) -> Vocabulary:
+        try:
+            fields = json.loads(Path(path).read_bytes())
+            fields.update({name: tuple(fields[name]) for name in ("tokens", "merges")})
+            return cls(**fields)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise DataError(f"{path} is not a vocabulary that was saved by Linnet: {error}") from error
+
+    # --------------------------------------------------------------------------- each level
+
+    def encode_words(self, words: Sequence[str]) -> np.ndarray:
+        if self.unk is not None:
+            get, unk = self.index.get, self.unk
+            return np.fromiter((get(word, unk) for word in words), np.int64, len(words))
+        try:
+            return np.fromiter(map(self.index.__getitem__, words), np.int64, len(words))
+        except KeyError as error:
+            place = words.index(error.args[0])
+            raise self.not_known(error.args[0], place) from None
+
+    def encode_codes(self, codes: np.ndarray) -> np.ndarray:
+        """Of characters or bytes, by a table."""
+        numbers = np.empty(len(codes), np.int64)
+        for start in range(0, len(codes), CHUNK):
+            part = slice(start, start + CHUNK)
+            np.take(self.table, codes[part], out=numbers[part], mode="clip")
+        return self.filled(numbers, codes) if len(numbers) and numbers.min() < 0 else numbers
+
+    def filled(self, numbers: np.ndarray, codes: np.ndarray) -> np.ndarray:
+        """What the table does not have becomes <unk>, if there is one."""
+        if self.unk is None:
+            place = int(np.argmax(numbers < 0))
+            raise self.not_known(chr(int(codes[place])), place)
+        return np.where(numbers < 0, self.unk, numbers)
+
+    @cached_property
+    def table(self) -> np.ndarray:
+        """The number of each code, -1 where there is none; the last entry is no code at all."""
+        codes = {ord(token): number for token, number in self.index.items() if len(token) == 1}
+        table = np.full(max(codes, default=0) + 2, -1, np.int64)
+        table[list(codes)] = list(codes.values())
+        return table
+
+    def encode_pieces(self, text: str) -> np.ndarray:
+        lines = self.tokenizer.encode_batch_fast(text.splitlines(keepends=True))
+        return np.concatenate([np.zeros(0, np.int64), *(np.array(line.ids, np.int64) for line in lines)])
+
+    @cached_property
+    def tokenizer(self) -> tokenizers.Tokenizer:
+        bpe = tokenizers_package()
+        merges = [tuple(merge.split(" ")) for merge in self.merges]
+        return with_bytes(bpe, bpe.models.BPE(vocab=self.index, merges=merges))
+
+    def not_known(self, token: str, place: int) -> DataError:
+        kind = {"word": "word", "char": "character", "byte": "byte"}[self.level]
+        shown = f"0x{ord(token):02x}" if self.level == "byte" else repr(token)
+        return DataError(
+            f"the vocabulary of {len(self):,} {kind}s has no {shown}, which is {kind} {place:,} of the text, "
+            f"and no {UNK} to stand for it"
+        )
+
+
+# ----------------------------------------------------------------------------------------- words
+
+
+def split_words(text: str, words: str) -> list[str]:
+    """The words of a text; the end of a line is one, whether or not a blank stands before it."""
+    text = text.replace("\n", f" {EOS} ")
+    return text.split() if words == "blanks" else WORD.findall(text)
+
+
+def join_words(tokens: Iterable[str], words: str) -> str:
+    text = " ".join("\n" if token == EOS else token for token in tokens)
+    text = text.replace(" \n", "\n").replace("\n ", "\n")
+    if words == "blanks":
+        return text
+    return GLUED_TO_THE_RIGHT.sub("", GLUED_TO_THE_LEFT.sub("", text))
+
+
+def word_vocabulary(
+    train: str, *, words: str = "blanks", lowercase: bool = False, size: int | None = None, least: int = 1
+) -> Vocabulary:
+    """The words of the training text, the frequent first, those of one frequency by the alphabet (RAN, SCRN).
+
+    size: how many tokens to have at most, <unk> and <eos> among them.
+    least: how often a word must occur to be one. What is left out counts as <unk>.
+    """
+    train = train.lower() if lowercase else train
+    counts = Counter(split_words(train, words))
+    kept = [word for word in by_frequency(counts) if counts[word] >= least and word != UNK]
+    if size is not None:
+        check_vocabulary_size(size, 2)
+        kept = kept[: size - 1]
+    tally = {word: counts[word] for word in kept}
+    # <unk> takes its place among the others by what it stands for.
+    tally[UNK] = counts.total() - sum(tally.values())
+    return Vocabulary("word", tuple(by_frequency(tally)), words, lowercase)
+
+
+def words_as_they_appear(
+    texts: Iterable[str], *, words: str = "blanks", lowercase: bool = False
+) -> Vocabulary:
+    """The words of all parts in the order in which they first occur (LRN, mixture of softmaxes)."""
+    seen: dict[str, None] = {}
+    for text in texts:
+        seen.update(dict.fromkeys(split_words(text.lower() if lowercase else text, words)))
+    return Vocabulary("word", tuple(seen), words, lowercase)
+
+
+def by_frequency(counts: dict[str, int]) -> list[str]:
+    return sorted(counts, key=lambda word: (-counts[word], word))
+
+
+def check_vocabulary_size(size: int, least: int) -> None:
+    if isinstance(size, bool) or not isinstance(size, int) or size < least:
+        raise DataError(f"vocabulary_size must be a whole number of at least {least}; got {size!r}")
+
+
+# ---------------------------------------------------------------------------- characters and bytes
+
+
+def code_points(text: str) -> np.ndarray:
+    if text.isascii():  # a byte each instead of four
+        return np.frombuffer(text.encode("ascii"), np.uint8)
+    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
+
+
+def counted(codes: np.ndarray) -> np.ndarray:
+    """How often each code occurs."""
+    counts = np.zeros(int(codes.max(initial=0)) + 1, np.int64)
+    step = max(CHUNK, len(counts))
+    for start in range(0, len(codes), step):
+        counts += np.bincount(codes[start : start + step], minlength=len(counts))
+    return counts
+
+
+def char_vocabulary(texts: Iterable[str], *, lowercase: bool = False, size: int | None = None) -> Vocabulary:
+    """The characters of all parts, the frequent first; <unk> is one only if `size` leaves some out."""
+    counts: Counter[str] = Counter()
+    for text in texts:
+        found = counted(code_points(text.lower() if lowercase else text))
+        counts.update({chr(code): int(found[code]) for code in np.flatnonzero(found)})
+    if size is not None:
+        check_vocabulary_size(size, 2)
+    if size is None or len(counts) <= size:
+        return Vocabulary("char", tuple(by_frequency(counts)), lowercase=lowercase)
+    tally = {char: counts[char] for char in by_frequency(counts)[: size - 1]}
+    tally[UNK] = counts.total() - sum(tally.values())
+    return Vocabulary("char", tuple(by_frequency(tally)), lowercase=lowercase)
+
+
+def byte_vocabulary(contents: Iterable[bytes] | None = None) -> Vocabulary:
+    """The bytes that occur in `contents`, by their value; all 256 if none are given."""
+    if contents is None:
+        return Vocabulary("byte", tuple(map(chr, range(256))))
+    found = {
+        int(code) for part in contents for code in np.flatnonzero(counted(np.frombuffer(part, np.uint8)))
+    }
+    return Vocabulary("byte", tuple(map(chr, sorted(found))))
+
+
+# ------------------------------------------------------------------------------------------- BPE
+
+
+def tokenizers_package() -> Any:
+    try:
+        import tokenizers
+        import tokenizers.decoders
+        import tokenizers.models
+        import tokenizers.pre_tokenizers
+        import tokenizers.trainers
+    except ImportError as error:
+        raise ImportError("level 'bpe' needs the package tokenizers: pip install 'linnet[lm]'") from error
+    return tokenizers
+
+
+def with_bytes(bpe: Any, model: Any) -> tokenizers.Tokenizer:
+    """Pieces are made of bytes, so that there is nothing they cannot spell."""
+    tokenizer = bpe.Tokenizer(model)
+    tokenizer.pre_tokenizer = bpe.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = bpe.decoders.ByteLevel()
+    return tokenizer
+
+
+def bpe_vocabulary(train: str, *, lowercase: bool = False, size: int = 10_000) -> Vocabulary:
+    """The 256 bytes and what is most often side by side in the training text, `size` pieces in all."""
+    bpe = tokenizers_package()
+    check_vocabulary_size(size, 257)
+    alphabet = sorted(bpe.pre_tokenizers.ByteLevel.alphabet())
+    trainer = bpe.trainers.BpeTrainer(vocab_size=size, initial_alphabet=alphabet, show_progress=False)
+    tokenizer = with_bytes(bpe, bpe.models.BPE())
+    text = train.lower() if lowercase else train
+    tokenizer.train_from_iterator(text.splitlines(keepends=True), trainer)
+    model = json.loads(tokenizer.to_str())["model"]
+    tokens = sorted(model["vocab"], key=model["vocab"].__getitem__)
+    # A merge is a pair, or in older versions the pair with a blank between; no piece contains a blank.
+    merges = (merge if isinstance(merge, str) else " ".join(merge) for merge in model["merges"])
+    return Vocabulary("bpe", tuple(tokens), lowercase=lowercase, merges=tuple(merges))
