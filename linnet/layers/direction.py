@@ -15,6 +15,7 @@ from torch.func import functional_call
 from linnet.fuse import reference
 from linnet.fuse.backend import may_fuse
 from linnet.fuse.plan import Fusible
+from linnet.layers.dropout import Dropout
 from linnet.units.cell import Cell, Parts
 from linnet.units.fused import Kernels, run_by_kernel
 from linnet.units.noise import keep_mask
@@ -57,6 +58,7 @@ class Direction(nn.Module):
         self.kernels = Kernels()
         self.state_dropout, self.zoneout = state_dropout, zoneout
         self.weight_drop, self.weight_drop_on = weight_drop, weight_drop_on
+        self.carried: Dropout | None = None
         example = cell.example
         self.projection = (
             nn.Linear(cell.output_size, proj_size, bias, device=example.device, dtype=example.dtype)
@@ -65,6 +67,22 @@ class Direction(nn.Module):
         )
         self.output_size = proj_size or cell.output_size
         self.prepare()
+
+    def drop_carried(self, dropout: Dropout) -> None:
+        """From now on the new h is dropped itself: what is carried on and given out is the dropped h.
+
+        The mask is one for all steps. Other than with state_dropout, the state that a window starts
+        from is read as it is: it was dropped by the mask of the window before.
+        """
+        if "h" not in self.cell.states or self.cell.is_elementwise:
+            raise ValueError(
+                f"only a state h that a recurrent matrix reads can be dropped as it is carried; "
+                f"{self.cell.unit_name} has the states {', '.join(self.cell.states)}"
+                f"{' and no recurrent matrix' if self.cell.is_elementwise else ''}"
+            )
+        mode, self.carried = self.training, dropout
+        self.prepare()
+        self.train(mode)
 
     def reset_parameters(self) -> None:
         self.cell.reset_parameters()
@@ -112,10 +130,18 @@ class Direction(nn.Module):
         return reference.scan(step, parts, state, mask, resets, self.reverse)
 
     def step(self, parts: Parts, state: Parts, drops: Parts) -> tuple[Tensor, Parts]:
-        """One time step: the cell's, and then zoneout."""
+        """One time step: the cell's, and what then happens to the new state."""
         seen = {name: state[name] * drops[name] for name in drops} if drops else None
-        y, new = self.zoned(*self.cell.advance(parts, state, seen), state, parts)
+        y, new = self.after(*self.cell.advance(parts, state, seen), state, parts)
         return self.cell.output(y, new), new
+
+    def after(self, y: Tensor, new: Parts, old: Parts, parts: Parts) -> tuple[Tensor, Parts]:
+        """Zoneout, and the dropout of what is carried."""
+        y, new = self.zoned(y, new, old, parts)
+        if "drop.h" not in parts or "h" not in new:
+            return y, new
+        h = new["h"] * parts["drop.h"]
+        return (h if y is new["h"] else y), {**new, "h": h}
 
     def zoned(self, y: Tensor, new: Parts, old: Parts, parts: Parts) -> tuple[Tensor, Parts]:
         """Krueger et al. (2017): some channels stay as they were; outside training, the mean of both."""
@@ -130,13 +156,15 @@ class Direction(nn.Module):
         return y, zoned
 
     def stays(self, x: Tensor) -> Parts:
-        """Where each state stays as it was, for all time steps."""
-        if not (self.training and self.zoneout):
-            return {}
-        sizes = self.cell.states.items()
-        return {
-            f"stay.{name}": x.new_empty(*x.shape[:-1], size).bernoulli_(self.zoneout) for name, size in sizes
-        }
+        """Where each state stays as it was, for all time steps, and where the new h is dropped."""
+        parts: Parts = {}
+        if self.training and self.zoneout:
+            for name, size in self.cell.states.items():
+                parts[f"stay.{name}"] = x.new_empty(*x.shape[:-1], size).bernoulli_(self.zoneout)
+        if self.carried is not None and self.carried.is_active:
+            shape = (*x.shape[:-1], self.cell.states["h"])
+            parts["drop.h"] = self.carried.mask(shape, like=x).expand(shape)
+        return parts
 
     def fuses(self, x: Tensor) -> bool:
         """Whether a kernel runs this pass; if not, the log says why."""
@@ -154,7 +182,8 @@ class Direction(nn.Module):
         self, x: Tensor, state: Parts, mask: Tensor | None, resets: Tensor | None
     ) -> tuple[Tensor, Parts]:
         cell = self.cell
-        changed = self.zoneout or (self.training and self.state_dropout)
+        dropped = self.carried is not None and self.carried.is_active
+        changed = self.zoneout or dropped or (self.training and self.state_dropout)
         own = None if changed or is_compiling() else cell.own_kernel(x.dtype)
         if own is not None:
             return own(x, state, (mask, resets, self.reverse))
@@ -168,7 +197,7 @@ class Direction(nn.Module):
 
     def plans_for(self, beside: tuple[str, ...]) -> list[Fusible] | str:
         """The plans for a pass with these parts beside the projections; or why there are none."""
-        return self.kernels.plans_for(self.cell, beside, self.zoned, self.zoneout)
+        return self.kernels.plans_for(self.cell, beside, self.after, self.zoneout)
 
     def prepare(self) -> None:
         """Make the plans beforehand, which a compiler that traces this module could not."""

@@ -146,7 +146,7 @@ def make_plans(cell: Cell, beside: Sequence[str], after: After) -> list[Fusible]
 
 def make_plan(cell: Cell, stage: Stage, beside: Sequence[str], after: After) -> Fusible:
     reads = cell.reads[stage.step]
-    stays = [f"stay.{name}" for name in stage.states]
+    stays = [f"{what}.{name}" for name in stage.states for what in ("stay", "drop")]
     through = [part for attribute in stage.through for part in getattr(cell, attribute).parts]
     projected = tuple(name for name in cell.input.parts if name in reads)
     extras = (*(name for name in beside if name in reads or name in stays), *through)

@@ -1,0 +1,92 @@
+"""Dropout as language models use it: fresh at each step, locked over time, or one mask for a whole batch.
+
+    naive      a fresh mask for each step of each sequence
+    sequence   one mask for each sequence, the same at all steps ("locked", "variational")
+    batch      one mask for all sequences and steps (the SCRN authors' variational dropout)
+
+A module of this file draws a new mask at each call. Give it one in `fixed`, and it takes that
+instead: to compare with recorded numbers, or to look at one thinned network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from linnet.units.noise import keep_mask
+from linnet.units.options import check_rate, check_size, choose
+
+MODES = ("naive", "sequence", "batch")
+
+
+class Dropout(nn.Module):
+    """x [T, B, D] -> the same, with channels dropped while training.
+
+    rate    the probability that a channel is dropped
+    mode    "naive", "sequence" or "batch": what shares a mask
+    spare   so many channels at the end are never dropped
+    fixed   a mask, already divided by what is kept, to take instead of drawing one
+    """
+
+    fixed: Tensor | None
+
+    def __init__(self, rate: float, mode: str = "naive", *, spare: int = 0):
+        super().__init__()
+        check_rate("rate", rate)
+        choose("mode", mode, MODES)
+        check_size("spare", spare, least=0)
+        self.rate, self.mode, self.spare, self.fixed = rate, mode, spare, None
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.is_active:
+            return x
+        if self.mode == "naive" and self.fixed is None and not self.spare:
+            return F.dropout(x, self.rate)
+        return x * self.mask(x.shape, like=x)
+
+    @property
+    def is_active(self) -> bool:
+        return self.training and (self.rate > 0 or self.fixed is not None)
+
+    def mask(self, shape: Sequence[int], like: Tensor) -> Tensor:
+        """A mask that goes with tensors of `shape`, of size 1 where it is shared."""
+        times, batch, size = shape
+        shape = {"naive": (times, batch, size), "sequence": (1, batch, size), "batch": (1, 1, size)}[
+            self.mode
+        ]
+        if self.fixed is not None:
+            # Plans for kernels are made on the meta device, where a mask has a shape and no more.
+            return like.new_empty(shape) if like.is_meta else self.fixed
+        drawn = keep_mask((*shape[:-1], size - self.spare), self.rate, like)
+        return F.pad(drawn, (0, self.spare), value=1.0) if self.spare else drawn
+
+    def extra_repr(self) -> str:
+        return f"{self.rate}, {self.mode!r}"
+
+
+class RowDropout(nn.Module):
+    """Whole words are dropped: all places where one stands in a window, or none (Gal and Ghahramani 2016).
+
+    rate     the probability that a row of the embedding is dropped for a window
+    fixed    a mask [number of rows], already divided by what is kept, to take instead of drawing one
+    """
+
+    fixed: Tensor | None
+
+    def __init__(self, rate: float, rows: int):
+        super().__init__()
+        check_rate("rate", rate)
+        self.rate, self.rows, self.fixed = rate, rows, None
+
+    def forward(self, x: Tensor, tokens: Tensor) -> Tensor:
+        """x [T, B, D], the rows of `tokens` [T, B]."""
+        if not self.training or (self.rate == 0 and self.fixed is None):
+            return x
+        mask = keep_mask((self.rows,), self.rate, like=x) if self.fixed is None else self.fixed
+        # The few words of a window are masked, and not the whole matrix.
+        return x * mask[tokens][..., None]
+
+    def extra_repr(self) -> str:
+        return f"{self.rate}, rows={self.rows}"

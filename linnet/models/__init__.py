@@ -1,0 +1,1 @@
+"""Models: one for each shape of task, each taking any unit."""

@@ -1,0 +1,92 @@
+"""How the parameters of a language model start, by the papers' recipes.
+
+    unit      cells as their own papers say; embedding and output U(-scale, scale), output bias 0
+              (with scale 0.1, the LRN authors' mixture of softmaxes)
+    uniform   everything in U(-scale, scale), biases too (the SCRN authors)
+    weights   the same, but the biases of the cells are 0 (the RAN authors, Penn Treebank and text8)
+    rows      cells as their own paper says; embedding and output in U(+-sqrt(3 / rows)), biases 0
+              (the SRU authors, enwik8)
+    xavier    cells as their own paper says; embedding N(0, 1), output Xavier-normal, its bias 0 (the NRU
+              authors' character model)
+    normal    weights N(0, scale^2), biases and output matrices 0 (Mikolov et al. 2015, the SCRN in Lua)
+
+Norms start at their own 1 and 0 whatever the recipe.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor, nn
+
+from linnet.units.init import clear_
+
+# The model's layers, and its matrices beside them: (embedding, output matrices, output biases).
+Outer = tuple[list[Tensor], list[Tensor], list[Tensor]]
+
+
+@torch.no_grad()
+def initialise(model: nn.Module, layers: nn.Module, outer: Outer, how: str, scale: float) -> None:
+    """Overwrite what torch and the cells have done at their making."""
+    RECIPES[how](model, layers, outer, scale)
+
+
+def unit(model: nn.Module, layers: nn.Module, outer: Outer, scale: float) -> None:
+    embedding, output, biases = outer
+    for weight in (*embedding, *output):
+        weight.uniform_(-scale, scale)
+    zero(biases)
+
+
+def uniform(model: nn.Module, layers: nn.Module, outer: Outer, scale: float) -> None:
+    for weight in beside_norms(model):
+        weight.uniform_(-scale, scale)
+
+
+def weights(model: nn.Module, layers: nn.Module, outer: Outer, scale: float) -> None:
+    uniform(model, layers, outer, scale)
+    clear_(layers)
+
+
+def rows(model: nn.Module, layers: nn.Module, outer: Outer, scale: float) -> None:
+    embedding, output, biases = outer
+    for weight in (*embedding, *output):
+        bound = math.sqrt(3 / len(weight))
+        weight.uniform_(-bound, bound)
+    zero(biases)
+
+
+def xavier(model: nn.Module, layers: nn.Module, outer: Outer, scale: float) -> None:
+    embedding, output, biases = outer
+    for weight in embedding:
+        weight.normal_()
+    for weight in output:
+        nn.init.xavier_normal_(weight)
+    zero(biases)
+
+
+def normal(model: nn.Module, layers: nn.Module, outer: Outer, scale: float) -> None:
+    for weight in beside_norms(model):
+        if weight.dim() > 1:
+            weight.normal_(0, scale)
+        else:
+            weight.zero_()
+    zero(outer[1])
+
+
+RECIPES: dict[str, Callable[[nn.Module, nn.Module, Outer, float], None]] = {
+    recipe.__name__: recipe for recipe in (unit, uniform, weights, rows, xavier, normal)
+}
+
+
+def zero(tensors: list[Tensor]) -> None:
+    for tensor in tensors:
+        tensor.zero_()
+
+
+def beside_norms(model: nn.Module) -> Iterator[Tensor]:
+    for module in model.modules():
+        if not isinstance(module, (nn.LayerNorm, nn.RMSNorm)):
+            yield from module.parameters(recurse=False)

@@ -1,0 +1,1 @@
+"""Tasks: a batch, its loss and its figures."""
