@@ -6,8 +6,8 @@ BIN := $(VENV)/bin
 
 .PHONY: run test check format bench soak clean
 
-run: $(READY)  ## the main job: train a small model with each unit and print a table
-	$(BIN)/python examples/first_look.py
+run: $(READY)  ## the main job: language models of six units at one budget; a table, samples, a page
+	$(BIN)/linnet compare $(RUN)
 
 test: check  ## every check: format, lint, types, tests
 	$(BIN)/python -m pytest -n 2

@@ -28,7 +28,7 @@ def answer(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, st
 
 
 def test_list_has_every_unit_with_its_paper_and_options(capsys: pytest.CaptureFixture[str]):
-    assert cli.main(["list"]) == 0
+    assert cli.main(["list", "units"]) == 0
     lines = capsys.readouterr().out.splitlines()
     units = [line for line in lines if not line.startswith(" ")]
     assert [line.split()[0] for line in units] == list(linnet.UNITS)

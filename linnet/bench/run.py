@@ -82,10 +82,18 @@ def plain(title: str, measure: Callable[[Settings, Book], list[Row]]) -> Part:
     return part
 
 
+def measure_loop(settings: Settings, book: Book) -> list[Row]:
+    # What it trains with is an extra, and is imported when it is asked for.
+    from linnet.bench import loop
+
+    return loop.measure(settings, book)
+
+
 PARTS: dict[str, Part] = {
     "speed": speed,
     "recurrence": plain("recurrence alone, beside a copy of as many bytes", recurrence.measure),
     "growth": plain("growth with the length of the sequences", growth.measure),
     "memory": plain("peak memory of a training step, in fresh processes", memory.measure),
     "start": plain("start, in fresh processes", start.measure),
+    "loop": plain("the training loop, beside the model's own work", measure_loop),
 }

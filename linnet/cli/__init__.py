@@ -1,44 +1,24 @@
-"""The command line: linnet list, linnet show kernel, linnet bench."""
+"""The command line: linnet list, show, bench here; train, eval, generate, compare and search in lm.py."""
 
 from __future__ import annotations
 
 import argparse
-import difflib
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import NoReturn
 
 from linnet.bench.settings import MODES, RACED, SHAPES, Settings, Shape, quick
 from linnet.bench.show import DTYPES
+from linnet.cli import lm
+from linnet.cli.options import LazyParser
+from linnet.cli.parser import Parser, at_least_one, unit_name
 from linnet.layers.stacks import UNITS
 
-WHAT = ("speed", "recurrence", "growth", "memory", "start", "all")
+WHAT = ("speed", "recurrence", "growth", "memory", "start", "loop", "all")
 RESULTS, PLOT, README = Path("benchmarks/results.csv"), Path("benchmarks/speed.png"), Path("README.md")
-
-
-class Parser(argparse.ArgumentParser):
-    """Answers a wrong name with the nearest right one."""
-
-    def error(self, message: str) -> NoReturn:
-        wrong = re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message)
-        near = nearest(wrong[1], re.findall(r"[\w-]+", wrong[2])) if wrong else ""
-        super().error(f"{message}{f'; {near}' if near else ''}")
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    found = difflib.get_close_matches(name.lower(), list(known), n=1, cutoff=0.4)
-    return f"did you mean {found[0]!r}?" if found else ""
-
-
-def unit_name(name: str) -> str:
-    if name in UNITS:
-        return name
-    hint = " ".join(filter(None, [nearest(name, UNITS), f"the units are {', '.join(UNITS)}"]))
-    raise argparse.ArgumentTypeError(f"no unit {name!r}; {hint}")
 
 
 def shape(text: str) -> Shape:
@@ -51,20 +31,17 @@ def shape(text: str) -> Shape:
     return Shape(*map(int, parts))
 
 
-def at_least_one(text: str) -> int:
-    if not text.isdigit() or not int(text):
-        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1; got {text!r}")
-    return int(text)
-
-
 def parser() -> Parser:
-    made = Parser(prog="linnet", description="Light recurrent networks: look at them, measure them.")
+    made = Parser(
+        prog="linnet", description="Light recurrent networks: look at them, measure them, train them."
+    )
     made.add_argument("--version", action="version", version=f"linnet {version('linnet')}")
-    commands = made.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands = made.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=LazyParser)
     add_list(commands.add_parser("list", help="the units, their papers and their options"))
     shown = commands.add_parser("show", help="what a kernel is made of")
     add_show(shown.add_subparsers(dest="thing", required=True, metavar="THING"))
     add_bench(commands.add_parser("bench", help="measure speed and memory, and keep the rows"))
+    lm.add_commands(commands)
     return made
 
 
@@ -72,17 +49,53 @@ def parser() -> Parser:
 
 
 def add_list(command: argparse.ArgumentParser) -> None:
-    command.description = "The units, each with its paper and the options that are its own."
-    command.add_argument("units", nargs="*", type=unit_name, metavar="UNIT", help="these only (all)")
-    command.set_defaults(run=list_units)
+    command.description = "The units with their papers and options, the recipes of the papers, the corpora."
+    text = "`units`, `recipes`, `corpora`, or the names of units (everything)"
+    command.add_argument("what", nargs="*", type=listed_name, metavar="WHAT", help=text)
+    command.set_defaults(run=list_all)
 
 
-def list_units(options: argparse.Namespace) -> None:
-    for name in options.units or UNITS:
+def listed_name(name: str) -> str:
+    return name if name in LISTS else unit_name(name)
+
+
+def list_all(options: argparse.Namespace) -> None:
+    wanted = options.what or list(LISTS)
+    for name in wanted:
+        if name in LISTS and len(wanted) > 1:
+            print(f"{name}:")
+        for line in LISTS[name]() if name in LISTS else unit_lines([name]):
+            print(line)
+
+
+def unit_lines(names: Sequence[str] = tuple(UNITS)) -> Iterator[str]:
+    for name in names:
         paper = str(UNITS[name].__doc__).strip().splitlines()[0]
-        print(f"{name:<15}{paper}")
+        yield f"{name:<15}{paper}"
         for option, parameter in UNITS[name].options().items():
-            print(f"{'':<15}  {option}={parameter.default!r}")
+            yield f"{'':<15}  {option}={parameter.default!r}"
+
+
+def recipe_lines() -> Iterator[str]:
+    from linnet.train.recipes import RECIPES
+
+    for name, recipe in RECIPES.items():
+        yield f"{name:<31}{recipe.about}"
+
+
+def corpus_lines() -> Iterator[str]:
+    from linnet.data.sources import CORPORA
+
+    for name, source in CORPORA.items():
+        yield f"{name:<15}{source.about}"
+        yield f"{'':<15}  by {', '.join(source.levels)}; {source.terms}"
+
+
+LISTS: dict[str, Callable[[], Iterator[str]]] = {
+    "units": unit_lines,
+    "recipes": recipe_lines,
+    "corpora": corpus_lines,
+}
 
 
 # ------------------------------------------------------------------------------------------ show
@@ -110,7 +123,8 @@ def show_kernel(options: argparse.Namespace) -> None:
 def add_bench(command: argparse.ArgumentParser) -> None:
     command.description = (
         "Measure, print tables and append rows to a file. Everything that is compared runs in turn in one "
-        "process. recurrence, growth and memory are of SRU and LRN, start is of SRU, LSTM and NRU. "
+        "process. recurrence, growth and memory are of SRU and LRN, start is of SRU, LSTM and NRU, loop is "
+        "of language models of SRU, LSTM and SCRN. "
         "With --plot or --readme and without --what, nothing is measured: they read the rows."
     )
     add = command.add_argument
@@ -188,7 +202,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         # Whoever reads has read enough. What is left in the buffer goes nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (RuntimeError, ValueError, OSError) as error:
+    except KeyboardInterrupt:
+        print("linnet: stopped; the same command goes on from the last checkpoint", file=sys.stderr)
+        return 130
+    except (RuntimeError, ValueError, OSError, ImportError) as error:
         print(f"linnet: {error}", file=sys.stderr)
-        return 1
+        return getattr(error, "exit_code", 1)
     return 0

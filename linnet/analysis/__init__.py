@@ -1,0 +1,1 @@
+"""Reads recorded runs and trained models: tables, pages, samples."""

@@ -1,0 +1,297 @@
+"""Language models from the command line: train, eval, generate, compare, search."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from linnet.cli.options import LazyParser, add_run_options, changed, given_options, run_config
+from linnet.cli.parser import at_least_one, unit_name
+
+TASK = "lm"
+RUNS = Path("runs")
+
+
+def add_commands(commands: Any) -> None:
+    """Their options come from linnet.train, and are made when one of these commands is given."""
+    train = commands.add_parser("train", help="train a model, or go on with a run")
+    tasks = train.add_subparsers(dest="task", required=True, metavar="TASK", parser_class=LazyParser)
+    later(tasks.add_parser(TASK, help="a language model"), add_train)
+    later(commands.add_parser("eval", help="the figures of a trained model"), add_eval)
+    later(commands.add_parser("generate", help="text from a trained model"), add_generate)
+    later(commands.add_parser("compare", help="several units under one budget of parameters"), add_compare)
+    later(commands.add_parser("search", help="random search whose ranges shrink"), add_search)
+
+
+def later(command: LazyParser, fill: Callable[[argparse.ArgumentParser], None]) -> None:
+    command.fill = fill
+
+
+def add_sources(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--recipe", metavar="NAME", help="start from a paper's recipe (`linnet list recipes`)"
+    )
+    command.add_argument("--config", type=Path, metavar="JSON", help="start from the config.json of a run")
+
+
+def say(*words: object) -> None:
+    """Of several processes, the first one speaks."""
+    if int(os.environ.get("RANK", 0)) == 0:
+        print(*words, flush=True)
+
+
+# ----------------------------------------------------------------------------------------- train
+
+
+def add_train(command: argparse.ArgumentParser) -> None:
+    command.description = (
+        "Train a language model. The run is a directory; when it is there already and its settings are "
+        "these, the run goes on from its last checkpoint."
+    )
+    add_sources(command)
+    command.add_argument(
+        "--run-dir", type=Path, dest="folder", metavar="DIR", help="(runs/<recipe or corpus-unit>)"
+    )
+    command.add_argument("--overwrite", action="store_true", help="begin anew where a run is")
+    add_run_options(command, TASK)
+    command.set_defaults(run=train)
+
+
+def train(options: argparse.Namespace) -> None:
+    from linnet.analysis.report import read_run, write_report
+    from linnet.train.loop import train
+    from linnet.train.progress import choose
+
+    config = run_config(options, TASK)
+    folder = options.folder or RUNS / (options.recipe or f"{config.data.corpus}-{config.model.unit}")
+    if options.overwrite:
+        overwrite(folder)
+    result = train(config, folder, choose())
+    if int(os.environ.get("RANK", 0)) == 0:
+        write_report(folder / "report.html", [read_run(folder)], f"{folder.name}")
+    say(result_line("valid", result["valid"]))
+    say(result_line("test", result["test"]))
+    say(f"{result['tokens_per_second']:,.0f} tokens/s; the run is in {folder}")
+
+
+def overwrite(folder: Path) -> None:
+    """Only a run is removed, and by one process."""
+    if not folder.exists() or int(os.environ.get("RANK", 0)):
+        return
+    if not (folder / "config.json").exists():
+        raise ValueError(f"{folder} is no run, so it is not overwritten; give another --run-dir")
+    shutil.rmtree(folder)
+
+
+def result_line(split: str, numbers: dict[str, float]) -> str:
+    return f"{split}: " + "  ".join(f"{name} {value:.5g}" for name, value in numbers.items())
+
+
+# ------------------------------------------------------------------------------------------ eval
+
+
+def add_eval(command: argparse.ArgumentParser) -> None:
+    from linnet.train.config import options, parts
+    from linnet.train.dynamic import DynamicConfig
+
+    command.description = "Evaluate a run's weights, on its own text or another one of the same vocabulary."
+    command.add_argument("folder", type=Path, metavar="RUN")
+    command.add_argument("--checkpoint", choices=("best", "last"), default="best", help="(best)")
+    command.add_argument("--splits", nargs="+", choices=("train", "valid", "test"), default=["valid", "test"])
+    command.add_argument("--dynamic", action="store_true", help="go on learning while evaluating")
+    others = tuple(field.name for part, field, _ in options(TASK) if part != "data")
+    add_run_options(command, TASK, without=others)
+    add_dataclass(command, DynamicConfig)
+    assert "data" in parts(TASK)
+    command.set_defaults(run=evaluate)
+
+
+def add_dataclass(command: argparse.ArgumentParser, cls: Any) -> None:
+    import dataclasses
+    import typing
+
+    from linnet.cli.options import add_option
+
+    hints = typing.get_type_hints(cls)
+    for field in dataclasses.fields(cls):
+        add_option(command, field, hints[field.name])
+
+
+def evaluate(options: argparse.Namespace) -> None:
+    from linnet.train.kinds import kind
+    from linnet.train.language import load_run, refuse_other_vocabulary
+
+    config, model, vocabulary = load_run(options.folder, options.checkpoint)
+    config = changed(config, given_options(options, TASK))
+    task = kind(TASK).build(config.data, config.model, config.loop.seed)
+    refuse_other_vocabulary(options.folder / "vocabulary.json", vocabulary, task.corpus.vocabulary)
+    judge = dynamically(options, task, model) if options.dynamic else task.evaluate
+    for split in options.splits:
+        say(result_line(split, judge(model, split)))
+
+
+def dynamically(options: argparse.Namespace, task: Any, model: Any) -> Callable[[Any, str], dict[str, float]]:
+    import dataclasses
+
+    from linnet.train import dynamic
+
+    names = [field.name for field in dataclasses.fields(dynamic.DynamicConfig)]
+    given = {name: getattr(options, name) for name in names if hasattr(options, name)}
+    settings = dynamic.DynamicConfig(**given)
+    known = dynamic.statistics(model, task.corpus.train, settings)
+    batch = task.data.test_batch or 1
+    return lambda model, split: dynamic.evaluate(model, getattr(task.corpus, split), known, settings, batch)
+
+
+# -------------------------------------------------------------------------------------- generate
+
+
+def add_generate(command: argparse.ArgumentParser) -> None:
+    command.description = "Write on from a prompt, a token at a time."
+    command.add_argument("folder", type=Path, metavar="RUN")
+    command.add_argument("--prompt", default="", help="what to go on from (the beginning of a line)")
+    command.add_argument("--tokens", type=int, default=100, help="how many to write (100)")
+    command.add_argument("--temperature", type=float, default=1.0, help="0: always the likeliest (1)")
+    command.add_argument(
+        "--top-p", type=float, default=1.0, help="draw from the likeliest with this mass (1)"
+    )
+    command.add_argument("--seed", type=int, default=1, help="of the draws (1)")
+    command.add_argument("--checkpoint", choices=("best", "last"), default="best", help="(best)")
+    command.set_defaults(run=write)
+
+
+def write(options: argparse.Namespace) -> None:
+    from linnet.analysis.generate import generate
+    from linnet.train.language import load_run
+
+    _, model, vocabulary = load_run(options.folder, options.checkpoint)
+    how = {"temperature": options.temperature, "top_p": options.top_p, "seed": options.seed}
+    for piece in generate(model, vocabulary, options.prompt, tokens=options.tokens, **how):
+        sys.stdout.write(piece)
+        sys.stdout.flush()
+    print()
+
+
+# --------------------------------------------------------------------------------------- compare
+
+
+def add_compare(command: argparse.ArgumentParser) -> None:
+    from linnet.train.compare import UNITS
+
+    command.description = (
+        "Train a model of each unit, all with as many parameters, and write a table, samples and a page. "
+        "Runs that are there already are not made again."
+    )
+    add_sources(command)
+    add = command.add_argument
+    add(
+        "--units", nargs="+", type=unit_name, default=list(UNITS), metavar="UNIT", help=f"({' '.join(UNITS)})"
+    )
+    add("--budget", type=at_least_one, default=2_000_000, help="parameters of each model (2000000)")
+    add("--run-dir", type=Path, dest="folder", metavar="DIR", help="(runs/compare-<corpus>)")
+    add("--overwrite", action="store_true", help="begin anew where a comparison is")
+    add("--sample-tokens", type=int, default=60, help="of the text each model writes (60)")
+    add_run_options(
+        command, TASK, without=("unit", "unit_options", "hidden_size", "hidden_sizes", "start_from")
+    )
+    command.set_defaults(run=compare)
+
+
+def compare(options: argparse.Namespace) -> None:
+    from linnet.analysis.table import Board
+    from linnet.train.compare import SETTINGS, plans
+
+    config = run_config(options, TASK, {} if options.recipe or options.config else SETTINGS)
+    folder = options.folder or RUNS / f"compare-{config.data.corpus}"
+    if options.overwrite:
+        shutil.rmtree(folder, ignore_errors=True)
+    runs = list(plans(config, options.units, options.budget, folder))
+    with Board([run.name for _, run in runs]) as board:
+        for one, place in runs:
+            compare_one(one, place, board, options.sample_tokens)
+    conclude(folder, [place for _, place in runs], options.budget)
+
+
+def compare_one(config: Any, folder: Path, board: Any, tokens: int) -> None:
+    from linnet.train.loop import train
+    from linnet.train.records import write_atomically
+
+    result = train(config, folder, board.progress(folder.name))
+    board.finished(folder.name, result)
+    if not (folder / "sample.txt").exists():
+        write_atomically(folder / "sample.txt", sample(folder, tokens).encode())
+
+
+def sample(folder: Path, tokens: int) -> str:
+    from linnet.analysis.generate import generate
+    from linnet.train.language import load_run
+
+    _, model, vocabulary = load_run(folder)
+    return "".join(generate(model, vocabulary, tokens=tokens, temperature=0.8, top_p=0.95))
+
+
+def conclude(folder: Path, places: list[Path], budget: int) -> None:
+    from linnet.analysis.report import read_run, write_report
+    from linnet.analysis.table import text_table
+
+    runs = [read_run(place) for place in places]
+    title = f"{len(runs)} units on {runs[0].config.data.corpus}, {budget:,} parameters each"
+    write_report(folder / "report.html", runs, title)
+    say(f"\n{title}\n\n{text_table(runs)}")
+    for run in runs:
+        say(f"\n{run.name} writes:\n  {run.sample.strip()}")
+    say(f"\nThe page is {folder / 'report.html'}")
+
+
+# ---------------------------------------------------------------------------------------- search
+
+
+def add_search(command: argparse.ArgumentParser) -> None:
+    command.description = (
+        "Draw settings at random and train with each; after a round, shrink the ranges around the best. "
+        "Several processes or machines that are given the same folder or --storage work on one study."
+    )
+    add_sources(command)
+    add = command.add_argument
+    add(
+        "--ranges",
+        nargs="+",
+        type=span,
+        metavar="NAME=LOW:HIGH",
+        help="names joined by + share a value (SCRN's)",
+    )
+    add("--runs", type=at_least_one, default=100, help="in all (100)")
+    add("--per-round", type=at_least_one, default=100, help="runs before the ranges shrink (100)")
+    add("--shrink", type=float, default=0.5, help="the share of a range that is kept (0.5)")
+    add("--storage", help="a journal file, or the address of a database: sqlite:///study.db (in the folder)")
+    add("--run-dir", type=Path, dest="folder", default=RUNS / "search", metavar="DIR", help="(runs/search)")
+    add_run_options(command, TASK)
+    command.set_defaults(run=look)
+
+
+def span(text: str) -> tuple[str, tuple[float, float]]:
+    """lr=0.5:0.99"""
+    name, _, ends = text.partition("=")
+    try:
+        low, high = map(float, ends.split(":"))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected NAME=LOW:HIGH, like lr=0.5:0.99; got {text!r}") from None
+    return name.replace("-", "_"), (low, high)
+
+
+def look(options: argparse.Namespace) -> None:
+    from linnet.train.progress import choose
+    from linnet.train.search import SCRN_RANGES, Plan, search
+
+    plan = Plan(dict(options.ranges or SCRN_RANGES.items()), options.runs, options.per_round, options.shrink)
+    study = search(run_config(options, TASK), options.folder, plan, storage=options.storage, progress=choose)
+    best = study.best_trial
+    place = options.folder / f"{best.number:04}"
+    say(f"the best of {len(study.trials)} runs is {place}: valid loss {best.value:.5g}")
+    drawn = best.user_attrs["settings"]
+    say("  ".join(f"--{name.replace('_', '-')} {value:.4g}" for name, value in drawn.items()))

@@ -1,0 +1,112 @@
+"""The fields of a run as options of the command line, and back."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import types
+import typing
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from linnet.cli.parser import Parser
+
+
+class LazyParser(Parser):
+    """Gets its options when it is asked to read some: what they are made of takes time to import."""
+
+    fill: Callable[[argparse.ArgumentParser], None] | None = None
+
+    def parse_known_args(self, *arguments: Any, **given: Any) -> Any:
+        if self.fill is not None:
+            fill, self.fill = self.fill, None
+            fill(self)
+        found, left = super().parse_known_args(*arguments, **given)
+        if left and self._subparsers is None:
+            # Left to the whole program, a wrong option would be compared with the options of that.
+            self.error(f"unrecognized arguments: {' '.join(left)}")
+        return found, left
+
+
+def add_run_options(parser: argparse.ArgumentParser, task: str, without: tuple[str, ...] = ()) -> None:
+    """An option for every field of a run; those that are not given are absent."""
+    from linnet.train.config import options, parts
+
+    groups = {part: parser.add_argument_group(part, cls.__doc__) for part, cls in parts(task).items()}
+    for part, field, hint in options(task):
+        if field.name not in without:
+            add_option(groups[part], field, hint)
+
+
+def add_option(group: Any, field: dataclasses.Field, hint: Any) -> None:
+    flag = "--" + field.name.replace("_", "-")
+    default = None if field.default is dataclasses.MISSING else field.default
+    shown = "" if default in (None, "", ()) else f" ({default})"
+    text = (field.metadata.get("help", "") + shown).replace("%", "%%")
+    group.add_argument(flag, dest=field.name, default=argparse.SUPPRESS, help=text, **reader(field, hint))
+
+
+def reader(field: dataclasses.Field, hint: Any) -> dict[str, Any]:
+    """How argparse reads a value of this type."""
+    inner = [each for each in typing.get_args(hint) if each is not type(None)]
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        return reader(field, inner[0])
+    if hint is bool:
+        return {"action": argparse.BooleanOptionalAction}
+    if typing.get_origin(hint) is dict or hint is dict:
+        return {"nargs": "+", "type": pair, "metavar": "NAME=VALUE"}
+    if typing.get_origin(hint) is tuple:
+        return {"nargs": "+", "type": inner[0], "metavar": "N"}
+    choices = field.metadata.get("choices") or None
+    return {"type": hint, "choices": choices, "metavar": None if choices else hint.__name__.upper()}
+
+
+def pair(text: str) -> tuple[str, Any]:
+    """alpha=0.9"""
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise argparse.ArgumentTypeError(f"expected NAME=VALUE, like alpha=0.9; got {text!r}")
+    return name, parsed(value)
+
+
+def parsed(value: str) -> Any:
+    try:
+        return json.loads(value.lower() if value in ("True", "False", "None") else value)
+    except json.JSONDecodeError:
+        return value
+
+
+def given_options(found: argparse.Namespace, task: str) -> dict[str, Any]:
+    """The fields of a run that were given, by name."""
+    from linnet.train.config import options
+
+    given = {
+        field.name: getattr(found, field.name) for _, field, _ in options(task) if hasattr(found, field.name)
+    }
+    return {name: dict(v) if name == "unit_options" else v for name, v in given.items()}
+
+
+def run_config(found: argparse.Namespace, task: str, first: dict[str, Any] | None = None) -> Any:
+    """The run that was asked for: defaults, then a recipe, a file or another run, then the options."""
+    from linnet.train.config import RunConfig, from_json, override
+    from linnet.train.recipes import recipe
+
+    config = override(RunConfig(task=task), first or {})
+    if getattr(found, "config", None):
+        config = from_json(Path(found.config).read_text(encoding="utf-8"))
+    if getattr(found, "recipe", None):
+        config = override(config, recipe(found.recipe).settings)
+    return changed(config, given_options(found, task))
+
+
+def changed(config: Any, given: dict[str, Any]) -> Any:
+    """Options of a unit are added to those of the recipe, unless they are of another unit."""
+    from linnet.train.config import override
+
+    if hasattr(config.model, "unit_options"):
+        same = given.get("unit", config.model.unit) == config.model.unit
+        kept = config.model.unit_options if same else {}
+        given = {**given, "unit_options": {**kept, **given.get("unit_options", {})}}
+    return override(config, given)

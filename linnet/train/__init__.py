@@ -1,0 +1,1 @@
+"""The one training loop, its settings, its records and its checkpoints."""

@@ -1,0 +1,260 @@
+"""A run as a value: frozen dataclasses, to JSON and back.
+
+The fields of the parts become the options of the command line: `optimiser.lr` is `--lr`. So a name stands in
+one part only, and each field says in one line what it is.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import types
+import typing
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from linnet.train.errors import nearest
+from linnet.train.kinds import kind
+
+OPTIMISERS = ("sgd", "adam", "adamax", "adagrad", "asgd", "nt-asgd")
+SCHEDULES = ("constant", "after", "plateau", "noam")
+PRECISIONS = ("32-true", "64-true", "16-mixed", "bf16-mixed", "bf16-true")
+
+
+def option(default: Any, text: str, *, choices: tuple = (), least: float | None = None) -> Any:
+    """A field with its help; `choices` and `least` are checked when the value is made."""
+    about = {"help": text, "choices": choices, "least": least}
+    if isinstance(default, (dict, list)):
+        return field(default_factory=lambda: type(default)(default), metadata=about)
+    return field(default=default, metadata=about)
+
+
+class Checked:
+    """Checks its fields by what they say of themselves."""
+
+    def __post_init__(self) -> None:
+        for each in dataclasses.fields(self):  # type: ignore[arg-type]
+            check_field(type(self).__name__, each, getattr(self, each.name))
+
+
+def check_field(owner: str, each: dataclasses.Field, value: Any) -> None:
+    choices, least = each.metadata.get("choices"), each.metadata.get("least")
+    if choices and value is not None and value not in choices:
+        near = nearest(str(value), map(str, choices))
+        raise ValueError(f"{each.name} is one of {', '.join(map(str, choices))}; got {value!r}{near}")
+    if least is not None and value is not None and not value >= least:
+        raise ValueError(f"{each.name} is at least {least:g}; got {value!r} in {owner}")
+
+
+@dataclass(frozen=True)
+class OptimiserConfig(Checked):
+    """What turns a gradient into a step."""
+
+    optimiser: str = option("sgd", "nt-asgd: SGD, then ASGD once validation is stuck", choices=OPTIMISERS)
+    lr: float = option(1.0, "the learning rate before the schedule", least=0)
+    weight_decay: float = option(0.0, "an L2 penalty of half this on every weight", least=0)
+    momentum: float = option(0.0, "of SGD", least=0)
+    betas: tuple[float, float] = option((0.9, 0.999), "of Adam and Adamax")
+    epsilon: float = option(1e-8, "of Adam, Adamax and Adagrad", least=0)
+    amsgrad: bool = option(False, "Adam keeps the largest second moment so far")
+    accumulator: float = option(0.0, "Adagrad's sum of squares starts here", least=0)
+    non_monotone: int = option(5, "nt-asgd: evaluations that may go by without a new best", least=1)
+    clip: float = option(0.0, "the largest norm of the whole gradient (0: any)", least=0)
+    loss_over: str = option(
+        "tokens",
+        "mean over tokens, or over sequences: the sum over the steps of a window",
+        choices=("tokens", "sequences"),
+    )
+    accumulate: int = option(1, "batches whose gradients are averaged for one step", least=1)
+    ema: float = option(0.0, "evaluate an average of the weights with this decay (0: the weights)", least=0)
+    ema_warmup: bool = option(False, "the decay grows as (1 + t) / (10 + t) up to --ema")
+
+
+@dataclass(frozen=True)
+class ScheduleConfig(Checked):
+    """How the learning rate goes on."""
+
+    schedule: str = option(
+        "constant",
+        "after: decays each epoch after --decay-after; plateau: when validation is no better; noam: warms up",
+        choices=SCHEDULES,
+    )
+    decay: float = option(0.5, "the factor of one decay", least=0)
+    decay_after: int = option(0, "after: the last epoch with the first learning rate", least=0)
+    warmup: int = option(8000, "noam: steps until the rate is highest", least=1)
+    width: int = option(1, "noam: the rate is divided by the root of this", least=1)
+    scale_by_length: bool = option(False, "a shorter window takes a proportionally smaller step")
+
+
+@dataclass(frozen=True)
+class LoopConfig(Checked):
+    """How long, how often, and on what."""
+
+    seed: int = option(1, "of the weights, of dropout and of window lengths", least=0)
+    epochs: int = option(10, "passes over the training text", least=1)
+    steps: int = option(0, "stop after so many updates (0: when the epochs are done)", least=0)
+    patience: int = option(0, "stop when so many evaluations brought nothing better (0: never)", least=0)
+    evaluate_every: int = option(0, "updates between validations (0: at the end of each epoch)", least=0)
+    log_every: int = option(100, "updates between rows of the training loss", least=1)
+    checkpoint_steps: int = option(0, "updates between checkpoints (0: by time alone)", least=0)
+    checkpoint_seconds: float = option(60.0, "seconds between checkpoints (0: at evaluations alone)", least=0)
+    select: str = option(
+        "best", "test the weights of the best validation or the last", choices=("best", "last")
+    )
+    precision: str = option("32-true", "of the numbers, by the names of Fabric", choices=PRECISIONS)
+    device: str = option(
+        "auto", "cpu, cuda, mps, or whatever is there", choices=("auto", "cpu", "cuda", "mps")
+    )
+    threads: int = option(0, "of torch in each process (0: as torch has it)", least=0)
+    tensorboard: bool = option(False, "write TensorBoard events too")
+    start_from: str | None = option(None, "begin with the best weights of this run: finetuning")
+
+
+LATER = ("epochs", "steps", "patience", "log_every", "checkpoint_steps", "checkpoint_seconds", "tensorboard")
+"""What may change when a run goes on: how long and how often it writes, not what it computes."""
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """Everything that makes a run what it is. `data` and `model` are those of the kind of task."""
+
+    task: str = "lm"
+    data: Any = None
+    model: Any = None
+    optimiser: OptimiserConfig = field(default_factory=OptimiserConfig)
+    schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
+    loop: LoopConfig = field(default_factory=LoopConfig)
+
+    def __post_init__(self) -> None:
+        for part, cls in parts(self.task).items():
+            if getattr(self, part) is None:
+                object.__setattr__(self, part, cls())
+
+    @property
+    def fingerprint(self) -> str:
+        return fingerprint(to_dict(self))
+
+
+def parts(task: str) -> dict[str, type]:
+    """The parts of a run of this kind of task, in the order in which help shows them."""
+    made = kind(task)
+    shared = {"optimiser": OptimiserConfig, "schedule": ScheduleConfig, "loop": LoopConfig}
+    return {"data": made.data, "model": made.model, **shared}
+
+
+def options(task: str) -> Iterator[tuple[str, dataclasses.Field, Any]]:
+    """Every option of a run: its part, its field and its type."""
+    for part, cls in parts(task).items():
+        hints = typing.get_type_hints(cls)
+        for each in dataclasses.fields(cls):
+            yield part, each, hints[each.name]
+
+
+# ------------------------------------------------------------------------------------------ JSON
+
+
+def to_dict(config: RunConfig) -> dict[str, Any]:
+    return {"task": config.task} | {
+        name: dataclasses.asdict(getattr(config, name)) for name in parts(config.task)
+    }
+
+
+def to_json(config: RunConfig) -> str:
+    return json.dumps(to_dict(config), indent=2) + "\n"
+
+
+def from_dict(values: Mapping[str, Any]) -> RunConfig:
+    task = values.get("task", "lm")
+    known = {"task": str, **parts(task)}
+    refuse_unknown("a run", values, known)
+    made = {name: part_from(known[name], value) for name, value in values.items() if name != "task"}
+    return RunConfig(task=task, **made)
+
+
+def from_json(text: str) -> RunConfig:
+    try:
+        values = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"the settings of a run are JSON; {error}") from None
+    if not isinstance(values, dict):
+        raise ValueError(f"the settings of a run are an object; got {type(values).__name__}")
+    return from_dict(values)
+
+
+def part_from(cls: type, values: Mapping[str, Any]) -> Any:
+    hints = typing.get_type_hints(cls)
+    refuse_unknown(cls.__name__, values, hints)
+    return cls(**{name: fit(name, value, hints[name]) for name, value in values.items()})
+
+
+def refuse_unknown(owner: str, given: Mapping[str, Any], known: Mapping[str, Any]) -> None:
+    for name in given:
+        if name not in known:
+            raise ValueError(
+                f"{owner} has no option {name!r}{nearest(name, known)} It takes {', '.join(known)}"
+            )
+
+
+def fit(name: str, value: Any, hint: Any) -> Any:
+    """`value` as the type of its field, or an answer."""
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        return None if value is None else fit(name, value, next(t for t in inner if t is not type(None)))
+    if origin is typing.Literal:
+        return one_of(name, value, inner)
+    if origin is tuple and isinstance(value, (list, tuple)):
+        return tuple(fit(name, each, inner[0]) for each in value)
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    expected = origin or hint
+    right = expected is Any or (
+        isinstance(value, expected)
+        and not (expected is int and value in (True, False) and isinstance(value, bool))
+    )
+    if not right:
+        raise ValueError(
+            f"{name} is {getattr(hint, '__name__', hint)}; got {value!r} ({type(value).__name__})"
+        )
+    return value
+
+
+def one_of(name: str, value: Any, known: tuple) -> Any:
+    if value not in known:
+        raise ValueError(
+            f"{name} is one of {', '.join(map(str, known))}; got {value!r}{nearest(str(value), known)}"
+        )
+    return value
+
+
+# --------------------------------------------------------------------------------------- changing
+
+
+def override(config: RunConfig, given: Mapping[str, Any]) -> RunConfig:
+    """The same run with these fields changed, each by its own name: override(config, {"lr": 0.5})."""
+    where = {each.name: (part, hint) for part, each, hint in options(config.task)}
+    changed: dict[str, dict[str, Any]] = {}
+    for name, value in given.items():
+        if name not in where:
+            raise ValueError(f"a run has no option {name!r}{nearest(name, where)}")
+        part, hint = where[name]
+        changed.setdefault(part, {})[name] = fit(name, value, hint)
+    new = {part: dataclasses.replace(getattr(config, part), **values) for part, values in changed.items()}
+    return dataclasses.replace(config, **new)
+
+
+def differences(a: RunConfig, b: RunConfig, ignore: tuple[str, ...] = ()) -> dict[str, tuple[Any, Any]]:
+    """The fields in which two runs differ, with both values."""
+    if a.task != b.task:
+        return {"task": (a.task, b.task)}
+    pairs = {
+        e.name: (getattr(getattr(a, p), e.name), getattr(getattr(b, p), e.name))
+        for p, e, _ in options(a.task)
+    }
+    return {name: pair for name, pair in pairs.items() if pair[0] != pair[1] and name not in ignore}
+
+
+def fingerprint(value: Any) -> str:
+    text = json.dumps(value, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]

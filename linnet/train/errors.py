@@ -1,0 +1,59 @@
+"""What ends a run before its end, each with an exit code of its own."""
+
+from __future__ import annotations
+
+import difflib
+import errno
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+class Stopped(RuntimeError):  # noqa: N818, it is what happened
+    """A run that cannot go on; what it has written stays."""
+
+    exit_code = 1
+
+
+class NotFinite(Stopped):
+    """The loss or the gradient is no longer a number."""
+
+    exit_code = 3
+
+
+class DiskFull(Stopped):
+    """There is no room for a file; the checkpoint before it is whole."""
+
+    exit_code = 4
+
+
+class Mismatch(Stopped):
+    """A checkpoint or a run directory of something else."""
+
+    exit_code = 5
+
+
+@contextmanager
+def room_for(path: Path) -> Iterator[None]:
+    """Say what a full disk means for the run."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise
+        raise DiskFull(
+            f"no room to write {path} ({error.strerror}); the last whole checkpoint is kept: "
+            "free some space and give the same command again to go on from it"
+        ) from error
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """ ", did you mean 'x'?" or nothing."""
+    found = difflib.get_close_matches(name.lower(), list(known), n=1, cutoff=0.5)
+    return f"; did you mean {found[0]!r}?" if found else ""
+
+
+def missing(package: str, error: ImportError) -> ImportError:
+    return ImportError(
+        f"{package} is needed for this and is not installed: pip install linnet[lm]\n  ({error})"
+    )

@@ -1,0 +1,145 @@
+"""Language modelling as a kind of task: what is read, how it is cut, and what a run keeps for later use."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from linnet.data.batches import TAILS
+from linnet.data.corpora import ORDERS, Corpus, load_corpus
+from linnet.data.vocabulary import LEVELS, Vocabulary
+from linnet.models.language import LanguageModel, LanguageModelConfig
+from linnet.tasks.language import LanguageTask
+from linnet.train import checkpoints
+from linnet.train.config import Checked, RunConfig, fingerprint, option
+from linnet.train.errors import Mismatch
+from linnet.train.records import read_config
+
+VOCABULARY = "vocabulary.json"
+
+
+@dataclass(frozen=True)
+class LanguageData(Checked):
+    """A corpus, and how it is cut into batches."""
+
+    corpus: str = option("kjv", "a name of `linnet list corpora`")
+    path: str | None = option(None, "of --corpus text: a UTF-8 file, or a folder of *.txt")
+    data_dir: str | None = option(None, "where the files of a corpus are looked for first")
+    level: str | None = option(None, "word, char, byte or bpe (the corpus's first)", choices=LEVELS)
+    vocabulary_size: int | None = option(None, "the most tokens there are; rare ones become <unk>", least=2)
+    lowercase: bool = option(False, "read capitals as small letters")
+    order: str = option("frequency", "of the vocabulary; appearance: that of all parts", choices=ORDERS)
+    batch: int = option(20, "columns of text that are read side by side, over all processes", least=1)
+    length: int = option(35, "steps through which gradients go back", least=1)
+    varied: bool = option(False, "windows of random length around --length, as in AWD-LSTM")
+    delta: int = option(40, "varied: how much longer than --length a window may be", least=0)
+    tail: str | None = option(None, "what does not divide: keep, trim or drop it", choices=TAILS)
+    eval_batch: int = option(10, "columns in evaluation", least=1)
+    eval_length: int | None = option(None, "steps of a window in evaluation (--length)", least=1)
+    eval_tail: str = option("keep", "keep: every token counts; trim, drop: as some authors do", choices=TAILS)
+    test_batch: int | None = option(None, "columns in the test, where it is not --eval-batch", least=1)
+    test_tail: str | None = option(None, "the same for --eval-tail", choices=TAILS)
+
+
+class Language(LanguageTask):
+    """A language task whose test may be cut otherwise than its validation."""
+
+    def __init__(self, corpus: Corpus, config: LanguageModelConfig, data: LanguageData, seed: int):
+        super().__init__(
+            corpus,
+            config,
+            batch=data.batch,
+            length=data.length,
+            varied=data.varied,
+            delta=data.delta,
+            tail=data.tail,
+            eval_batch=data.eval_batch,
+            eval_length=data.eval_length,
+            eval_tail=data.eval_tail,
+            seed=seed,
+        )
+        self.data = data
+
+    def build(self) -> LanguageModel:
+        try:
+            return super().build()
+        except TypeError as error:
+            # An option that the unit does not have: a wrong setting, not a mistake in the program.
+            raise ValueError(error) from None
+
+    def evaluate(self, model: nn.Module, split: str) -> dict[str, float]:
+        usual = self.eval_batch, self.eval_tail
+        if split == "test":
+            self.eval_batch = self.data.test_batch or self.eval_batch
+            self.eval_tail = self.data.test_tail or self.eval_tail
+        try:
+            return super().evaluate(model, split)
+        finally:
+            self.eval_batch, self.eval_tail = usual
+
+    def describe(self) -> dict[str, Any]:
+        """The model by its fingerprint; its settings stand in the run's config."""
+        told = super().describe()
+        return {**told, "model": fingerprint(told["model"])}
+
+
+def build(data: LanguageData, model: LanguageModelConfig, seed: int) -> Language:
+    return Language(read(data), model, data, seed)
+
+
+def read(data: LanguageData) -> Corpus:
+    return load_corpus(
+        data.corpus,
+        level=data.level,
+        data_dir=data.data_dir,
+        path=data.path,
+        vocabulary_size=data.vocabulary_size,
+        lowercase=data.lowercase,
+        order=data.order,
+    )
+
+
+def keep(task: Language, folder: Path) -> None:
+    """The vocabulary stays with the run: a trained model can be used without its corpus."""
+    path = folder / VOCABULARY
+    if path.exists():
+        refuse_other_vocabulary(path, Vocabulary.load(path), task.corpus.vocabulary)
+    else:
+        task.corpus.vocabulary.save(path)
+
+
+def refuse_other_vocabulary(path: Path, there: Vocabulary, here: Vocabulary) -> None:
+    if there.fingerprint != here.fingerprint:
+        raise Mismatch(
+            f"{path} is the vocabulary {there.fingerprint} of {len(there)} tokens, and the corpus has "
+            f"{here.fingerprint} of {len(here)}: the text has changed since the run began"
+        )
+
+
+def load_run(folder: Path, name: str = "best") -> tuple[RunConfig, LanguageModel, Vocabulary]:
+    """A trained model with its vocabulary, from its run directory alone."""
+    config = read_config(folder)
+    found = checkpoints.find(folder, name)
+    if found is None:
+        raise Mismatch(f"{folder} has no whole checkpoint {name!r} yet")
+    path, manifest = found
+    vocabulary = Vocabulary.load(folder / VOCABULARY)
+    model = LanguageModel(len(vocabulary), config.model)
+    checkpoints.refuse_foreign(path, manifest["guard"], guard_of(config, model, vocabulary, manifest))
+    model.load_state_dict(checkpoints.read_weights(path))
+    return config, model.eval(), vocabulary
+
+
+def guard_of(config: RunConfig, model: nn.Module, vocabulary: Vocabulary, manifest: dict) -> dict[str, Any]:
+    """What this run says of itself, where a checkpoint says something."""
+    own = {
+        "vocabulary": vocabulary.fingerprint,
+        "vocabulary_size": len(vocabulary),
+        "model": fingerprint(dataclasses.asdict(config.model)),
+        "weights": checkpoints.shape_code(model),
+    }
+    return {**manifest["guard"], **own}

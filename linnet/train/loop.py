@@ -1,0 +1,488 @@
+"""The one training loop, on Lightning Fabric.
+
+    for each epoch:  for each update:  step;  now and then a row, a validation, a checkpoint
+    in the end:      test the selected weights
+
+The state of the network is carried from batch to batch and forgotten at the start of an epoch. Everything the
+next update depends on is in a checkpoint, so a run that was killed goes on as if it had not been.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import os
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, nullcontext
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from linnet.train import checkpoints, optimisers
+from linnet.train.config import LoopConfig, RunConfig
+from linnet.train.errors import Mismatch, NotFinite, missing
+from linnet.train.kinds import kind
+from linnet.train.progress import Progress, Silent
+from linnet.train.records import Row, Rows, append, claim, open_run, read_result, refuse_other, write_json
+from linnet.train.schedules import Place, factor, stuck
+
+MEANING = ("vocabulary", "weights")
+"""What must agree for the weights of one run to mean something in another."""
+
+
+def train(config: RunConfig, folder: str | Path, progress: Progress | None = None) -> Row:
+    """Make this run in this directory, or go on with it; its figures."""
+    fabric, folder = make_fabric(config.loop), Path(folder)
+    refuse_other(folder, config)
+    # Built before anything is written: a wrong name leaves no directory behind.
+    run = Run(config, folder, fabric, progress or Silent())
+    with ExitStack() as stack:
+        if fabric.is_global_zero:
+            folder.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(claim(folder))
+            open_run(folder, config)
+        fabric.barrier()
+        return run.make()
+
+
+def make_fabric(settings: LoopConfig) -> Any:
+    """One process, or those that torchrun has started."""
+    try:
+        from lightning_fabric import Fabric
+    except ImportError as error:
+        raise missing("lightning-fabric", error) from None
+    if settings.threads:
+        torch.set_num_threads(settings.threads)
+    world, local = (int(os.environ.get(name, 1)) for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"))
+    fabric = Fabric(
+        accelerator=settings.device,
+        devices=local,
+        num_nodes=max(world // local, 1),
+        strategy="ddp" if world > 1 else "auto",
+        precision=settings.precision,  # type: ignore[arg-type]
+    )
+    fabric.launch()
+    if fabric.device.type == "cuda":
+        torch.use_deterministic_algorithms(True, warn_only=True)
+        torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+    return fabric
+
+
+@dataclass
+class Position:
+    """How far a run is. Epochs count from 1, `batch` is the next one of its epoch."""
+
+    epoch: int = 1
+    batch: int = 0
+    step: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+    evaluated: int = -1
+    history: list[float] = field(default_factory=list)
+
+
+class Given:
+    """What a step reads, in an object of its own: what wraps a model would take tuples apart."""
+
+    def __init__(self, batch: Any, carry: Any):
+        self.batch, self.carry = batch, carry
+
+
+class Stepper(nn.Module):
+    """A model and its task as one module: whatever wraps it, DDP or autocast, sees one forward."""
+
+    def __init__(self, task: Any, model: nn.Module):
+        super().__init__()
+        self.task, self.model = task, model
+
+    def forward(self, given: Given) -> tuple:
+        result = self.task.step(self.model, given.batch, given.carry)
+        return result.objective, result.nll, result.count, result.metrics, result.carry
+
+
+class Run:
+    """A run under way."""
+
+    def __init__(self, config: RunConfig, folder: Path, fabric: Any, progress: Progress):
+        self.config, self.folder, self.fabric = config, folder, fabric
+        self.progress = progress if fabric.is_global_zero else Silent()
+        self.rows, self.here, self.carry = Rows(folder), Position(), None
+        self.sums: dict[str, float] = {}
+        torch.manual_seed(config.loop.seed)
+        self.task = kind(config.task).build(config.data, config.model, config.loop.seed)
+        self.model = self.task.build()
+        self.parameters = [p for p in self.model.parameters() if p.requires_grad]
+        self.stepper = fabric.setup_module(Stepper(self.task, self.model))
+        self.writer: Any = None
+        self.stage = ""
+        self.optimiser: Any = None
+        self.choose_optimiser()
+        ema = config.optimiser
+        self.average = optimisers.Average(self.parameters, ema.ema, ema.ema_warmup) if ema.ema else None
+        self.saved, self.row_lengths = (0, time.monotonic()), [0, 0]
+        if fabric.global_rank:
+            # Each process drops other units; the weights are those of the first.
+            torch.manual_seed(config.loop.seed + 1_000_003 * fabric.global_rank)
+
+    def make(self) -> Row:
+        if self.fabric.is_global_zero:
+            kind(self.config.task).keep(self.task, self.folder)
+        self.restore()
+        result = read_result(self.folder)
+        if result and self.finished() and result["step"] == self.here.step:
+            return dict(result)
+        self.forget_what_came_after()
+        self.progress.begin(self.model_size(), self.here.step, self.total_steps())
+        try:
+            while not self.finished():
+                self.train_epoch()
+            return self.finish()
+        finally:
+            self.progress.end()
+            if self.writer is not None:
+                self.writer.close()
+
+    def forget_what_came_after(self) -> None:
+        """Rows that were written after the checkpoint will be written again."""
+        if self.fabric.is_global_zero:
+            (self.folder / "result.json").unlink(missing_ok=True)
+            self.rows.cut(self.row_lengths)
+
+    def finished(self) -> bool:
+        loop, here = self.config.loop, self.here
+        enough = here.epoch > loop.epochs or bool(loop.steps and here.step >= loop.steps)
+        return enough or bool(loop.patience and stuck(here.history, loop.patience))
+
+    # -------------------------------------------------------------------------------- an epoch
+
+    def train_epoch(self) -> None:
+        """The rest of this epoch, or as much of it as is still to be done."""
+        here = self.here
+        self.stepper.train()
+        batches = self.task.training(here.epoch, here.batch, self.fabric.global_rank, self.fabric.world_size)
+        for group in groups(batches, self.config.optimiser.accumulate):
+            self.update(group)
+            self.now_and_then()
+            if self.finished():
+                return
+        if not self.config.loop.evaluate_every:
+            self.evaluate()
+        here.epoch, here.batch, self.carry = here.epoch + 1, 0, None
+        self.save()
+
+    def now_and_then(self) -> None:
+        loop, step = self.config.loop, self.here.step
+        if step % loop.log_every == 0:
+            self.log()
+        if loop.evaluate_every and step % loop.evaluate_every == 0:
+            self.evaluate()
+            self.save()
+        elif self.checkpoint_is_due():
+            self.save()
+
+    def checkpoint_is_due(self) -> bool:
+        loop, (step, when) = self.config.loop, self.saved
+        by_steps = bool(loop.checkpoint_steps) and self.here.step - step >= loop.checkpoint_steps
+        by_time = bool(loop.checkpoint_seconds) and time.monotonic() - when >= loop.checkpoint_seconds
+        # All processes must agree, and their clocks do not.
+        return (
+            self.fabric.broadcast(by_steps or by_time) if self.fabric.world_size > 1 else by_steps or by_time
+        )
+
+    # ------------------------------------------------------------------------------- an update
+
+    def update(self, group: list[Any]) -> None:
+        """One step of the optimiser, by the mean of the gradients of a few batches."""
+        started = time.perf_counter()
+        steps = [self.backward(batch, len(group), last=batch is group[-1]) for batch in group]
+        norm = self.clip()
+        loss = sum(nll for nll, _, _ in steps) / max(sum(count for _, count, _ in steps), 1)
+        self.refuse_nonsense(loss, norm)
+        rate = self.rate(sum(length for _, _, length in steps) / len(steps))
+        optimisers.set_rate(self.optimiser, rate)
+        self.optimiser.step()
+        self.optimiser.zero_grad()
+        self.here.step += 1
+        if self.average:
+            self.average.update(self.here.step)
+        self.advance(len(group), sum(count for _, count, _ in steps), time.perf_counter() - started)
+        self.sums |= {"lr": rate, "gradient_norm": norm}
+        self.progress.step(self.here.step, self.here.tokens, self.here.seconds, loss, rate)
+
+    def backward(self, batch: Any, size: int, last: bool) -> tuple[float, int, float]:
+        """Add a batch's gradient: its summed loss, how many targets it is over, and its steps in time."""
+        shared = self.fabric.world_size > 1
+        given = Given(on_device(batch, self.fabric.device), self.carry)
+        with self.fabric.no_backward_sync(self.stepper, enabled=not last) if shared else nullcontext():
+            objective, nll, count, metrics, self.carry = self.stepper(given)
+            nll, count = float(nll), int(count)
+            length = count * self.fabric.world_size / self.config.data.batch
+            over = length if self.config.optimiser.loss_over == "sequences" else 1.0
+            self.fabric.backward(objective * (over * self.weight(count) / size))
+        for name, value in {"nll": nll, "count": count, **metrics}.items():
+            self.sums[name] = self.sums.get(name, 0) + float(value)
+        self.sums["batches"] = self.sums.get("batches", 0) + 1
+        return nll, count, length
+
+    def weight(self, count: int) -> float:
+        """Processes with more targets weigh more: their mean is then that of one process."""
+        if self.fabric.world_size == 1:
+            return 1.0
+        total = self.fabric.all_reduce(torch.tensor(float(count)), reduce_op="sum")
+        return count * self.fabric.world_size / max(float(total), 1.0)
+
+    def clip(self) -> float:
+        most = self.config.optimiser.clip
+        if not most:
+            return float(optimisers.gradient_norm(self.parameters))
+        return float(
+            self.fabric.clip_gradients(
+                self.stepper, self.optimiser, max_norm=most, norm_type=2.0, error_if_nonfinite=False
+            )
+        )
+
+    def refuse_nonsense(self, loss: float, norm: float) -> None:
+        # In 16 bits a gradient overflows now and then, and its scaler deals with that.
+        if math.isfinite(loss) and (math.isfinite(norm) or self.config.loop.precision == "16-mixed"):
+            return
+        raise NotFinite(
+            f"the loss is {loss:g} and the norm of the gradient {norm:g} at step {self.here.step + 1} "
+            f"(epoch {self.here.epoch}, batch {self.here.batch + 1}, learning rate {self.rate(1.0):g}). "
+            f"The weights were left as they were; the last checkpoint, of step {self.saved[0]}, is in "
+            f"{self.folder / 'last'}. Try a smaller --lr or a --clip; --start-from {self.folder} begins with "
+            "its best weights"
+        )
+
+    def rate(self, length: float) -> float:
+        """The learning rate of the next update, whose windows are so long."""
+        settings, here = self.config.schedule, self.here
+        rate = self.config.optimiser.lr * factor(settings, Place(here.epoch, here.step + 1, here.history))
+        return rate * length / self.config.data.length if settings.scale_by_length else rate
+
+    def advance(self, batches: int, tokens: int, seconds: float) -> None:
+        self.here.batch += batches
+        self.here.tokens += tokens * self.fabric.world_size
+        self.here.seconds += seconds
+
+    def choose_optimiser(self) -> None:
+        """The one that these validations ask for; it starts afresh when it is another one."""
+        wanted = optimisers.current(self.config.optimiser, self.here.history)
+        if wanted != self.stage:
+            made = optimisers.make(wanted, self.config.optimiser, self.parameters)
+            self.stage, self.optimiser = wanted, self.fabric.setup_optimizers(made)
+
+    # -------------------------------------------------------------------------------- the record
+
+    def log(self) -> None:
+        """A row of the training loss since the last one."""
+        sums, self.sums = self.sums, {}
+        lr, norm = sums.pop("lr"), sums.pop("gradient_norm")
+        if self.fabric.world_size > 1:
+            names = sorted(sums)
+            values = torch.tensor([sums[name] for name in names], dtype=torch.float64)
+            total = self.fabric.all_reduce(values, reduce_op="sum")
+            sums = dict(zip(names, total.tolist(), strict=True))
+        nll, count, batches = (sums.pop(name) for name in ("nll", "count", "batches"))
+        means = {name: value / batches for name, value in sums.items()}
+        self.record("train", {"loss": nll / max(count, 1.0), "lr": lr, "gradient_norm": norm, **means})
+
+    def record(self, split: str, numbers: Row) -> None:
+        if not self.fabric.is_global_zero:
+            return
+        here = self.here
+        row = {"step": here.step, "epoch": here.epoch, "split": split, **numbers}
+        self.rows.add(row)
+        speed = {"step": here.step, "tokens": here.tokens, "seconds": here.seconds}
+        append(self.folder / "speed.jsonl", json.dumps(speed) + "\n")
+        if self.config.loop.tensorboard:
+            self.events(split, numbers)
+        self.progress.row(row, here.tokens / max(here.seconds, 1e-9))
+
+    def events(self, split: str, numbers: Row) -> None:
+        if self.writer is None:
+            try:
+                from torch.utils.tensorboard import SummaryWriter
+            except ImportError as error:
+                raise missing("tensorboard", error) from None
+            self.writer = SummaryWriter(str(self.folder / "events"), purge_step=self.here.step)
+        for name, value in numbers.items():
+            self.writer.add_scalar(f"{split}/{name}", value, self.here.step)
+        self.writer.flush()
+
+    def evaluate(self) -> None:
+        """Validate, keep the weights if they are the best, and let schedule and optimiser know."""
+        stand_in = optimisers.averages(self.optimiser, self.average, self.parameters)
+        with optimisers.standing_in(self.parameters, stand_in):
+            metrics = self.measure("valid")
+            if not math.isfinite(metrics["loss"]):
+                raise NotFinite(f"the validation loss is {metrics['loss']:g} after step {self.here.step}")
+            self.here.history.append(metrics["loss"])
+            self.here.evaluated = self.here.step
+            self.record("valid", metrics)
+            if self.config.loop.select == "last" or metrics["loss"] <= min(self.here.history):
+                self.keep_best(metrics)
+        self.choose_optimiser()
+
+    def measure(self, split: str) -> Row:
+        """The task's figures, by the first process for all."""
+        metrics: Row = {}
+        if self.fabric.is_global_zero:
+            self.model.eval()
+            with torch.no_grad(), self.fabric.autocast():
+                metrics = self.task.evaluate(self.model, split)
+            self.model.train()
+        return self.fabric.broadcast(metrics) if self.fabric.world_size > 1 else metrics
+
+    def finish(self) -> Row:
+        """Validate what was not validated yet, and test the selected weights."""
+        if self.here.evaluated != self.here.step:
+            self.evaluate()
+            self.save()
+        path, manifest = self.must_find("best")
+        self.model.load_state_dict(checkpoints.read_weights(path))
+        test = self.measure("test")
+        self.record("test", test)
+        here = self.here
+        result = {
+            **{
+                "step": here.step,
+                "epoch": here.epoch,
+                "tokens": here.tokens,
+                "parameters": self.model_size(),
+            },
+            **{"best_step": manifest["step"], "valid": manifest["metrics"], "test": test},
+            **{"seconds": here.seconds, "tokens_per_second": here.tokens / max(here.seconds, 1e-9)},
+        }
+        if self.fabric.is_global_zero:
+            write_json(self.folder / "result.json", result)
+        return result
+
+    def model_size(self) -> int:
+        return sum(p.numel() for p in self.model.parameters())
+
+    def total_steps(self) -> int | None:
+        loop = self.config.loop
+        # Epochs of varied windows differ a little; for a bar that is good enough.
+        size = self.task.batches_per_epoch(1)
+        if size is None:
+            return loop.steps or None
+        total = loop.epochs * math.ceil(size / self.config.optimiser.accumulate)
+        return min(total, loop.steps) if loop.steps else total
+
+    # ------------------------------------------------------------------------------ checkpoints
+
+    def guard(self) -> Row:
+        """What a checkpoint must have been made for to be read here."""
+        return {**self.task.describe(), "weights": checkpoints.shape_code(self.model)}
+
+    def keep_best(self, metrics: Row) -> None:
+        if self.fabric.is_global_zero:
+            new = checkpoints.stage(self.folder, "best")
+            checkpoints.write_weights(new / checkpoints.WEIGHTS, self.model.state_dict())
+            about = {"step": self.here.step, "metrics": metrics, "guard": self.guard()}
+            checkpoints.publish(self.folder, "best", about)
+
+    def save(self) -> None:
+        """Everything that the next update depends on."""
+        fabric, new = self.fabric, self.folder / "last.new"
+        if fabric.is_global_zero:
+            checkpoints.stage(self.folder, "last")
+        fabric.barrier()
+        own = {"random": random_states(), "carry": checkpoints.plain(self.carry), "sums": self.sums}
+        checkpoints.write_tensors(new / f"rank-{fabric.global_rank}.pt", own)
+        fabric.barrier()
+        if fabric.is_global_zero:
+            self.write_shared(new)
+        fabric.barrier()
+        self.saved = (self.here.step, time.monotonic())
+
+    def write_shared(self, new: Path) -> None:
+        checkpoints.write_weights(new / checkpoints.WEIGHTS, self.model.state_dict())
+        shadows = self.average.shadows if self.average else None
+        state = {"optimiser": self.optimiser.state_dict(), "average": shadows}
+        checkpoints.write_tensors(new / "state.pt", state)
+        about = {
+            **{
+                "step": self.here.step,
+                "position": dataclasses.asdict(self.here),
+                "rows": self.rows.lengths(),
+            },
+            **{"world": self.fabric.world_size, "guard": self.guard()},
+        }
+        checkpoints.publish(self.folder, "last", about)
+
+    def restore(self) -> None:
+        """Go on from the last whole checkpoint, or begin."""
+        found = checkpoints.find(self.folder, "last")
+        if found is None:
+            return self.begin()
+        path, manifest = found
+        checkpoints.refuse_foreign(path, manifest["guard"], self.guard())
+        if manifest["world"] != self.fabric.world_size:
+            there, here = manifest["world"], self.fabric.world_size
+            raise Mismatch(f"{self.folder} was trained by {there} processes and is now to go on with {here}")
+        self.here = Position(**manifest["position"])
+        self.model.load_state_dict(checkpoints.read_weights(path))
+        self.choose_optimiser()
+        self.load_states(path)
+        self.row_lengths = manifest["rows"]
+        self.saved = (self.here.step, time.monotonic())
+        return None
+
+    def load_states(self, path: Path) -> None:
+        state = checkpoints.read_tensors(path / "state.pt")
+        self.optimiser.load_state_dict(state["optimiser"])
+        if self.average:
+            self.average.load(state["average"])
+        own = checkpoints.read_tensors(path / f"rank-{self.fabric.global_rank}.pt")
+        self.carry = checkpoints.rebuilt(own["carry"], self.fabric.device)
+        self.sums = own["sums"]
+        set_random_states(own["random"])
+
+    def begin(self) -> None:
+        """From nothing, or from the best weights of another run."""
+        if self.config.loop.start_from:
+            source = Path(self.config.loop.start_from)
+            path, manifest = self.must_find("best", source)
+            # Another corpus, another dropout: the weights fit. Another vocabulary: they would mean nothing.
+            there, here = ({k: g.get(k) for k in MEANING} for g in (manifest["guard"], self.guard()))
+            checkpoints.refuse_foreign(path, there, here)
+            self.model.load_state_dict(checkpoints.read_weights(path))
+
+    def must_find(self, name: str, folder: Path | None = None) -> tuple[Path, Row]:
+        found = checkpoints.find(folder or self.folder, name)
+        if found is None:
+            raise Mismatch(f"{folder or self.folder} has no whole checkpoint {name!r}")
+        return found
+
+
+def groups(batches: Iterable[Any], size: int) -> Iterator[list[Any]]:
+    """A few batches at a time; the last group may have fewer."""
+    source = iter(batches)
+    while group := list(islice(source, size)):
+        yield group
+
+
+def on_device(batch: Any, device: torch.device) -> Any:
+    """A batch's tensors on this device; nothing to do where they are made."""
+    if device.type == "cpu":
+        return batch
+    moved = {name: value.to(device) for name, value in vars(batch).items() if isinstance(value, Tensor)}
+    return dataclasses.replace(batch, **moved)
+
+
+def random_states() -> dict[str, Any]:
+    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
+    return {"cpu": torch.get_rng_state(), "cuda": cuda}
+
+
+def set_random_states(states: dict[str, Any]) -> None:
+    torch.set_rng_state(states["cpu"])
+    if states["cuda"]:
+        torch.cuda.set_rng_state_all(states["cuda"])

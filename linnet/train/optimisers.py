@@ -1,0 +1,93 @@
+"""The papers' optimisers by name, the average of weights, and the norm of a gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn, optim
+
+from linnet.train.config import OptimiserConfig
+from linnet.train.schedules import ever_stuck
+
+
+def current(settings: OptimiserConfig, history: Sequence[float]) -> str:
+    """The optimiser that is in use after these validations: nt-asgd is one, then another."""
+    if settings.optimiser != "nt-asgd":
+        return settings.optimiser
+    return "asgd" if ever_stuck(history, settings.non_monotone) else "sgd"
+
+
+def make(name: str, settings: OptimiserConfig, parameters: list[nn.Parameter]) -> optim.Optimizer:
+    shared: dict[str, Any] = {"lr": settings.lr, "weight_decay": settings.weight_decay}
+    adaptive: dict[str, Any] = {**shared, "betas": settings.betas, "eps": settings.epsilon}
+    made: dict[str, Any] = {
+        "sgd": lambda: optim.SGD(parameters, **shared, momentum=settings.momentum),
+        # Averaging starts at once and takes no decay of its own: the switch is what was waited for.
+        "asgd": lambda: optim.ASGD(parameters, **shared, t0=0, lambd=0.0),
+        "adam": lambda: optim.Adam(parameters, **adaptive, amsgrad=settings.amsgrad),
+        "adamax": lambda: optim.Adamax(parameters, **adaptive),
+        "adagrad": lambda: optim.Adagrad(
+            parameters, **shared, eps=settings.epsilon, initial_accumulator_value=settings.accumulator
+        ),
+    }
+    return made[name]()
+
+
+def set_rate(optimiser: optim.Optimizer, rate: float) -> None:
+    for group in optimiser.param_groups:
+        group["lr"] = rate
+
+
+def gradient_norm(parameters: list[nn.Parameter]) -> Tensor:
+    return nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
+
+
+class Average:
+    """An exponential moving average of weights: average = decay average + (1 - decay) weight."""
+
+    def __init__(self, parameters: list[nn.Parameter], decay: float, warmup: bool = False):
+        self.parameters, self.decay, self.warmup = parameters, decay, warmup
+        self.shadows = [p.detach().clone() for p in parameters]
+
+    @torch.no_grad()
+    def update(self, step: int) -> None:
+        decay = min(self.decay, (1 + step) / (10 + step)) if self.warmup else self.decay
+        torch._foreach_lerp_(self.shadows, [p.detach() for p in self.parameters], 1 - decay)
+
+    def load(self, shadows: list[Tensor]) -> None:
+        self.shadows = [new.to(old.device) for new, old in zip(shadows, self.shadows, strict=True)]
+
+
+def averages(
+    optimiser: optim.Optimizer, average: Average | None, parameters: list[nn.Parameter]
+) -> list[Tensor] | None:
+    """The weights that are evaluated in place of the trained ones, if there are any."""
+    if average is not None:
+        return average.shadows
+    means = [optimiser.state.get(p, {}).get("ax") for p in parameters]
+    if all(mean is None for mean in means):
+        return None
+    return [p.detach().clone() if mean is None else mean for p, mean in zip(parameters, means, strict=True)]
+
+
+@contextmanager
+def standing_in(parameters: list[nn.Parameter], weights: list[Tensor] | None) -> Iterator[None]:
+    """Within this, the parameters have these values."""
+    if weights is None:
+        yield
+        return
+    kept = [p.detach().clone() for p in parameters]
+    copy_into(parameters, weights)
+    try:
+        yield
+    finally:
+        copy_into(parameters, kept)
+
+
+@torch.no_grad()
+def copy_into(parameters: list[nn.Parameter], values: list[Tensor]) -> None:
+    for parameter, value in zip(parameters, values, strict=True):
+        parameter.copy_(value)

@@ -1,0 +1,275 @@
+"""The whole way, on a text of a few thousand characters: train, eval, generate, compare, report."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from linnet import cli
+from linnet.analysis.generate import Telling, generate, sample
+from linnet.analysis.report import page, read_run
+from linnet.train import checkpoints
+from linnet.train.errors import Mismatch
+from linnet.train.language import load_run
+from linnet.train.records import read_config, read_metrics, read_result
+
+SENTENCES = ("the linnet sings in the tree", "a light wing beats in the wind", "the wind is in the tree")
+FAST = "--level char --hidden-size 12 --embedding-size 6 --num-layers 1 --batch 4 --length 8".split()  # noqa: SIM905
+BRIEF = "--optimiser adam --lr 0.02 --steps 12 --evaluate-every 6 --log-every 3 --device cpu".split()  # noqa: SIM905
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("text") / "birds.txt"
+    path.write_text("\n".join(SENTENCES[i * i % 3] for i in range(120)) + "\n", encoding="utf-8")
+    return path
+
+
+def arguments(text: Path, folder: Path, *more: str) -> list[str]:
+    return [*("--corpus", "text", "--path", str(text), "--run-dir", str(folder)), *FAST, *BRIEF, *more]
+
+
+@pytest.fixture(scope="module")
+def run(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs") / "birds"
+    assert cli.main(["train", "lm", "--unit", "rnn", *arguments(text, folder)]) == 0
+    return folder
+
+
+def test_a_run_directory_has_it_all(run: Path):
+    names = {path.name for path in run.iterdir()}
+    files = {"config.json", "environment.json", "metrics.jsonl", "metrics.csv", "result.json", "report.html"}
+    assert files | {"best", "last", "vocabulary.json"} <= names
+    assert read_config(run).model.unit == "rnn"
+    assert [row["step"] for row in read_metrics(run, "valid")] == [6, 12]
+    result = read_result(run) or {}
+    assert result["valid"]["loss"] < 3.5
+    assert set(result["test"]) >= {"loss", "perplexity", "bpc"}
+    assert json.loads((run / "environment.json").read_text())["packages"]["torch"]
+
+
+def test_eval_gives_the_figures_of_the_run(run: Path, capsys: pytest.CaptureFixture[str]):
+    assert cli.main(["eval", str(run)]) == 0
+    said = capsys.readouterr().out
+    result = read_result(run) or {}
+    assert f"valid: loss {result['valid']['loss']:.5g}" in said
+    assert f"test: loss {result['test']['loss']:.5g}" in said
+    assert cli.main(["eval", str(run), "--dynamic", "--dynamic-batch", "4", "--splits", "test"]) == 0
+    assert re.fullmatch(r"test: loss \S+  perplexity \S+  bpc \S+\n", capsys.readouterr().out)
+
+
+def test_eval_refuses_a_text_of_another_vocabulary(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    other = tmp_path / "other.txt"
+    other.write_text("quite another text\n" * 100)
+    assert cli.main(["eval", str(run), "--path", str(other)]) == Mismatch.exit_code
+    there, here = re.findall(r"\b[0-9a-f]{16}\b", capsys.readouterr().err)
+    assert there != here
+
+
+def test_a_checkpoint_of_another_model_is_refused_with_both_fingerprints(
+    run: Path, tmp_path: Path, text: Path, capsys: pytest.CaptureFixture[str]
+):
+    other = tmp_path / "other"
+    assert cli.main(["train", "lm", "--unit", "lrn", *arguments(text, other), "--steps", "1"]) == 0
+    (run / "config.json").rename(tmp_path / "kept.json")
+    try:
+        (run / "config.json").write_text((other / "config.json").read_text())
+        assert cli.main(["generate", str(run)]) == Mismatch.exit_code
+    finally:
+        (tmp_path / "kept.json").rename(run / "config.json")
+    assert re.search(r"model is '\w{12}' there and '\w{12}' here; weights is", capsys.readouterr().err)
+
+
+def test_generating_is_reproducible_and_streams(run: Path, capsys: pytest.CaptureFixture[str]):
+    command = ["generate", str(run), "--prompt", "the ", "--tokens", "20", "--top-p", "0.9", "--seed"]
+    texts = []
+    for seed in ("1", "1", "2"):
+        assert cli.main([*command, seed]) == 0
+        texts.append(capsys.readouterr().out)
+    assert texts[0] == texts[1] != texts[2]
+    assert texts[0].startswith("the ")
+    assert len(texts[0]) == len("the ") + 20 + 1
+    _, model, vocabulary = load_run(run)
+    pieces = list(generate(model, vocabulary, "the ", tokens=20, top_p=0.9))
+    assert len(pieces) == 21
+    assert "".join(pieces) + "\n" == texts[0]
+
+
+def test_one_state_is_as_good_as_reading_all_again(run: Path):
+    """At temperature 0 the next token is the likeliest after the whole text so far."""
+    _, model, vocabulary = load_run(run)
+    said = "".join(generate(model, vocabulary, "the ", tokens=6, temperature=0.0))
+    ids = vocabulary.encode("the ")
+    with torch.no_grad():
+        for _ in range(6):
+            chances, _ = model.log_probs(ids[:, None])
+            ids = torch.cat([ids, chances[-1, 0].argmax()[None]])
+    assert said == vocabulary.decode(ids)
+
+
+def test_top_p_leaves_the_unlikely_out():
+    logits = torch.tensor([0.5, 0.3, 0.15, 0.05]).log()
+    draws = torch.Generator().manual_seed(0)
+    assert {int(sample(logits, 1.0, 0.6, draws)) for _ in range(200)} == {0, 1}
+    assert {int(sample(logits, 1.0, 0.5, draws)) for _ in range(50)} == {0}
+    assert {int(sample(logits, 1.0, 1.0, draws)) for _ in range(500)} == {0, 1, 2, 3}
+    assert int(sample(logits, 0.0, 1.0, draws)) == 0
+
+
+def test_bytes_are_told_when_a_character_is_whole():
+    from linnet.data.vocabulary import byte_vocabulary
+
+    vocabulary = byte_vocabulary()
+    telling = Telling(vocabulary)
+    ids = vocabulary.encode("aé€b".encode()).tolist()
+    assert [telling.text([token]) for token in ids] == ["a", "", "é", "", "", "€", "b"]
+
+
+@pytest.mark.parametrize("wrong", [{"top_p": 0.0}, {"temperature": -1.0}, {"tokens": -1}])
+def test_wrong_wishes_are_answered(run: Path, wrong: dict[str, float]):
+    _, model, vocabulary = load_run(run)
+    with pytest.raises(ValueError, match="top_p is above 0"):
+        list(generate(model, vocabulary, **wrong))  # type: ignore[arg-type]
+
+
+# --------------------------------------------------------------------------------------- compare
+
+
+@pytest.fixture(scope="module")
+def comparison(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs") / "all"
+    command = arguments(text, folder, "--units", "rnn", "lrn", "--budget", "1500")
+    command = [
+        word for i, word in enumerate(command) if "--hidden-size" not in (word, command[max(i - 1, 0)])
+    ]
+    assert cli.main(["compare", *command]) == 0
+    return folder
+
+
+def test_a_comparison_keeps_to_its_budget(comparison: Path):
+    for unit in ("rnn", "lrn"):
+        result = read_result(comparison / unit) or {}
+        assert result["parameters"] == pytest.approx(1500, rel=0.1)
+        assert read_config(comparison / unit).model.unit == unit
+        assert (comparison / unit / "sample.txt").read_text().strip()
+
+
+def test_the_report_is_one_page_that_needs_nothing_else(comparison: Path):
+    content = (comparison / "report.html").read_text(encoding="utf-8")
+    assert "http" not in content
+    assert "<svg" in content
+    assert "<script" not in content
+    assert re.search(r"<td>rnn</td><td>[\d,]+</td>", content)
+    assert "valid bpc" in content
+    assert "hidden_size" in content
+    sample_text = (comparison / "lrn" / "sample.txt").read_text().strip()
+    assert sample_text.split()[0] in content
+    assert not re.search(r'(src|href)="(?!#)', content)
+
+
+def test_a_report_of_a_run_under_way_has_dashes(run: Path, tmp_path: Path):
+    (tmp_path / "config.json").write_text((run / "config.json").read_text())
+    (tmp_path / "metrics.jsonl").write_text((run / "metrics.jsonl").read_text())
+    assert "<td>\N{EN DASH}</td>" in page([read_run(tmp_path, "under way")], "one < two")
+    assert "one &lt; two" in page([read_run(tmp_path)], "one < two")
+
+
+# --------------------------------------------------------------------------------------- answers
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "answer"),
+    [
+        ("train lm --unit sri", 1, "no unit 'sri'; did you mean 'sru'?"),
+        ("train lm --corpus kjw", 1, "no corpus 'kjw'; did you mean 'kjv'?"),
+        ("train lm --recipe scrn-smal-nd-wt", 1, "did you mean 'scrn-small-nd-wt'?"),
+        ("train lm --hiden-size 3", 2, "did you mean '--hidden-size'?"),
+        ("train lm --optimiser adm", 2, "did you mean 'adam'?"),
+        ("train lm --unit-options alpha", 2, "expected NAME=VALUE"),
+        ("train lm --unit sru --unit-options alpha=1", 1, "SRU has no option 'alpha'"),
+        ("train lm --epochs 0", 1, "epochs is at least 1; got 0"),
+        ("eval nowhere", 1, "nowhere is no run: it has no config.json"),
+        ("generate nowhere", 1, "nowhere is no run"),
+        ("search --ranges lr=1", 2, "expected NAME=LOW:HIGH"),
+        ("compare --units lsmt", 2, "did you mean 'lstm'?"),
+    ],
+)
+def test_wrong_words_are_answered(
+    words: str,
+    code: int,
+    answer: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):
+    monkeypatch.chdir(tmp_path)
+    try:
+        found = cli.main(words.split())
+    except SystemExit as end:
+        found = int(end.code or 0)
+    assert found == code
+    assert not list(tmp_path.iterdir())
+    assert answer in capsys.readouterr().err
+
+
+def test_a_recipe_is_changed_field_by_field():
+    options = cli.parser().parse_args(
+        [
+            "train",
+            "lm",
+            "--recipe",
+            "scrn-small-nd-wt",
+            "--lr",
+            "0.4",
+            "--unit-options",
+            "alpha=0.5",
+            "--no-tied",
+        ]
+    )
+    config = cli.lm.run_config(options, "lm")
+    assert (config.optimiser.lr, config.model.tied, config.model.hidden_size) == (0.4, False, 240)
+    assert config.model.unit_options == {"context_size": 40, "alpha": 0.5}
+    other = cli.parser().parse_args(["train", "lm", "--recipe", "scrn-small-nd-wt", "--unit", "lstm"])
+    assert cli.lm.run_config(other, "lm").model.unit_options == {}
+
+
+def test_torchrun_takes_no_option_of_ours_for_its_own():
+    """It reads what follows the program too, and takes the beginning of a name for the name."""
+    from torch.distributed.run import get_args_parser
+
+    theirs = [flag for action in get_args_parser()._actions for flag in action.option_strings]
+    leaf = cli.lm.LazyParser()
+    cli.lm.add_train(leaf)
+    ours = [flag for flag in leaf.flags() if flag.startswith("--") and flag != "--help"]
+    assert len(ours) > 60
+    assert [flag for flag in ours if any(name.startswith(flag) for name in theirs)] == []
+
+
+def test_overwrite_removes_runs_only(run: Path, tmp_path: Path, text: Path):
+    (tmp_path / "precious").write_text("x")
+    command = ["train", "lm", "--unit", "rnn", *arguments(text, tmp_path, "--overwrite")]
+    assert cli.main(command) == 1
+    assert (tmp_path / "precious").exists()
+
+
+def test_a_weights_file_is_safetensors(run: Path):
+    assert set(checkpoints.read_weights(run / "best")) >= {"embedding.weight"}
+
+
+def test_listing_imports_no_trainer():
+    code = (
+        "import sys; from linnet.cli import main; main(['list']); "
+        "print([n for n in ('lightning_fabric', 'optuna', 'rich', 'matplotlib') if n in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+    assert "scrn-small-nd-wt " in done.stdout
+    assert "\nkjv " in done.stdout

@@ -1,0 +1,301 @@
+"""The loop: the same run twice is the same; killed and resumed is the same; what stops it says so."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+import toy
+
+import linnet
+from linnet.train import checkpoints, loop
+from linnet.train.config import RunConfig, override
+from linnet.train.errors import DiskFull, Mismatch, NotFinite
+from linnet.train.loop import train
+from linnet.train.records import read_metrics
+
+ROOT = str(Path(linnet.__file__).parents[1])
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": ROOT}
+SHORT = {"epochs": 3, "lr": 0.5, "log_every": 4, "checkpoint_seconds": 0.0, "device": "cpu"}
+VARIANTS = {
+    "sgd, plateau": {"schedule": "plateau", "clip": 0.5},
+    "adam, ema": {"optimiser": "adam", "lr": 0.01, "ema": 0.9, "ema_warmup": True},
+    "nt-asgd": {"optimiser": "nt-asgd", "lr": 5.0, "non_monotone": 1, "evaluate_every": 2},
+    "adagrad, accumulated": {"optimiser": "adagrad", "accumulator": 1.0, "accumulate": 3, "lr": 0.1},
+    "adamax, noam": {"optimiser": "adamax", "schedule": "noam", "warmup": 5, "width": 4, "lr": 0.1},
+}
+
+
+def config(**given: object) -> RunConfig:
+    return override(RunConfig(task="toy"), {**SHORT, **given})
+
+
+def metrics(folder: Path) -> bytes:
+    return (folder / "metrics.jsonl").read_bytes() + (folder / "metrics.csv").read_bytes()
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    return checkpoints.read_weights(folder / "last")
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_the_same_run_twice_gives_the_same_metrics(tmp_path: Path, name: str):
+    for place in "ab":
+        train(config(**VARIANTS[name]), tmp_path / place)
+    assert metrics(tmp_path / "a") == metrics(tmp_path / "b")
+    assert len(read_metrics(tmp_path / "a", "train")) >= 2
+
+
+def test_another_seed_gives_other_metrics(tmp_path: Path):
+    train(config(), tmp_path / "a")
+    train(config(seed=2), tmp_path / "b")
+    assert metrics(tmp_path / "a") != metrics(tmp_path / "b")
+
+
+def test_it_learns(tmp_path: Path):
+    result = train(config(epochs=12, optimiser="adam", lr=0.03), tmp_path)
+    losses = [row["loss"] for row in read_metrics(tmp_path, "valid")]
+    assert losses[0] > 1.5 > losses[-1]
+    assert result["valid"]["loss"] == min(losses)
+    assert result["tokens"] == 12 * 240
+
+
+class Killed(BaseException):
+    """Not an Exception: nobody may catch it, as nobody catches kill -9."""
+
+
+def killed_after(monkeypatch: pytest.MonkeyPatch, calls: int, owner: object, name: str) -> None:
+    """The next-but-so-many call does half of its work: it does not return."""
+    original, left = getattr(owner, name), [calls]
+
+    def once(*arguments: object, **given: object) -> object:
+        left[0] -= 1
+        if left[0] < 0:
+            raise Killed
+        return original(*arguments, **given)
+
+    monkeypatch.setattr(owner, name, once)
+
+
+PLACES = [
+    (loop.Run, "update"),
+    (loop.Run, "save"),
+    (loop.Run, "evaluate"),
+    (loop.Run, "record"),
+    (loop.Run, "keep_best"),
+    (checkpoints, "settle"),
+    (checkpoints.os, "replace"),
+    (checkpoints, "write_synced"),
+    (checkpoints, "write_tensors"),
+    (checkpoints.shutil, "rmtree"),
+]
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_cut_off_anywhere_and_resumed_is_as_if_it_had_not_been(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+):
+    settings = config(**VARIANTS[name], checkpoint_steps=3)
+    train(settings, tmp_path / "whole")
+    draw = random.Random(name)
+    for owner, place in draw.sample(PLACES, 6):
+        with monkeypatch.context() as patch, pytest.raises(Killed):  # noqa: PT012
+            killed_after(patch, draw.randrange(1, 6), owner, place)
+            train(settings, tmp_path / "cut")
+            raise Killed  # it was through before the call came
+    train(settings, tmp_path / "cut")
+    assert metrics(tmp_path / "cut") == metrics(tmp_path / "whole")
+    for key, value in weights(tmp_path / "whole").items():
+        assert torch.equal(value, weights(tmp_path / "cut")[key])
+
+
+def test_kill_9_at_random_moments(tmp_path: Path):
+    given = {"epochs": 15, "checkpoint_steps": 5, "checkpoint_seconds": 0.0, "lr": 0.5, "device": "cpu"}
+    words = [f"{name}={json.dumps(value)}" for name, value in given.items()]
+    train(override(RunConfig(task="toy"), given), tmp_path / "whole")
+    draw = random.Random(time.time_ns())
+    kills = 0
+    for _ in range(3):
+        command = [sys.executable, str(Path(__file__).parent / "toy.py"), str(tmp_path / "cut"), *words]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, env=ENVIRONMENT) as process:
+            assert process.stdout is not None
+            process.stdout.readline()
+            time.sleep(draw.uniform(0.1, 0.7))
+            process.send_signal(signal.SIGKILL)
+            kills += process.wait() == -signal.SIGKILL
+    assert kills
+    train(override(RunConfig(task="toy"), given), tmp_path / "cut")
+    assert metrics(tmp_path / "cut") == metrics(tmp_path / "whole")
+
+
+def test_a_finished_run_is_not_run_again_and_can_be_prolonged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    first = train(config(), tmp_path / "a")
+    with monkeypatch.context() as patch:
+        killed_after(patch, 0, loop.Run, "update")
+        assert train(config(), tmp_path / "a") == first
+    train(config(epochs=5), tmp_path / "a")
+    train(config(epochs=5), tmp_path / "b")
+    assert metrics(tmp_path / "a") == metrics(tmp_path / "b")
+
+
+# ------------------------------------------------------------------------------------- stopping
+
+
+def test_a_loss_that_is_no_number_stops_with_the_last_checkpoint_kept(tmp_path: Path):
+    with pytest.raises(NotFinite, match=r"loss is nan .* at step 8 \(epoch 1, batch 8, .*of step 6, is in"):
+        train(config(poison=7, checkpoint_steps=3), tmp_path)
+    path, manifest = checkpoints.find(tmp_path, "last") or pytest.fail("no checkpoint")
+    assert manifest["step"] == 6
+    assert all(torch.isfinite(value).all() for value in checkpoints.read_weights(path).values())
+    assert NotFinite.exit_code not in (0, 1, 2)
+
+
+def test_a_full_disk_says_so_and_leaves_the_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    real, calls = checkpoints.sync, [0]
+
+    def full(file: object) -> None:
+        calls[0] += 1
+        if calls[0] > 8:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(file)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoints, "sync", full)
+        with pytest.raises(DiskFull, match=r"no room to write .* the last whole checkpoint is kept"):
+            train(config(checkpoint_steps=3), tmp_path / "a")
+    assert checkpoints.find(tmp_path / "a", "last")
+    train(config(checkpoint_steps=3), tmp_path / "a")
+    train(config(checkpoint_steps=3), tmp_path / "b")
+    assert metrics(tmp_path / "a") == metrics(tmp_path / "b")
+
+
+def test_a_run_directory_of_other_settings_is_refused(tmp_path: Path):
+    train(config(epochs=1), tmp_path)
+    with pytest.raises(Mismatch, match=r"lr was 0.5 and is now 0.25.*--overwrite"):
+        train(config(epochs=1, lr=0.25), tmp_path)
+
+
+def test_a_checkpoint_of_another_vocabulary_is_refused_with_both(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    train(config(epochs=1), tmp_path)
+    monkeypatch.setattr(toy.ToyTask, "describe", lambda task: {"vocabulary": "eight"})
+    with pytest.raises(Mismatch, match="vocabulary is 'seven' there and 'eight' here"):
+        train(config(epochs=2), tmp_path)
+
+
+def test_two_processes_do_not_share_a_directory(tmp_path: Path):
+    tmp_path.mkdir(exist_ok=True)
+    with loop.claim(tmp_path), pytest.raises(Mismatch, match="another process is training"):
+        train(config(), tmp_path)
+
+
+# ------------------------------------------------------------------------------------- the parts
+
+
+def test_early_stop_and_steps(tmp_path: Path):
+    assert train(config(steps=5, epochs=9), tmp_path / "a")["step"] == 5
+    assert [row["step"] for row in read_metrics(tmp_path / "a", "valid")] == [5]
+    result = train(config(epochs=40, lr=3.0, patience=2), tmp_path / "b")
+    losses = [row["loss"] for row in read_metrics(tmp_path / "b", "valid")]
+    assert losses[-1] > min(losses[:-3])
+    assert result["epoch"] < 40
+
+
+def test_finetuning_starts_with_the_best_weights_of_a_run(tmp_path: Path):
+    train(config(), tmp_path / "a")
+    train(
+        config(start_from=str(tmp_path / "a"), optimiser="asgd", lr=1e-9, epochs=1, dropout=0.0),
+        tmp_path / "b",
+    )
+    best = checkpoints.read_weights(tmp_path / "a" / "best")
+    assert all(torch.allclose(value, best[key], atol=1e-6) for key, value in weights(tmp_path / "b").items())
+    with pytest.raises(Mismatch, match="weights is"):
+        train(config(start_from=str(tmp_path / "a"), hidden_size=8), tmp_path / "c")
+
+
+def test_the_average_of_weights_is_what_is_kept(tmp_path: Path):
+    train(config(ema=0.9), tmp_path / "a")
+    best, last = checkpoints.read_weights(tmp_path / "a" / "best"), weights(tmp_path / "a")
+    assert not torch.equal(best["out.weight"], last["out.weight"])
+
+
+def test_accumulating_steps_by_the_mean_of_the_gradients(tmp_path: Path):
+    settings = config(accumulate=3, dropout=0.0, steps=1, log_every=1)
+    torch.manual_seed(settings.loop.seed)
+    task = toy.ToyTask(settings.data, settings.model, 1)
+    net, carry = task.build(), None
+    for batch in list(task.training(1, 0, 0, 1))[:3]:
+        result = task.step(net, batch, carry)
+        (result.objective / 3).backward()
+        carry = result.carry
+    train(settings, tmp_path)
+    for name, weight in net.named_parameters():
+        assert weight.grad is not None
+        assert torch.allclose(weights(tmp_path)[name], weight.detach() - 0.5 * weight.grad, atol=1e-6)
+    assert read_metrics(tmp_path, "train")[0]["norm"] == pytest.approx(float(carry.h.norm()), rel=0.5)
+
+
+@pytest.mark.parametrize(("over", "ratio"), [("tokens", 1.0), ("sequences", 5.0)])
+def test_the_loss_over_sequences_is_the_sum_over_steps(tmp_path: Path, over: str, ratio: float):
+    train(config(dropout=0.0, steps=1, log_every=1), tmp_path / "a")
+    train(config(dropout=0.0, steps=1, log_every=1, loss_over=over), tmp_path / "b")
+    a, b = (read_metrics(tmp_path / place, "train")[0]["gradient_norm"] for place in "ab")
+    assert b == pytest.approx(ratio * a, rel=1e-5)
+
+
+def test_mixed_precision_runs(tmp_path: Path):
+    train(config(precision="bf16-mixed", epochs=1), tmp_path / "a")
+    train(config(epochs=1), tmp_path / "b")
+    a, b = (read_metrics(tmp_path / place, "valid")[0]["loss"] for place in "ab")
+    assert a != b
+    assert a == pytest.approx(b, rel=0.05)
+
+
+def free_port() -> str:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return str(found.getsockname()[1])
+
+
+def test_two_processes_give_the_loss_of_one(tmp_path: Path):
+    given = {
+        "dropout": 0.0,
+        "epochs": 2,
+        "log_every": 1,
+        "clip": 0.25,
+        "lr": 0.5,
+        "device": "cpu",
+        "tokens": 244,
+    }
+    train(override(RunConfig(task="toy"), given), tmp_path / "one")
+    words = [f"{name}={json.dumps(value)}" for name, value in given.items()]
+    command = [
+        *(
+            sys.executable,
+            "-m",
+            "torch.distributed.run",
+            "--nproc-per-node",
+            "2",
+            "--master-port",
+            free_port(),
+        ),
+        *(str(Path(__file__).parent / "toy.py"), str(tmp_path / "two"), *words),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False, env=ENVIRONMENT)
+    assert done.returncode == 0, done.stderr
+    one, two = (read_metrics(tmp_path / place) for place in ("one", "two"))
+    assert [row["loss"] for row in two] == pytest.approx([row["loss"] for row in one], rel=1e-5)
+    assert len(one) > 24

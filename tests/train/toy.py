@@ -1,0 +1,130 @@
+"""A task of a few hundred tokens, for tests of the loop: what it is does not matter, that it is fast does."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from linnet.train.kinds import KINDS, Kind
+
+
+@dataclass(frozen=True)
+class ToyData:
+    batch: int = 4
+    length: int = 5
+    tokens: int = 244
+    poison: int = -1  # the batch whose loss is not a number
+
+
+@dataclass(frozen=True)
+class ToyModel:
+    hidden_size: int = 6
+    dropout: float = 0.2
+
+
+class ToyState(NamedTuple):
+    h: Tensor
+
+
+class Batch(NamedTuple):
+    inputs: Tensor
+    targets: Tensor
+    index: int
+
+
+class Result(NamedTuple):
+    objective: Tensor
+    nll: Tensor
+    count: int
+    metrics: dict[str, float]
+    carry: Any
+
+
+class Net(nn.Module):
+    def __init__(self, settings: ToyModel):
+        super().__init__()
+        self.embedding = nn.Embedding(7, settings.hidden_size)
+        self.rnn = nn.RNN(settings.hidden_size, settings.hidden_size)
+        self.dropout = nn.Dropout(settings.dropout)
+        self.out = nn.Linear(settings.hidden_size, 7)
+
+    def forward(self, tokens: Tensor, state: ToyState | None) -> tuple[Tensor, ToyState]:
+        y, h = self.rnn(self.dropout(self.embedding(tokens)), state and state.h)
+        return self.out(y), ToyState(h.detach())
+
+
+class ToyTask:
+    name = "toy"
+
+    def __init__(self, data: ToyData, model: ToyModel, seed: int):
+        self.data, self.model = data, model
+        tokens = torch.arange(data.tokens) * 3 % 7
+        noise = torch.randint(7, (data.tokens,), generator=torch.Generator().manual_seed(0))
+        self.columns = torch.where(noise < 2, noise, tokens).view(data.batch, -1).T
+
+    def build(self) -> Net:
+        return Net(self.model)
+
+    def batches_per_epoch(self, epoch: int) -> int:
+        return math.ceil((len(self.columns) - 1) / self.data.length)
+
+    def training(self, epoch: int, first: int, rank: int, world: int) -> Iterator[Batch]:
+        mine = self.columns[:, rank::world]
+        for index in range(first, self.batches_per_epoch(epoch)):
+            at = index * self.data.length
+            targets = mine[at + 1 : at + 1 + self.data.length]
+            yield Batch(mine[at : at + len(targets)], targets, index)
+
+    def step(self, model: Net, batch: Batch, carry: ToyState | None) -> Result:
+        logits, state = model(batch.inputs, carry)
+        nll = F.cross_entropy(logits.flatten(0, 1), batch.targets.flatten(), reduction="sum")
+        if batch.index == self.data.poison:
+            nll = nll * float("nan")
+        count = batch.targets.numel()
+        return Result(nll / count, nll.detach(), count, {"norm": float(state.h.norm())}, state)
+
+    def evaluate(self, model: Net, split: str) -> dict[str, float]:
+        assert not model.training
+        logits, _ = model(self.columns[:-1, :1], None)
+        loss = float(F.cross_entropy(logits.flatten(0, 1), self.columns[1:, 0]))
+        return {"loss": loss, "perplexity": math.exp(loss)}
+
+    def describe(self) -> dict[str, Any]:
+        return {"vocabulary": "seven"}
+
+
+def keep(task: ToyTask, folder: Path) -> None:
+    pass
+
+
+KINDS["toy"] = lambda: Kind(ToyData, ToyModel, ToyTask, keep)
+
+
+def main(words: list[str]) -> None:
+    """A run in a process of its own, to be killed: python toy.py RUN name=value ..."""
+    import json
+
+    import lightning_fabric  # noqa: F401, which takes its time: killed before it is there, nothing is tested
+
+    from linnet.train.config import RunConfig, override
+    from linnet.train.loop import train
+
+    given = {name: json.loads(value) for name, _, value in (text.partition("=") for text in words[1:])}
+    torch.set_num_threads(1)
+    print("ready", flush=True)
+    train(override(RunConfig(task="toy"), given), words[0])
+
+
+if __name__ == "__main__":
+    # By its name, so that the state is of toy.ToyState and another process knows it.
+    import toy
+
+    toy.main(sys.argv[1:])
