@@ -58,7 +58,7 @@ def torchs(name: str, shape: Shape, mode: str) -> Contestant:
 def sru_package(shape: Shape, mode: str) -> Contestant:
     def build() -> Call:
         # Compiles when it is imported, so not before it is asked for.
-        import sru  # type: ignore[import-not-found]
+        import sru
 
         return call_of(sru.SRU(shape.d, shape.d, num_layers=1), shape, mode)
 

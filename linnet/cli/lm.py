@@ -192,7 +192,7 @@ def add_compare(command: argparse.ArgumentParser) -> None:
     add(
         "--units", nargs="+", type=unit_name, default=list(UNITS), metavar="UNIT", help=f"({' '.join(UNITS)})"
     )
-    add("--budget", type=at_least_one, default=2_000_000, help="parameters of each model (2000000)")
+    add("--budget", type=at_least_one, default=2_500_000, help="parameters of each model (2500000)")
     add("--run-dir", type=Path, dest="folder", metavar="DIR", help="(runs/compare-<corpus>)")
     add("--overwrite", action="store_true", help="begin anew where a comparison is")
     add("--sample-tokens", type=int, default=60, help="of the text each model writes (60)")

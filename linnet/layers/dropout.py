@@ -27,22 +27,25 @@ class Dropout(nn.Module):
     rate    the probability that a channel is dropped
     mode    "naive", "sequence" or "batch": what shares a mask
     spare   so many channels at the end are never dropped
+    first   so many channels at the beginning are never dropped
     fixed   a mask, already divided by what is kept, to take instead of drawing one
     """
 
     fixed: Tensor | None
 
-    def __init__(self, rate: float, mode: str = "naive", *, spare: int = 0):
+    def __init__(self, rate: float, mode: str = "naive", *, spare: int = 0, first: int = 0):
         super().__init__()
         check_rate("rate", rate)
         choose("mode", mode, MODES)
         check_size("spare", spare, least=0)
-        self.rate, self.mode, self.spare, self.fixed = rate, mode, spare, None
+        check_size("first", first, least=0)
+        self.rate, self.mode, self.fixed = rate, mode, None
+        self.spared = (first, spare)
 
     def forward(self, x: Tensor) -> Tensor:
         if not self.is_active:
             return x
-        if self.mode == "naive" and self.fixed is None and not self.spare:
+        if self.mode == "naive" and self.fixed is None and not any(self.spared):
             return F.dropout(x, self.rate)
         return x * self.mask(x.shape, like=x)
 
@@ -59,8 +62,8 @@ class Dropout(nn.Module):
         if self.fixed is not None:
             # Plans for kernels are made on the meta device, where a mask has a shape and no more.
             return like.new_empty(shape) if like.is_meta else self.fixed
-        drawn = keep_mask((*shape[:-1], size - self.spare), self.rate, like)
-        return F.pad(drawn, (0, self.spare), value=1.0) if self.spare else drawn
+        drawn = keep_mask((*shape[:-1], size - sum(self.spared)), self.rate, like)
+        return F.pad(drawn, self.spared, value=1.0) if any(self.spared) else drawn
 
     def extra_repr(self) -> str:
         return f"{self.rate}, {self.mode!r}"

@@ -68,6 +68,7 @@ class LanguageModelConfig:
     state_dropout_on: str = option(
         "read", "the state as the matrices `read` it, or as it is `carried` and given out"
     )
+    context_dropout: bool = option(True, "scrn: dropout on a layer's output drops its context too")
     dropout_mode: str = option(
         "naive", "what shares a mask: naive (nothing), sequence (its steps), batch (all)"
     )
@@ -121,6 +122,10 @@ class LanguageModelConfig:
         """What does not go together, whatever the sizes are."""
         if self.sobolev and self.unit != "scrn":
             raise ValueError(f"the Sobolev penalty is that of scrn; unit={self.unit!r} takes sobolev=0")
+        if not self.context_dropout and self.unit != "scrn":
+            raise ValueError(
+                f"context_dropout is of scrn's context; unit={self.unit!r} has none, leave it True"
+            )
         if self.tied and self.softmax == "adaptive":
             raise ValueError("the adaptive softmax has matrices of its own for each cluster; set tied=False")
         if self.softmax == "adaptive" and not self.cutoffs:

@@ -279,7 +279,8 @@ def make_dropouts(config: LanguageModelConfig, layers: list[Recurrent]) -> list[
         rate = config.output_dropout if layer is layers[-1] else config.layer_dropout
         carried = layer.layer(0)[0].carried is not None
         spare = min(layer.output_size, layer.first_cell.states["h"]) if carried else 0
-        dropouts.append(Dropout(rate, config.dropout_mode, spare=spare))
+        context = 0 if config.context_dropout else layer.output_size - layer.first_cell.states["h"]
+        dropouts.append(Dropout(rate, config.dropout_mode, spare=spare, first=context))
     return dropouts
 
 

@@ -11,7 +11,7 @@ from linnet.train.language import read
 
 UNITS = ("lstm", "sru", "lrn", "ran", "scrn", "nru")
 SETTINGS = {
-    **{"corpus": "kjv", "embedding_size": 128, "num_layers": 2, "input_dropout": 0.1, "output_dropout": 0.1},
+    **{"corpus": "kjv", "tied": True, "num_layers": 2, "input_dropout": 0.1, "output_dropout": 0.1},
     **{"optimiser": "adam", "lr": 0.003, "clip": 1.0, "steps": 400, "evaluate_every": 100, "log_every": 20},
 }
 """What a comparison starts from: a few minutes on two cores for six units."""

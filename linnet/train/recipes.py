@@ -131,9 +131,19 @@ NRU_UNITS: dict[str, Settings] = {
         **{"unit": "nru", "hidden_size": 1000, "clip": 1.0},
         "unit_options": {"memory_size": 576, "num_heads": 4, "head_activation": "relu"},
     },
-    "-lstm": {"unit": "lstm", "hidden_size": 630, "clip": 5.0, "unit_options": {"peepholes": True}},
-    "-gru": {"unit": "gru", "hidden_size": 750, "clip": 5.0, "unit_options": {"form": "before"}},
-    "-janet": {"unit": "janet", "hidden_size": 930, "clip": 5.0},
+    "-lstm": {
+        **{"unit": "lstm", "hidden_size": 630, "clip": 5.0},
+        "unit_options": {"peepholes": True, "init": "orthogonal"},
+    },
+    "-lstm-chrono": {
+        **{"unit": "lstm", "hidden_size": 630, "clip": 5.0},
+        "unit_options": {"peepholes": True, "init": "orthogonal", "chrono": 50},
+    },
+    "-gru": {
+        **{"unit": "gru", "hidden_size": 750, "clip": 5.0},
+        "unit_options": {"form": "before", "init": "orthogonal"},
+    },
+    "-janet": {"unit": "janet", "hidden_size": 930, "clip": 5.0, "unit_options": {"chrono": 50}},
 }
 
 
@@ -141,7 +151,7 @@ def add_nru() -> None:
     for suffix, unit in NRU_UNITS.items():
         add(
             f"nru-ptb-char{suffix}",
-            f"NRU, Table 2: {unit['unit']}, Penn Treebank by characters",
+            f"NRU, Table 2: {unit['unit']}{', chrono' * ('chrono' in suffix)}, Penn Treebank by characters",
             {"corpus": "ptb-char", "batch": 128, "length": 150, "tail": "drop", "eval_batch": 128},
             {"eval_tail": "drop", "embedding_size": 200, "num_layers": 1, "init": "xavier"},
             {"optimiser": "adam", "lr": 1e-3, "epochs": 20},

@@ -39,6 +39,11 @@ def put(path: Path, contents: bytes = CONTENTS) -> Path:
     return path
 
 
+def label(value: object) -> str:
+    """Packed files hold the time at which they were made: not a name that two processes agree on."""
+    return f"{len(value)} bytes" if isinstance(value, bytes) else str(value)
+
+
 @pytest.mark.parametrize(
     ("name", "contents"),
     [
@@ -49,6 +54,7 @@ def put(path: Path, contents: bytes = CONTENTS) -> Path:
         ("mine/train.txt.gz", gzip.compress(CONTENTS)),
         ("other/train.txt", CONTENTS),
     ],
+    ids=label,
 )
 def test_a_file_is_found_packed_or_plain_alone_or_in_its_folder(tmp_path: Path, name: str, contents: bytes):
     path = put(tmp_path / "data" / name, contents)
@@ -114,6 +120,7 @@ def test_other_contents_are_refused_by_file_expected_and_found(tmp_path: Path):
         ("train.txt.xz", lzma.compress(CONTENTS)[:-20]),
         ("train.txt.xz", b"not xz"),
     ],
+    ids=label,
 )
 def test_a_packed_file_that_is_broken_is_named(tmp_path: Path, name: str, contents: bytes):
     put(tmp_path / name, contents)
@@ -199,6 +206,7 @@ def test_a_file_is_taken_out_of_an_archive(home: tuple[str, Path], cache: Path, 
         (b"<html>not here</html>", "b/train.in", "all.archive is not a whole archive"),
         (b"changed", None, "all.archive is not the published file: its contents .* should have sha256"),
     ],
+    ids=label,
 )
 def test_a_download_of_something_else_is_refused(
     home: tuple[str, Path], cache: Path, contents: bytes, member: str | None, answer: str

@@ -38,9 +38,11 @@ def test_as_many_are_dropped_as_the_rate_says(mode: str):
 @pytest.mark.parametrize("mode", ["naive", "sequence", "batch"])
 def test_spared_channels_stay(mode: str):
     torch.manual_seed(0)
-    y = Dropout(0.5, mode, spare=10)(torch.ones(T, B, D))
+    y = Dropout(0.5, mode, spare=10, first=5)(torch.ones(T, B, D))
     assert (y[..., -10:] == 1).all()
-    assert (y[..., :-10] == 0).any()
+    assert (y[..., :5] == 1).all()
+    assert (y[..., 5:-10] == 0).any()
+    assert (y[..., 5:-10] == 2).any()
 
 
 def test_outside_training_nothing_is_dropped():

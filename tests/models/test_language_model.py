@@ -202,6 +202,20 @@ def test_the_variational_dropout_of_scrn():
     assert (encoded.state[-1].s != 0).all()
 
 
+def test_a_context_that_is_not_dropped():
+    """Table 5 of the SCRN paper: dropout on h alone, in every layer."""
+    rates = {"layer_dropout": 0.5, "output_dropout": 0.5}
+    model = make("scrn", context_dropout=False, **rates).train()
+    torch.manual_seed(1)
+    encoded = model(some_tokens())
+    identical(encoded.output[..., :1], encoded.raw[..., :1])
+    masked = encoded.output[..., 1:] / encoded.raw[..., 1:]
+    assert sorted(masked.round().unique().tolist()) == [0.0, 2.0]
+    assert [dropout.spared for dropout in model.layer_dropouts] == [(1, 0), (1, 0)]
+    with pytest.raises(ValueError, match="unit='lrn' has none"):
+        make("lrn", context_dropout=False)
+
+
 # -------------------------------------------------------------------------------------- penalties
 
 

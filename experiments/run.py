@@ -1,0 +1,447 @@
+"""The papers' tables of language models, and ours: what was asked, what came out.
+
+    python experiments/run.py --list                                  all tables
+    python experiments/run.py scrn_table4                             the paper's figures beside ours
+    python experiments/run.py scrn_table4 --row small-nd-wt           make that run, or go on with it
+    python experiments/run.py scrn_table4 --row small-nd-wt --lr 0.7  any option of `linnet train lm`
+    python experiments/run.py --readme                                write the tables of the README anew
+
+A table is a TOML file beside this one: see README.md. Each finished run becomes a line of results.csv.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import dataclasses
+import io
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from linnet.bench.report import markdown
+from linnet.bench.rows import commit
+from linnet.cli.lm import overwrite
+from linnet.cli.options import add_run_options, changed, given_options
+from linnet.cli.parser import Parser
+from linnet.train.config import RunConfig, differences, override
+from linnet.train.errors import nearest
+from linnet.train.recipes import recipe
+from linnet.train.records import read_json, read_metrics, write_atomically
+
+HERE = Path(__file__).resolve().parent
+RESULTS, README, RUNS = HERE / "results.csv", HERE / "README.md", Path("runs") / "experiments"
+BEGIN, END = "<!-- tables: begin, written by run.py --readme -->", "<!-- tables: end -->"
+METRICS = ("perplexity", "bpc")
+FIGURES = ("parameters", "rnn_parameters", "valid", "test", "accuracy", "minutes")
+COLUMNS = (
+    *("date", "commit", "cpu", "threads", "table", "row", "changed", "epochs", "steps"),
+    *("parameters", "valid", "test", "tokens_per_second", "note"),
+)
+# Where and how a run is made, which is no part of what it computes; and what the row itself settles.
+ELSEWHERE = (
+    *("data_dir", "path", "threads", "device", "start_from", "tensorboard"),
+    *("log_every", "checkpoint_steps", "checkpoint_seconds"),
+)
+Result = dict[str, str]
+
+
+# ------------------------------------------------------------------------------------- the tables
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of a table: a run, or a figure that the paper quotes from another one."""
+
+    name: str
+    label: str
+    recipe: str = ""  # of `linnet list recipes`
+    settings: dict[str, Any] = field(default_factory=dict)  # what differs from the recipe
+    paper: dict[str, float] = field(default_factory=dict)  # its figures, by the names in FIGURES
+    quoted: bool = False  # the paper has the figures from elsewhere
+    not_run: str = ""  # why not, by its name in the table's `reasons`
+    after: str = ""  # the row whose best weights this one starts from
+    dynamic: dict[str, float] | None = None  # no training: dynamic evaluation of `after`, so set
+    expected: dict[str, Any] = field(default_factory=dict)  # settings that the recipe must have
+
+
+@dataclass(frozen=True)
+class Table:
+    """A file: its rows, and what they share."""
+
+    name: str
+    title: str
+    paper: str  # "": an experiment of ours
+    metric: str
+    row: tuple[Row, ...]
+    about: str = ""
+    settings: dict[str, Any] = field(default_factory=dict)  # of every row, over its recipe
+    reasons: dict[str, str] = field(default_factory=dict)
+
+    def find(self, name: str) -> Row:
+        rows = {row.name: row for row in self.row}
+        if name not in rows:
+            known = ", ".join(rows)
+            raise ValueError(f"{self.name} has no row {name!r}{nearest(name, rows)} Its rows are {known}")
+        return rows[name]
+
+
+def parse(text: str) -> dict[str, Any]:
+    try:
+        import tomllib
+    except ImportError:
+        try:
+            import tomli as tomllib  # type: ignore[no-redef]
+        except ImportError:
+            raise ImportError(
+                "the tables are TOML: take Python 3.11 or later, or pip install tomli"
+            ) from None
+    return tomllib.loads(text)
+
+
+def names() -> list[str]:
+    return sorted(path.stem for path in HERE.glob("*.toml"))
+
+
+def read_table(name: str) -> Table:
+    path = HERE / f"{name}.toml"
+    if not path.exists():
+        raise ValueError(f"no table {name!r}{nearest(name, names())} The tables are {', '.join(names())}")
+    try:
+        values = parse(path.read_text(encoding="utf-8"))
+        rows = tuple(make(Row, row) for row in values.pop("row"))
+        return checked(make(Table, {**values, "name": name, "row": rows}))
+    except (ValueError, TypeError, KeyError) as error:
+        raise ValueError(f"{path.name}: {error}") from None
+
+
+def make(cls: type, values: dict[str, Any]) -> Any:
+    known = [each.name for each in dataclasses.fields(cls)]
+    for name in values:
+        if name not in known:
+            raise ValueError(f"a {cls.__name__.lower()} has no {name!r}{nearest(name, known)}")
+    return cls(**values)
+
+
+def checked(table: Table) -> Table:
+    if table.metric not in METRICS:
+        raise ValueError(f"metric is one of {', '.join(METRICS)}; got {table.metric!r}")
+    twice = {row.name for row in table.row if sum(other.name == row.name for other in table.row) > 1}
+    if twice:
+        raise ValueError(f"rows of the same name: {', '.join(sorted(twice))}")
+    for row in table.row:
+        check_row(table, row)
+    return table
+
+
+def check_row(table: Table, row: Row) -> None:
+    for name in row.paper:
+        if name not in FIGURES:
+            raise ValueError(f"{row.name}: a paper's figures are {', '.join(FIGURES)}; got {name!r}")
+    if row.not_run and row.not_run not in table.reasons:
+        raise ValueError(f"{row.name}: no reason {row.not_run!r}{nearest(row.not_run, table.reasons)}")
+    if not (row.quoted or row.not_run or is_run(table, row)):
+        raise ValueError(
+            f"{row.name}: a row has a recipe or settings, or is quoted, or says why it is not run"
+        )
+    if row.after:
+        table.find(row.after)
+
+
+def is_run(table: Table, row: Row) -> bool:
+    """Whether the row says how it can be made, be it made already or not."""
+    return not row.quoted and bool(row.recipe or row.settings or row.dynamic is not None)
+
+
+def config_of(table: Table, row: Row, given: dict[str, Any] | None = None) -> RunConfig:
+    """The recipe, then what the table and the row change, then what was given."""
+    if not is_run(table, row) or row.dynamic is not None:
+        raise ValueError(f"{row.name} of {table.name} is no training run: {state(table, row, [])}")
+    config = RunConfig()
+    if row.recipe:
+        config = override(config, recipe(row.recipe).settings)
+    for settings in (table.settings, row.settings, given or {}):
+        config = changed(config, settings)
+    return config
+
+
+# ------------------------------------------------------------------------------------ the results
+
+
+def read_results(path: Path = RESULTS) -> list[Result]:
+    if not path.exists():
+        return []
+    with path.open(encoding="utf-8", newline="") as file:
+        reader = csv.DictReader(file)
+        if tuple(reader.fieldnames or ()) != COLUMNS:
+            raise ValueError(f"{path} has other columns than {', '.join(COLUMNS)}; move it away first")
+        return list(reader)
+
+
+def keep(result: Result, path: Path = RESULTS) -> None:
+    """Add a line, or put it in the place of the same row with the same changes."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({key(old): old for old in [*read_results(path), result]}.values())
+    write_atomically(path, text.getvalue().encode())
+
+
+def key(result: Result) -> tuple[str, str, str]:
+    return result["table"], result["row"], result["changed"]
+
+
+def ours(results: Sequence[Result], table: Table, row: Row) -> list[Result]:
+    return [result for result in results if (result["table"], result["row"]) == (table.name, row.name)]
+
+
+def state(table: Table, row: Row, results: Sequence[Result]) -> str:
+    """In words: measured, quoted, or why not."""
+    found = ours(results, table, row)
+    if found:
+        return "; ".join(" ".join(filter(None, [result["date"], result["changed"]])) for result in found)
+    if row.quoted:
+        return "quoted by the paper"
+    return f"not run: {table.reasons[row.not_run]}" if row.not_run else "not run yet"
+
+
+# ---------------------------------------------------------------------------------------- running
+
+
+def folder_of(table: Table, row: str) -> Path:
+    return RUNS / table.name / row
+
+
+def make_run(table: Table, row: Row, given: dict[str, Any], folder: Path | None, note: str) -> Result:
+    """Make this row, or go on with it; its line of the results."""
+    if row.dynamic is not None:
+        return made_dynamically(table, row, given, folder or folder_of(table, row.after), note)
+    folder, began = folder or folder_of(table, row.name), commit()
+    if row.after:
+        given = {"start_from": str(folder_of(table, row.after)), **given}
+    config = config_of(table, row, given)
+    from linnet.train.loop import train
+    from linnet.train.progress import choose
+
+    result = train(config, folder, choose())
+    measured = {
+        "changed": told(differences(config_of(table, row), config, ignore=ELSEWHERE)),
+        "epochs": read_metrics(folder, "valid")[-1]["epoch"],
+        "steps": result["step"],
+        "parameters": result["parameters"],
+        "valid": result["valid"][table.metric],
+        "test": result["test"][table.metric],
+        "tokens_per_second": round(result["tokens_per_second"]),
+    }
+    return line(table, row, {**measured, "commit": began, "note": note}, folder)
+
+
+def made_dynamically(table: Table, row: Row, given: dict[str, Any], folder: Path, note: str) -> Result:
+    """The test of a trained model that goes on learning from it."""
+    from linnet.train import dynamic
+    from linnet.train.language import load_run, read
+
+    config, model, _ = load_run(folder)
+    corpus, settings = read(changed(config, given).data), dynamic.DynamicConfig(**(row.dynamic or {}))
+    known = dynamic.statistics(model, corpus.train, settings)
+    test = dynamic.evaluate(model, corpus.test, known, settings, 1)[table.metric]
+    return line(
+        table, row, {"parameters": model.count(), "test": test, "commit": commit(), "note": note}, folder
+    )
+
+
+def line(table: Table, row: Row, measured: dict[str, Any], folder: Path) -> Result:
+    there = read_json(folder / "environment.json")
+    today = datetime.now(timezone.utc).strftime("%Y-%m-%d")
+    where = {"date": today, "cpu": there["processor"], "threads": there["threads"]}
+    values = {**where, "table": table.name, "row": row.name, **measured}
+    return {column: text(values.get(column, "")) for column in COLUMNS}
+
+
+def told(changes: dict[str, tuple[Any, Any]]) -> str:
+    return " ".join(f"{name}={new}" for name, (_, new) in changes.items())
+
+
+def text(value: Any) -> str:
+    return f"{value:.5g}" if isinstance(value, float) else str(value)
+
+
+# ---------------------------------------------------------------------------------------- showing
+
+
+def show(table: Table, results: Sequence[Result]) -> str:
+    """The paper's figures beside ours, in plain text."""
+    used = [name for name in FIGURES if any(name in row.paper for row in table.row)]
+    head = ["row", "", *(f"paper's {name}" for name in used), "our size", "valid", "test", "state"]
+    body = [cells for row in table.row for cells in lines_of(table, row, results, used)]
+    source = [table.paper] if table.paper else []
+    return "\n".join(
+        [f"{table.name}: {table.title}", *source, table.about.strip(), "", columns([head, *body])]
+    )
+
+
+def lines_of(table: Table, row: Row, results: Sequence[Result], used: list[str]) -> Iterator[list[str]]:
+    theirs = [short(row.paper.get(name)) for name in used]
+    for found in ours(results, table, row) or [dict.fromkeys(COLUMNS, "")]:
+        measured = [short(number(found[name])) for name in ("parameters", "valid", "test")]
+        told_of = state(table, row, [found] if found["row"] else [])
+        yield [row.name, row.label, *theirs, *measured, told_of]
+
+
+def number(cell: str) -> float | None:
+    return float(cell) if cell else None
+
+
+def short(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value / 1e6:.2f}M" if value >= 1e5 else f"{value:g}"
+
+
+def columns(lines: Sequence[Sequence[str]]) -> str:
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in lines
+    )
+
+
+def list_tables(results: Sequence[Result]) -> str:
+    tables = map(read_table, names())
+    return columns([[table.name, progress(table, results), table.title] for table in tables])
+
+
+def progress(table: Table, results: Sequence[Result]) -> str:
+    """How many were measured of the rows that are neither quoted nor mere settings."""
+    rows = [row for row in table.row if not row.quoted and not row.expected]
+    return f"{sum(bool(ours(results, table, row)) for row in rows)} of {len(rows)}" if rows else "-"
+
+
+# ------------------------------------------------------------------------------------- the README
+
+
+def readme_part(results: Sequence[Result]) -> str:
+    """All tables and how far each is; then what was measured, with its circumstances."""
+    tables = [read_table(name) for name in names()]
+    head = ["table", "what", "measured", "not run"]
+    body = [
+        [f"[{t.name}]({t.name}.toml)", t.title, progress(t, results), " / ".join(left(t, results)) or "-"]
+        for t in tables
+    ]
+    return f"{markdown(head, body)}\n\n{measured_part(tables, results)}"
+
+
+def left(table: Table, results: Sequence[Result]) -> list[str]:
+    """Why rows are not measured, each reason once."""
+    rows = [row for row in table.row if not row.quoted and not ours(results, table, row)]
+    return list(dict.fromkeys(table.reasons[row.not_run] if row.not_run else "not yet" for row in rows))
+
+
+def measured_part(tables: Sequence[Table], results: Sequence[Result]) -> str:
+    head = [
+        "row",
+        "",
+        "paper: valid, test",
+        "ours: valid, test",
+        "size",
+        "epochs",
+        "changed",
+        "circumstances",
+    ]
+    body = [
+        [f"{table.name} {row.name}", row.label, pair(row.paper), pair(result), *circumstances(result)]
+        for table in tables
+        for row in table.row
+        for result in ours(results, table, row)
+    ]
+    return markdown(head, body) if body else "Nothing is measured yet."
+
+
+def pair(figures: dict[str, Any]) -> str:
+    return ", ".join(short(number(str(figures.get(name, "")))) for name in ("valid", "test"))
+
+
+def circumstances(result: Result) -> list[str]:
+    where = f"{result['threads']} threads of {result['cpu']}"
+    made = f"{result['date']}, commit {result['commit'] or 'unknown'}, {where}"
+    speed = f", {int(result['tokens_per_second']):,} tokens/s" if result["tokens_per_second"] else ""
+    note = f"; {result['note']}" if result["note"] else ""
+    size = short(number(result["parameters"]))
+    return [size, result["epochs"] or "-", result["changed"] or "-", f"{made}{speed}{note}"]
+
+
+def with_part(old: str, part: str) -> str:
+    """The page with this between its markers; nothing else of it changes."""
+    if old.count(BEGIN) != 1 or old.count(END) != 1:
+        raise ValueError(f"{README} must hold once each: {BEGIN} and {END}")
+    between = re.compile(re.escape(BEGIN) + ".*" + re.escape(END), re.DOTALL)
+    return between.sub(lambda _: f"{BEGIN}\n\n{part}\n\n{END}", old)
+
+
+def write_readme() -> None:
+    page = with_part(README.read_text(encoding="utf-8"), readme_part(read_results()))
+    write_atomically(README, page.encode())
+
+
+# ----------------------------------------------------------------------------------- command line
+
+
+def parser() -> Parser:
+    made = Parser(prog="experiments/run.py", description="The papers' tables of language models, and ours.")
+    made.add_argument("table", nargs="?", help="the name of a file here, without .toml")
+    made.add_argument("--list", action="store_true", help="all tables, and how far each is")
+    made.add_argument("--readme", action="store_true", help="write the tables of the README anew")
+    made.add_argument("--row", help="make this run, or go on with it, and keep its figures")
+    made.add_argument("--run-dir", type=Path, dest="folder", metavar="DIR", help=f"({RUNS}/<table>/<row>)")
+    made.add_argument("--overwrite", action="store_true", help="begin anew where a run is")
+    made.add_argument("--results", type=Path, default=RESULTS, metavar="CSV", help="where figures are kept")
+    made.add_argument("--note", default="", help="what else is to be said of the run")
+    add_run_options(made, "lm")
+    return made
+
+
+def run(options: argparse.Namespace) -> None:
+    results, given = read_results(options.results), given_options(options, "lm")
+    if options.readme:
+        write_readme()
+    elif options.list or not options.table:
+        print(list_tables(results))
+    elif options.row:
+        run_row(options, given)
+    elif given:
+        raise ValueError("options of a run need --row, the name of the run")
+    else:
+        print(show(read_table(options.table), results))
+
+
+def run_row(options: argparse.Namespace, given: dict[str, Any]) -> None:
+    table = read_table(options.table)
+    row = table.find(options.row)
+    if not is_run(table, row):
+        raise ValueError(f"{row.name} of {table.name} cannot be run; {state(table, row, [])}")
+    if options.overwrite and row.dynamic is None:
+        overwrite(options.folder or folder_of(table, row.name))
+    result = make_run(table, row, given, options.folder, options.note)
+    keep(result, options.results)
+    print(show(dataclasses.replace(table, row=(row,)), [result]))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = parser().parse_args(arguments)
+    try:
+        run(options)
+    except KeyboardInterrupt:
+        print("run.py: stopped; the same command goes on from the last checkpoint", file=sys.stderr)
+        return 130
+    except (RuntimeError, ValueError, OSError, ImportError) as error:
+        print(f"run.py: {error}", file=sys.stderr)
+        return getattr(error, "exit_code", 1)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
