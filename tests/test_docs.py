@@ -67,7 +67,15 @@ def test_examples_run(page: Path):
 
 def test_where_examples_are_expected_there_are_some():
     with_examples = {page.name for page in PAGES if blocks(page, "python")}
-    own = {"api.md", "data.md", "language_model.md", "onnx.md", "own_unit.md", "training.md"}
+    own = {
+        "api.md",
+        "data.md",
+        "language_model.md",
+        "memory_tasks.md",
+        "onnx.md",
+        "own_unit.md",
+        "training.md",
+    }
     assert with_examples == {"README.md", "CONTRIBUTING.md", *own}
 
 

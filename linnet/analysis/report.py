@@ -109,14 +109,19 @@ def measure_of(run: Recorded) -> str:
     return next((name for name in wanted if name in known), "loss")
 
 
+def shown(name: str, value: float) -> str:
+    """A loss may be anywhere near 0, where a perplexity or bits are not."""
+    return f"{value:.4g}" if name == "loss" else f"{value:.2f}"
+
+
 def figures(run: Recorded) -> tuple[str, ...]:
     """A row of the table; what is not known yet is a dash."""
     name, result = measure_of(run), run.result
     if result:
-        numbers = [f"{result[split][name]:.2f}" for split in ("valid", "test")]
+        numbers = [shown(name, result[split][name]) for split in ("valid", "test")]
         counts = (f"{result['parameters']:,}", f"{result['tokens_per_second']:,.0f}", f"{result['step']:,}")
         return (run.name, *counts, *numbers)
-    valid = f"{min(row[name] for row in run.valid):.2f}" if run.valid else DASH
+    valid = shown(name, min(row[name] for row in run.valid)) if run.valid else DASH
     return (run.name, DASH, DASH, DASH, valid, DASH)
 
 

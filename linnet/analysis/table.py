@@ -68,8 +68,8 @@ class Board:
             "parameters": f"{result['parameters']:,}",
             "steps": str(result["step"]),
             "tokens/s": f"{result['tokens_per_second']:,.0f}",
-            "valid loss": f"{result['valid']['loss']:.3f}",
-            "test loss": f"{result['test']['loss']:.3f}",
+            "valid loss": f"{result['valid']['loss']:.4g}",
+            "test loss": f"{result['test']['loss']:.4g}",
             "left": "done",
         }
         self.draw(now=True)
@@ -89,9 +89,9 @@ class Line(Silent):
         left = time_left(step - self.first, step, self.total, time.monotonic() - self.started)
         speed = f"{tokens / max(seconds, 1e-9):,.0f}"
         self.cells |= {"steps": f"{step}/{self.total or '?'}", "tokens/s": speed, "left": left}
-        self.cells["train loss"] = f"{loss:.3f}"
+        self.cells["train loss"] = f"{loss:.4g}"
         self.board.draw()
 
     def row(self, row: Row, speed: float) -> None:
         if row["split"] == "valid":
-            self.cells["valid loss"] = f"{row['loss']:.3f}"
+            self.cells["valid loss"] = f"{row['loss']:.4g}"

@@ -1,4 +1,4 @@
-"""Language models from the command line: train, eval, generate, compare, search."""
+"""Training from the command line: train, eval, generate, compare, search."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ import os
 import shutil
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from linnet.cli.options import LazyParser, add_run_options, changed, given_options, run_config
 from linnet.cli.parser import at_least_one, unit_name
+from linnet.train.kinds import KINDS
 
 TASK = "lm"
 RUNS = Path("runs")
@@ -21,7 +23,8 @@ def add_commands(commands: Any) -> None:
     """Their options come from linnet.train, and are made when one of these commands is given."""
     train = commands.add_parser("train", help="train a model, or go on with a run")
     tasks = train.add_subparsers(dest="task", required=True, metavar="TASK", parser_class=LazyParser)
-    later(tasks.add_parser(TASK, help="a language model"), add_train)
+    for name, make in KINDS.items():
+        later(tasks.add_parser(name, help=make.__doc__), partial(add_train, task=name))
     later(commands.add_parser("eval", help="the figures of a trained model"), add_eval)
     later(commands.add_parser("generate", help="text from a trained model"), add_generate)
     later(commands.add_parser("compare", help="several units under one budget of parameters"), add_compare)
@@ -48,17 +51,17 @@ def say(*words: object) -> None:
 # ----------------------------------------------------------------------------------------- train
 
 
-def add_train(command: argparse.ArgumentParser) -> None:
+def add_train(command: argparse.ArgumentParser, task: str = TASK) -> None:
     command.description = (
-        "Train a language model. The run is a directory; when it is there already and its settings are "
-        "these, the run goes on from its last checkpoint."
+        f"Train {task}: {KINDS[task].__doc__}. The run is a directory; when it is there already and its "
+        "settings are these, the run goes on from its last checkpoint."
     )
     add_sources(command)
     command.add_argument(
-        "--run-dir", type=Path, dest="folder", metavar="DIR", help="(runs/<recipe or corpus-unit>)"
+        "--run-dir", type=Path, dest="folder", metavar="DIR", help="(runs/<recipe or data-unit>)"
     )
     command.add_argument("--overwrite", action="store_true", help="begin anew where a run is")
-    add_run_options(command, TASK)
+    add_run_options(command, task)
     command.set_defaults(run=train)
 
 
@@ -67,8 +70,8 @@ def train(options: argparse.Namespace) -> None:
     from linnet.train.loop import train
     from linnet.train.progress import choose
 
-    config = run_config(options, TASK)
-    folder = options.folder or RUNS / (options.recipe or f"{config.data.corpus}-{config.model.unit}")
+    config = run_config(options, options.task)
+    folder = options.folder or RUNS / (options.recipe or f"{data_name(config)}-{config.model.unit}")
     if options.overwrite:
         overwrite(folder)
     result = train(config, folder, choose())
@@ -77,6 +80,10 @@ def train(options: argparse.Namespace) -> None:
     say(result_line("valid", result["valid"]))
     say(result_line("test", result["test"]))
     say(f"{result['tokens_per_second']:,.0f} tokens/s; the run is in {folder}")
+
+
+def data_name(config: Any) -> str:
+    return getattr(config.data, "corpus", config.task)
 
 
 def overwrite(folder: Path) -> None:
@@ -125,7 +132,10 @@ def add_dataclass(command: argparse.ArgumentParser, cls: Any) -> None:
 def evaluate(options: argparse.Namespace) -> None:
     from linnet.train.kinds import kind
     from linnet.train.language import load_run, refuse_other_vocabulary
+    from linnet.train.records import read_config
 
+    if read_config(options.folder).task != TASK:
+        return evaluate_memory(options)
     config, model, vocabulary = load_run(options.folder, options.checkpoint)
     config = changed(config, given_options(options, TASK))
     task = kind(TASK).build(config.data, config.model, config.loop.seed)
@@ -133,6 +143,18 @@ def evaluate(options: argparse.Namespace) -> None:
     judge = dynamically(options, task, model) if options.dynamic else task.evaluate
     for split in options.splits:
         say(result_line(split, judge(model, split)))
+    return None
+
+
+def evaluate_memory(options: argparse.Namespace) -> None:
+    from linnet.train.memory import load_run
+
+    given = given_options(options, TASK)
+    if given or options.dynamic:
+        raise ValueError(f"{options.folder} is no language model: the options of a text do not go with it")
+    _, task, model = load_run(options.folder, options.checkpoint)
+    for split in options.splits:
+        say(result_line(split, task.evaluate(model, split)))
 
 
 def dynamically(options: argparse.Namespace, task: Any, model: Any) -> Callable[[Any, str], dict[str, float]]:
@@ -181,36 +203,52 @@ def write(options: argparse.Namespace) -> None:
 
 
 def add_compare(command: argparse.ArgumentParser) -> None:
-    from linnet.train.compare import UNITS
+    from linnet.train.compare import comparison
 
+    first = getattr(command, "first_word", None)
+    task = first if first in KINDS else TASK
+    how = comparison(task)
     command.description = (
         "Train a model of each unit, all with as many parameters, and write a table, samples and a page. "
-        "Runs that are there already are not made again."
+        "Runs that are there already are not made again. The task comes first: `linnet compare memory.copy "
+        "--help` has its options."
     )
-    add_sources(command)
     add = command.add_argument
+    add("task", nargs="?", choices=list(KINDS), default=TASK, metavar="TASK", help=", ".join(KINDS))
+    add_sources(command)
+    # Of other tasks than text there are variants of units too, which have names of their own.
+    kind = unit_name if task == TASK else str
     add(
-        "--units", nargs="+", type=unit_name, default=list(UNITS), metavar="UNIT", help=f"({' '.join(UNITS)})"
+        "--units",
+        nargs="+",
+        type=kind,
+        default=list(how.units),
+        metavar="UNIT",
+        help=f"({' '.join(how.units)})",
     )
-    add("--budget", type=at_least_one, default=2_500_000, help="parameters of each model (2500000)")
-    add("--run-dir", type=Path, dest="folder", metavar="DIR", help="(runs/compare-<corpus>)")
+    add("--seeds", nargs="+", type=int, default=[], metavar="N", help="a run for each unit and seed (--seed)")
+    add("--budget", type=at_least_one, default=how.budget, help=f"parameters of each model ({how.budget})")
+    add("--run-dir", type=Path, dest="folder", metavar="DIR", help="(runs/compare-<data>)")
     add("--overwrite", action="store_true", help="begin anew where a comparison is")
     add("--sample-tokens", type=int, default=60, help="of the text each model writes (60)")
     add_run_options(
-        command, TASK, without=("unit", "unit_options", "hidden_size", "hidden_sizes", "start_from")
+        command, task, without=("unit", "unit_options", "hidden_size", "hidden_sizes", "start_from")
     )
-    command.set_defaults(run=compare)
+    command.set_defaults(run=compare, filled_for=task)
 
 
 def compare(options: argparse.Namespace) -> None:
     from linnet.analysis.table import Board
-    from linnet.train.compare import SETTINGS, plans
+    from linnet.train.compare import comparison, plans
 
-    config = run_config(options, TASK, {} if options.recipe or options.config else SETTINGS)
-    folder = options.folder or RUNS / f"compare-{config.data.corpus}"
+    task = options.task
+    if task != options.filled_for:
+        raise ValueError(f"the task comes first: linnet compare {task} ...")
+    config = run_config(options, task, {} if options.recipe or options.config else comparison(task).settings)
+    folder = options.folder or RUNS / f"compare-{data_name(config)}"
     if options.overwrite:
         shutil.rmtree(folder, ignore_errors=True)
-    runs = list(plans(config, options.units, options.budget, folder))
+    runs = list(plans(config, options.units, options.budget, folder, options.seeds))
     with Board([run.name for _, run in runs]) as board:
         for one, place in runs:
             compare_one(one, place, board, options.sample_tokens)
@@ -223,7 +261,7 @@ def compare_one(config: Any, folder: Path, board: Any, tokens: int) -> None:
 
     result = train(config, folder, board.progress(folder.name))
     board.finished(folder.name, result)
-    if not (folder / "sample.txt").exists():
+    if config.task == TASK and not (folder / "sample.txt").exists():
         write_atomically(folder / "sample.txt", sample(folder, tokens).encode())
 
 
@@ -240,10 +278,10 @@ def conclude(folder: Path, places: list[Path], budget: int) -> None:
     from linnet.analysis.table import text_table
 
     runs = [read_run(place) for place in places]
-    title = f"{len(runs)} units on {runs[0].config.data.corpus}, {budget:,} parameters each"
+    title = f"{len(runs)} units on {data_name(runs[0].config)}, {budget:,} parameters each"
     write_report(folder / "report.html", runs, title)
     say(f"\n{title}\n\n{text_table(runs)}")
-    for run in runs:
+    for run in runs if runs[0].sample else ():
         say(f"\n{run.name} writes:\n  {run.sample.strip()}")
     say(f"\nThe page is {folder / 'report.html'}")
 

@@ -7,7 +7,7 @@ import dataclasses
 import json
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +18,11 @@ class LazyParser(Parser):
     """Gets its options when it is asked to read some: what they are made of takes time to import."""
 
     fill: Callable[[argparse.ArgumentParser], None] | None = None
+    first_word: str | None = None  # of what it is asked to read: its options may depend on it
 
     def parse_known_args(self, *arguments: Any, **given: Any) -> Any:
         if self.fill is not None:
+            self.first_word = next(iter(arguments[0] or ()), None) if arguments else None
             fill, self.fill = self.fill, None
             fill(self)
         found, left = super().parse_known_args(*arguments, **given)
@@ -32,18 +34,19 @@ class LazyParser(Parser):
 
 def add_run_options(parser: argparse.ArgumentParser, task: str, without: tuple[str, ...] = ()) -> None:
     """An option for every field of a run; those that are not given are absent."""
-    from linnet.train.config import options, parts
+    from linnet.train.config import RunConfig, options, parts
 
     groups = {part: parser.add_argument_group(part, cls.__doc__) for part, cls in parts(task).items()}
+    usual = RunConfig(task=task)
     for part, field, hint in options(task):
         if field.name not in without:
-            add_option(groups[part], field, hint)
+            add_option(groups[part], field, hint, getattr(getattr(usual, part), field.name))
 
 
-def add_option(group: Any, field: dataclasses.Field, hint: Any) -> None:
+def add_option(group: Any, field: dataclasses.Field, hint: Any, default: Any = dataclasses.MISSING) -> None:
     flag = "--" + field.name.replace("_", "-")
-    default = None if field.default is dataclasses.MISSING else field.default
-    shown = "" if default in (None, "", ()) else f" ({default})"
+    default = field.default if default is dataclasses.MISSING else default
+    shown = "" if default in (None, "", (), {}, dataclasses.MISSING) else f" ({default})"
     text = (field.metadata.get("help", "") + shown).replace("%", "%%")
     group.add_argument(flag, dest=field.name, default=argparse.SUPPRESS, help=text, **reader(field, hint))
 
@@ -88,7 +91,7 @@ def given_options(found: argparse.Namespace, task: str) -> dict[str, Any]:
     return {name: dict(v) if name == "unit_options" else v for name, v in given.items()}
 
 
-def run_config(found: argparse.Namespace, task: str, first: dict[str, Any] | None = None) -> Any:
+def run_config(found: argparse.Namespace, task: str, first: Mapping[str, Any] | None = None) -> Any:
     """The run that was asked for: defaults, then a recipe, a file or another run, then the options."""
     from linnet.train.config import RunConfig, from_json, override
     from linnet.train.recipes import recipe
@@ -96,8 +99,10 @@ def run_config(found: argparse.Namespace, task: str, first: dict[str, Any] | Non
     config = override(RunConfig(task=task), first or {})
     if getattr(found, "config", None):
         config = from_json(Path(found.config).read_text(encoding="utf-8"))
+        if config.task != task:
+            raise ValueError(f"{found.config} has the settings of a run of {config.task}, and this is {task}")
     if getattr(found, "recipe", None):
-        config = override(config, recipe(found.recipe).settings)
+        config = override(config, recipe(found.recipe, task).settings)
     return changed(config, given_options(found, task))
 
 

@@ -19,7 +19,7 @@ class Parser(argparse.ArgumentParser):
 
     def hint(self, message: str) -> str:
         if wrong := re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message):
-            near = nearest(wrong[1], re.findall(r"[\w-]+", wrong[2]))
+            near = nearest(wrong[1], re.findall(r"[\w.-]+", wrong[2]))
         elif wrong := re.search(r"unrecognized arguments: (--[\w-]+)", message):
             near = nearest(wrong[1], self.flags())
         else:

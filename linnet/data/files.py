@@ -36,6 +36,7 @@ class File:
     url: str | None = None  # where it can be had: itself, or an archive
     member: str | None = None  # its path within the archive at `url`
     also: tuple[str, ...] = ()  # other names it is known by
+    instead: str = ", or read it as a text of your own (corpus 'text')"  # what else to do with another file
 
 
 @dataclass(frozen=True)
@@ -45,8 +46,14 @@ class Found:
     contents: bytes
 
 
-def read_any(choices: Sequence[File], folders: Sequence[str], data_dir: str | Path | None = None) -> Found:
-    """The first of `choices` that is found, read and checked.
+def read_any(
+    choices: Sequence[File],
+    folders: Sequence[str],
+    data_dir: str | Path | None = None,
+    *,
+    examine: Callable[[str, bytes], object] | None = None,
+) -> Found:
+    """The first of `choices` that is found, read and checked; `examine` may say first what is wrong with it.
 
     Each place is searched for the files themselves and for one of `folders` that holds them. If no place has
     any of them, the first that has a public home is downloaded into the cache.
@@ -60,7 +67,9 @@ def read_any(choices: Sequence[File], folders: Sequence[str], data_dir: str | Pa
         found = wanted, download(wanted, folders, searched)
     file, path = found
     contents = unpacked(path)
-    check(str(path), contents, file.checksum)
+    if examine is not None:
+        examine(str(path), contents)
+    check(str(path), contents, file.checksum, file.instead)
     return Found(file, path, contents)
 
 
@@ -124,7 +133,7 @@ def unpacked(path: Path) -> bytes:
         ) from error
 
 
-def check(where: str, contents: bytes, checksum: str | None) -> None:
+def check(where: str, contents: bytes, checksum: str | None, instead: str = File.instead) -> None:
     """Raise unless the contents are those that were published."""
     if checksum is None:
         return
@@ -133,8 +142,7 @@ def check(where: str, contents: bytes, checksum: str | None) -> None:
     if found != expected:
         raise DataError(
             f"{where} is not the published file: its contents ({len(contents):,} bytes) should have "
-            f"{algorithm} {expected} and have {found}. Fetch it again, or read it as a text of your own "
-            "(corpus 'text')"
+            f"{algorithm} {expected} and have {found}. Fetch it again{instead}"
         )
 
 
@@ -173,8 +181,8 @@ def download(file: File, folders: Sequence[str], searched: Sequence[Path]) -> Pa
         with tempfile.TemporaryDirectory(dir=path.parent) as folder:
             fetched = Path(folder) / PurePosixPath(file.url).name
             pooch.HTTPDownloader(timeout=30, chunk_size=2**16)(file.url, str(fetched), None)
-            contents = member(fetched, file.member) if file.member else fetched.read_bytes()
-        check(file.url, contents, file.checksum)
+            contents = member(fetched, file.member) if file.member else unpacked(fetched)
+        check(file.url, contents, file.checksum, file.instead)
         write_whole(path, contents)
     except OSError as error:  # of which those of the network are a kind
         # The connection of a request that was refused is left open.

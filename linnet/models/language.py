@@ -26,6 +26,7 @@ from linnet.layers.dropout import Dropout, RowDropout
 from linnet.layers.penalties import activation_penalty, sobolev_penalty, temporal_penalty
 from linnet.layers.recurrent import Recurrent
 from linnet.layers.softmax import IGNORE, AdaptiveSoftmax, FullSoftmax, MixtureSoftmax
+from linnet.models.budget import closest_size
 from linnet.models.config import LanguageModelConfig, find_unit
 from linnet.models.init import initialise
 from linnet.units.options import check_size
@@ -353,17 +354,5 @@ def hidden_size_for(budget: int, vocabulary_size: int, config: LanguageModelConf
     def count(size: int) -> int:
         return LanguageModel(vocabulary_size, with_hidden_size(config, size), device="meta").count()
 
-    check_size("budget", budget)
-    least = count(1)
-    if least > budget:
-        raise ValueError(
-            f"a budget of {budget:,} parameters is too small: with hidden_size=1 this model has {least:,}; "
-            f"take a smaller embedding_size (now {config.embedding_size}), tied=True or a smaller vocabulary"
-        )
-    low, high = 1, 2
-    while count(high) < budget:
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if count(middle) < budget else (low, middle)
-    return min((low, high), key=lambda size: abs(count(size) - budget))
+    advice = f"a smaller embedding_size (now {config.embedding_size}), tied=True or a smaller vocabulary"
+    return closest_size(budget, count, advice)

@@ -123,14 +123,18 @@ class RunConfig:
     task: str = "lm"
     data: Any = None
     model: Any = None
-    optimiser: OptimiserConfig = field(default_factory=OptimiserConfig)
-    schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
-    loop: LoopConfig = field(default_factory=LoopConfig)
+    # What is not given is that of the kind of task.
+    optimiser: OptimiserConfig = None  # type: ignore[assignment]
+    schedule: ScheduleConfig = None  # type: ignore[assignment]
+    loop: LoopConfig = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
+        defaults = kind(self.task).defaults
         for part, cls in parts(self.task).items():
             if getattr(self, part) is None:
-                object.__setattr__(self, part, cls())
+                object.__setattr__(self, part, cls(**defaults.get(part, {})))
+        if self.schedule.scale_by_length and not hasattr(self.data, "length"):
+            raise ValueError(f"scale_by_length goes by the length of windows of text; {self.task} has none")
 
     @property
     def fingerprint(self) -> str:

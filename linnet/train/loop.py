@@ -116,6 +116,8 @@ class Run:
         self.sums: dict[str, float] = {}
         torch.manual_seed(config.loop.seed)
         self.task = kind(config.task).build(config.data, config.model, config.loop.seed)
+        if self.task.batches_per_epoch(1) is None and not config.loop.steps:
+            raise ValueError(f"{config.task} has no end; give the number of updates (--steps)")
         self.model = self.task.build()
         self.parameters = [p for p in self.model.parameters() if p.requires_grad]
         self.stepper = fabric.setup_module(Stepper(self.task, self.model))

@@ -28,12 +28,14 @@ def kernel(variant: Any, direction: str, storage: str = "float32") -> tuple[Any,
     (fusible,) = plans_of(variant.build(5))
     traced, products = fusible.plan.traced, fusible.plan.products
     width = vector_width(torch.float64 if storage == "float64" else torch.float32)
-    if direction == "forward":
-        return traced.forward, jit.assembly(cpu.forward_ir(cpu.Recipe(traced, products, storage, width)))
-    wanted = (*traced.inputs, *traced.weights)
-    return traced.backward, jit.assembly(
-        cpu.backward_ir(cpu.Recipe(traced, products, storage, width, wanted))
-    )
+    if direction == "backward":
+        recipe = cpu.Recipe(traced, products, storage, width, (*traced.inputs, *traced.weights))
+        return traced.backward, jit.assembly(cpu.backward_ir(recipe))
+    made = (*fusible.plan.extras, *(part for product in products for part in product.parts))
+    projected = tuple(name for name in traced.inputs if name not in made)
+    how = {"projected": projected, "projects": True} if direction == "projecting" else {}
+    recipe = cpu.Recipe(traced, products, storage, width, **how)
+    return traced.forward, jit.assembly(cpu.forward_ir(recipe))
 
 
 def hottest(text: str) -> str:
@@ -48,7 +50,7 @@ def wide(instruction: str, text: str) -> list[str]:
 
 
 @over("unit", UNITS)
-@over("direction", ["forward", "backward"])
+@over("direction", ["forward", "projecting", "backward"])
 @over("storage", ["float32", "float64", "bfloat16"])
 def test_the_loop_over_channels_runs_on_wide_registers(unit: Any, direction: str, storage: str):
     graph, text = kernel(unit, direction, storage)
@@ -62,7 +64,7 @@ def test_the_loop_over_channels_runs_on_wide_registers(unit: Any, direction: str
 
 
 @over("unit", UNITS)
-@over("direction", ["forward", "backward"])
+@over("direction", ["forward", "projecting", "backward"])
 def test_the_loop_over_channels_has_no_arithmetic_on_single_numbers(unit: Any, direction: str):
     _, text = kernel(unit, direction)
     assert not re.findall(
@@ -71,7 +73,7 @@ def test_the_loop_over_channels_has_no_arithmetic_on_single_numbers(unit: Any, d
 
 
 @over("unit", UNITS)
-@over("direction", ["forward", "backward"])
+@over("direction", ["forward", "projecting", "backward"])
 def test_a_kernel_calls_no_function_of_the_mathematical_library(unit: Any, direction: str):
     """expf, tanhf and their like take one number at a time; products are functions of the kernel itself."""
     _, text = kernel(unit, direction)
@@ -79,7 +81,7 @@ def test_a_kernel_calls_no_function_of_the_mathematical_library(unit: Any, direc
     assert all(name.startswith("product_of_") for name in called), called
 
 
-@over("direction", ["forward", "backward"])
+@over("direction", ["forward", "projecting", "backward"])
 def test_a_product_has_twelve_sums_for_each_two_loads(direction: str):
     """Six rows of two registers, by which the inner loop of a product is bound by arithmetic."""
     _, text = kernel(variant(linnet.RNN), direction)

@@ -1,0 +1,247 @@
+"""Images of digits, pixel by pixel: MNIST from its own files, or the small digits of scikit-learn.
+
+A sequence is the pixels of an image in a fixed order and then one step of nothing, at which the digit is to
+be named: 785 steps of MNIST. The order is that of reading, or a permutation that a seed fixes (Le et al.
+2015).
+
+The NRU authors draw twice from one source of random numbers, seed 50: first the order of the 60,000 images,
+of which the last 10,000 are for validation, then the order of the pixels. So do we.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from linnet.data.batches import epoch_generator
+from linnet.data.errors import DataError, MissingDataError, unknown
+from linnet.data.files import File, read_any
+from linnet.data.memory import Batch
+
+log = logging.getLogger("linnet")
+
+CLASSES = 10
+SOURCES = ("mnist", "digits", "auto")
+HOME = "https://ossci-datasets.s3.amazonaws.com/mnist"
+MNIST = {
+    "train-images-idx3-ubyte": "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
+    "train-labels-idx1-ubyte": "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
+    "t10k-images-idx3-ubyte": "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
+    "t10k-labels-idx1-ubyte": "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
+}
+MNIST_HELD_OUT = 10_000
+DIGITS_HELD_OUT = 300
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    pixels: np.ndarray  # uint8 [N, pixels]
+    labels: np.ndarray  # uint8 [N]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def chosen(self, which: np.ndarray) -> Part:
+        return Part(self.pixels[which], self.labels[which])
+
+
+@dataclass(frozen=True, eq=False)
+class Digits:
+    """Three parts of images, and the order in which their pixels are read."""
+
+    source: str
+    train: Part
+    valid: Part
+    test: Part
+    brightest: int  # the value of a white pixel
+    order: np.ndarray  # int64 [pixels]
+
+    one_hot = False
+    last = True
+    real = False
+    input_size, output_size = 1, CLASSES
+
+    def __post_init__(self) -> None:
+        check_order(self.order, self.train.pixels.shape[1])
+
+    @property
+    def length(self) -> int:
+        return len(self.order) + 1
+
+    @property
+    def baseline(self) -> float:
+        """The loss of who knows how frequent each digit is and nothing else: the entropy of the labels."""
+        frequencies = np.bincount(self.train.labels, minlength=CLASSES) / len(self.train)
+        seen = frequencies[frequencies > 0]
+        return float(-(seen * np.log(seen)).sum())
+
+    def guessed(self, targets: Tensor) -> float:
+        return targets.numel() * self.baseline
+
+    def describe(self) -> dict[str, Any]:
+        """The images, and the order of their pixels: a network that has learnt one knows no other."""
+        order = hashlib.sha256(self.order.astype("<i8").tobytes()).hexdigest()[:12]
+        return {"images": self.source, "pixels": len(self.order), "order": order}
+
+    def batch(self, part: Part, which: np.ndarray, index: int) -> Batch:
+        pixels = torch.from_numpy(part.pixels[which][:, self.order]).T.float() / self.brightest
+        nothing = pixels.new_zeros(1, len(which))
+        labels = torch.from_numpy(part.labels[which].astype(np.int64))
+        return Batch(torch.cat([pixels, nothing])[..., None], labels[None], index)
+
+    def batches_per_epoch(self, batch: int) -> int:
+        """Whole ones: what is left over is left out, another lot in each epoch."""
+        if batch > len(self.train):
+            raise DataError(f"a batch of {batch} is more than the {len(self.train):,} images for training")
+        return len(self.train) // batch
+
+    def training(self, batch: int, seed: int, epoch: int = 1, first: int = 0) -> Iterator[Batch]:
+        """Every image once, in an order that depends on the seed and the epoch alone."""
+        drawn = torch.randperm(len(self.train), generator=epoch_generator(seed, epoch)).numpy()
+        for index in range(first, self.batches_per_epoch(batch)):
+            yield self.batch(self.train, drawn[index * batch : (index + 1) * batch], index)
+
+    def evaluation(self, split: str, batch: int, seed: int = 0, examples: int = 0) -> Iterator[Batch]:
+        """The images of a part in their order, or the first `examples` of them; no seed changes them."""
+        part = getattr(self, split)
+        places = np.arange(min(examples, len(part)) if examples else len(part))
+        for index, start in enumerate(range(0, len(places), batch)):
+            yield self.batch(part, places[start : start + batch], index)
+
+
+# ------------------------------------------------------------------------------------------- order
+
+
+def pixel_order(pixels: int, seed: int, images: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """The order of the images, then that of the pixels, both from one seed.
+
+    images=0 draws that of the pixels alone, as a later program of the NRU authors does.
+    """
+    random = np.random.RandomState(seed)
+    return random.permutation(images), random.permutation(pixels)
+
+
+def read_order(path: str | Path) -> np.ndarray:
+    """An order of one's own: a .npy file, or whole numbers in a text."""
+    try:
+        numbers = np.load(path) if str(path).endswith(".npy") else np.loadtxt(path, dtype=np.int64)
+    except FileNotFoundError:
+        raise MissingDataError(f"there is no permutation file {path}") from None
+    except (ValueError, EOFError) as error:
+        raise DataError(f"{path} is no permutation: {error}; it holds whole numbers, .npy or text") from None
+    return numbers.reshape(-1)
+
+
+def check_order(order: np.ndarray, pixels: int) -> None:
+    if len(order) != pixels:
+        raise DataError(f"a permutation of {len(order)} places was given for images of {pixels} pixels")
+    if not np.array_equal(np.sort(order), np.arange(pixels)):
+        raise DataError(f"a permutation has each of 0 ... {pixels - 1} once; this one does not")
+
+
+# ----------------------------------------------------------------------------------------- loading
+
+
+def load_digits(
+    source: str = "auto",
+    *,
+    permuted: bool = False,
+    seed: int = 50,
+    order: Sequence[int] | np.ndarray | None = None,
+    data_dir: str | Path | None = None,
+) -> Digits:
+    """The images, cut into three, with their pixels in the order of reading, of `seed` or of `order`.
+
+    source    "mnist", the small "digits" of scikit-learn, or "auto": the small ones where MNIST is not at
+              hand and cannot be fetched
+    """
+    if source not in SOURCES:
+        raise unknown("images", source, SOURCES)
+    whole, test, name, brightest, held_out = read_images(source, data_dir)
+    images, pixels = pixel_order(whole.pixels.shape[1], seed, len(whole))
+    chosen = np.asarray(order) if order is not None else pixels if permuted else np.arange(len(pixels))
+    valid = whole.chosen(images[-held_out:])
+    train = whole.chosen(images[:-held_out])
+    if test is None:
+        test, train = train.chosen(np.arange(held_out)), train.chosen(np.arange(held_out, len(train)))
+    return Digits(name, train, valid, test, brightest, chosen)
+
+
+def read_images(source: str, data_dir: str | Path | None) -> tuple[Part, Part | None, str, int, int]:
+    """Images for training and validation, for the test if apart; their name, white, how many to hold out."""
+    if source == "digits":
+        return read_small(), None, "digits", 16, DIGITS_HELD_OUT
+    try:
+        train, test = (read_mnist(part, data_dir) for part in ("train", "t10k"))
+    except MissingDataError as error:
+        if source == "mnist":
+            raise
+        small = read_instead(error)
+        log.warning("the small digits of scikit-learn stand in for MNIST: %s", error)
+        return small, None, "digits", 16, DIGITS_HELD_OUT
+    return train, test, "mnist", 255, MNIST_HELD_OUT
+
+
+def read_instead(missing: MissingDataError) -> Part:
+    try:
+        return read_small()
+    except ImportError as error:
+        raise MissingDataError(f"{missing} Instead of MNIST, {error}") from error
+
+
+def read_small() -> Part:
+    """1797 images of 8 by 8."""
+    try:
+        from sklearn.datasets import load_digits as small
+    except ImportError as error:
+        raise ImportError("the small digits are in a package: pip install 'linnet[digits]'") from error
+    pixels, labels = small(return_X_y=True)
+    return Part(pixels.astype(np.uint8), labels.astype(np.uint8))
+
+
+def read_mnist(part: str, data_dir: str | Path | None = None) -> Part:
+    images = read_file(f"{part}-images-idx3-ubyte", data_dir, 3)
+    labels = read_file(f"{part}-labels-idx1-ubyte", data_dir, 1)
+    return Part(images.reshape(len(images), -1), labels)
+
+
+def read_file(name: str, data_dir: str | Path | None, dimensions: int) -> np.ndarray:
+    file = File(name, f"sha256:{MNIST[name]}", f"{HOME}/{name}.gz", instead="")
+    # What is wrong with a file is said by its parts before it is said by a checksum.
+    found = read_any(
+        [file],
+        ["mnist", "MNIST/raw"],
+        data_dir,
+        examine=lambda where, data: parse_idx(where, data, dimensions),
+    )
+    return parse_idx(str(found.path), found.contents, dimensions)
+
+
+def parse_idx(where: str, contents: bytes, dimensions: int) -> np.ndarray:
+    """The array of an idx file: 0, 0, the type (8 is a byte), the dimensions, each size, and the numbers."""
+    head = 4 + 4 * dimensions
+    if len(contents) < head:
+        raise DataError(f"{where} is cut off: its head has {head} bytes and the file {len(contents)}")
+    expected = bytes((0, 0, 8, dimensions))
+    if contents[:4] != expected:
+        raise DataError(
+            f"{where} is no idx file of bytes in {dimensions} dimensions: it should begin with "
+            f"{expected.hex(' ')} and begins with {contents[:4].hex(' ')}. Fetch it again"
+        )
+    sizes = struct.unpack(f">{dimensions}I", contents[4:head])
+    size = head + int(np.prod(sizes, dtype=object))
+    if len(contents) != size:
+        raise DataError(
+            f"{where} is not whole: for {' x '.join(map(str, sizes))} it should have {size:,} bytes and "
+            f"has {len(contents):,}. Fetch it again"
+        )
+    return np.frombuffer(contents, np.uint8, offset=head).reshape(sizes)

@@ -1,0 +1,129 @@
+"""A model that reads a sequence and answers at every step or at the last: any unit, and a linear layer.
+
+    x [T, B] of classes, or [T, B, input_size] of numbers -> stack -> answers [T or 1, B, output_size]
+
+The output layer starts Xavier-normal with its bias at 0, as in the NRU authors' code; the unit as its own
+options say. NRU's output reads h alone, SCRN's reads h and s: whatever the unit puts out.
+
+    model = SequenceModel(10, 9, SequenceModelConfig(unit="nru"), one_hot=True)
+    answers, state = model(x)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from linnet.models.budget import closest_size
+from linnet.models.config import find_unit, option
+from linnet.units.options import check_size
+
+REFUSED = {
+    "num_layers": "set its num_layers",
+    "hidden_size": "set its hidden_size",
+    "bidirectional": "it reads one way",
+    "batch_first": "its sequences are [time, batch]",
+    "device": "give it to SequenceModel",
+    "dtype": "give it to SequenceModel",
+}
+
+
+@dataclass(frozen=True)
+class SequenceModelConfig:
+    """A stack of any unit, and a linear layer."""
+
+    unit: str = option("nru", "the recurrent unit, a name of linnet.UNITS")
+    unit_options: dict[str, Any] = field(
+        default_factory=dict,
+        metadata={"help": "options of the unit's paper, and norm, dropout, zoneout, ..."},
+    )
+    hidden_size: int = option(80, "the size of each layer")
+    num_layers: int = option(1, "the number of layers")
+
+    def __post_init__(self) -> None:
+        find_unit(self.unit)
+        check_size("hidden_size", self.hidden_size)
+        check_size("num_layers", self.num_layers)
+        for name in self.unit_options:
+            if name in REFUSED:
+                raise ValueError(f"{name} is no unit option of a sequence model: {REFUSED[name]}")
+
+
+class SequenceModel(nn.Module):
+    """Answers about a sequence.
+
+    one_hot   the inputs are classes, 0 ... input_size - 1, and not numbers
+    last      it answers at the last step alone
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        output_size: int,
+        config: SequenceModelConfig,
+        *,
+        one_hot: bool = False,
+        last: bool = False,
+        device=None,
+        dtype=None,
+    ):
+        super().__init__()
+        check_size("output_size", output_size)
+        where = {"device": device, "dtype": dtype}
+        self.input_size, self.output_size, self.config = input_size, output_size, config
+        self.one_hot, self.last = one_hot, last
+        unit = find_unit(config.unit)
+        self.rnn = unit(input_size, config.hidden_size, config.num_layers, **where, **config.unit_options)
+        self.output = nn.Linear(self.rnn.output_size, output_size, **where)
+        self.reset_output()
+
+    def reset_output(self) -> None:
+        nn.init.xavier_normal_(self.output.weight)
+        nn.init.zeros_(self.output.bias)
+
+    def reset_parameters(self) -> None:
+        self.rnn.reset_parameters()
+        self.reset_output()
+
+    def count(self) -> int:
+        """The number of parameters."""
+        return sum(weight.numel() for weight in self.parameters())
+
+    def forward(self, x: Tensor, state: Any = None) -> tuple[Tensor, Any]:
+        """`state` is that of the sequence before, where one goes on (default: zeros)."""
+        y, state = self.rnn(self.read(x), state)
+        return self.output(y[-1:] if self.last else y), state
+
+    def read(self, x: Tensor) -> Tensor:
+        """The input as the first layer takes it."""
+        dtype = self.output.weight.dtype
+        if not self.one_hot:
+            return x.to(dtype)
+        self.check_classes(x)
+        return F.one_hot(x, self.input_size).to(dtype)
+
+    def check_classes(self, x: Tensor) -> None:
+        if x.dtype != torch.int64 or x.dim() != 2:
+            kind = f"{x.dtype} of shape {tuple(x.shape)}"
+            raise TypeError(f"with one_hot=True x holds classes, torch.int64 [time, batch]; got {kind}")
+        # Elsewhere than on a CPU the check would wait for the device.
+        if x.device.type == "cpu" and x.numel() and not 0 <= int(x.min()) <= int(x.max()) < self.input_size:
+            wrong = int(x.min()) if int(x.min()) < 0 else int(x.max())
+            raise IndexError(f"x has the class {wrong}; this model reads 0 to {self.input_size - 1}")
+
+    def extra_repr(self) -> str:
+        return f"one_hot={self.one_hot}, last={self.last}"
+
+
+def hidden_size_for(budget: int, input_size: int, output_size: int, config: SequenceModelConfig) -> int:
+    """The hidden size with which the model comes closest to `budget` parameters; nothing is allocated."""
+
+    def count(size: int) -> int:
+        sized = replace(config, hidden_size=size)
+        return SequenceModel(input_size, output_size, sized, device="meta").count()
+
+    return closest_size(budget, count, "smaller unit options")

@@ -1,0 +1,180 @@
+"""Memory tasks: what counts, what is right, what is carried, and what guessing costs."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from linnet.data.batches import IGNORE
+from linnet.data.digits import Digits, Part
+from linnet.data.memory import Adding, Batch, Copying, Denoising
+from linnet.models.sequence import SequenceModel, SequenceModelConfig
+from linnet.tasks.memory import MemoryTask
+from linnet.tasks.task import Task
+
+CONFIG = SequenceModelConfig(unit="ran", hidden_size=6)
+
+
+def images() -> Digits:
+    labels = (np.arange(40) % 10).astype(np.uint8)
+    part = Part(np.random.RandomState(0).randint(0, 256, (40, 4)).astype(np.uint8), labels)
+    return Digits("made", part, part, part, 255, np.arange(4))
+
+
+def make(source: Any = None, **given: Any) -> MemoryTask:
+    return MemoryTask(
+        "memory", source or Copying(6, 3, 2), CONFIG, **{"batch": 4, "eval_examples": 12, **given}
+    )
+
+
+class Oracle(nn.Module):
+    """Knows the answers to the batch it is given: what a network with a perfect memory would say."""
+
+    def __init__(self, task: MemoryTask, wrong: int = 0):
+        super().__init__()
+        self.one = nn.Parameter(torch.ones(()))
+        self.known = {
+            batch.inputs.numpy().tobytes(): batch.targets
+            for batch in task.source.evaluation("valid", task.eval_batch, task.seed, task.eval_examples)
+        }
+        self.task, self.wrong = task, wrong
+
+    def forward(self, x: Tensor, state: Any) -> tuple[Tensor, Any]:
+        targets = self.known[x.numpy().tobytes()]
+        if self.task.source.real:
+            return targets[..., None] + 0.1 * self.wrong, None
+        said = torch.where(targets == IGNORE, 0, (targets + self.wrong) % self.task.source.output_size)
+        return 50.0 * F.one_hot(said, self.task.source.output_size), None
+
+
+SOURCES = [Copying(6, 3, 2), Copying(6, 3, 2, variable=True), Denoising(6, 3, 2), Adding(6), images()]
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda source: type(source).__name__)
+def test_perfect_answers_cost_nothing_and_are_right(source: Any):
+    task = make(source)
+    perfect = task.evaluate(Oracle(task), "valid")
+    assert perfect["loss"] < 1e-6
+    assert perfect["accuracy"] == 1
+    # Three batches have three lags, whose mean may be anywhere.
+    if not getattr(source, "variable", False):
+        assert perfect["baseline"] == pytest.approx(source.baseline)
+    assert task.evaluate(Oracle(task, wrong=1), "valid")["accuracy"] == 0
+
+
+@pytest.mark.parametrize("source", SOURCES[:3], ids=["copying", "variable", "denoising"])
+def test_the_baseline_of_an_evaluation_is_what_guessing_costs_there(source: Any):
+    class Guesser(Oracle):
+        def forward(self, x: Tensor, state: Any) -> tuple[Tensor, Any]:
+            answers = torch.zeros(*x.shape, source.output_size)
+            blank = self.known[x.numpy().tobytes()] == 0
+            answers[..., 0] = torch.where(blank, 50.0, -50.0)
+            return answers, None
+
+    task = make(source)
+    figures = task.evaluate(Guesser(task), "valid")
+    assert figures["loss"] == pytest.approx(figures["baseline"], rel=1e-5)
+
+
+def test_it_is_a_task_that_learns_nothing_of_its_evaluation():
+    task: Task = make()
+    model = task.build()
+    assert isinstance(model, SequenceModel)
+    assert model.one_hot
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    model.train()
+    assert task.evaluate(model, "test") == task.evaluate(model, "test")
+    assert model.training
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert task.evaluate(model, "test") != task.evaluate(model, "valid")
+
+
+def test_all_steps_of_copying_count_and_ten_of_denoising():
+    for source, count in ((Copying(20), 40 * 4), (Denoising(20), 10 * 4), (Adding(20), 4), (images(), 4)):
+        task = make(source)
+        batch = next(task.training(1))
+        result = task.step(task.build(), batch, None)
+        assert result.count == count
+        assert float(result.nll) == pytest.approx(float(result.objective.detach()) * count)
+
+
+def test_the_loss_is_the_mean_over_the_steps_that_count():
+    task = make(Denoising(6, 3, 2))
+    model, batch = task.build(), next(task.training(1))
+    answers, _ = model(batch.inputs)
+    expected = F.cross_entropy(answers[-2:].flatten(0, 1), batch.targets[-2:].flatten())
+    torch.testing.assert_close(task.step(model, batch, None).objective, expected)
+
+
+def test_blanks_are_not_what_accuracy_is_about():
+    task = make(Copying(6, 3, 2))
+    batch = next(task.training(1))
+    silent = torch.zeros(*batch.targets.shape, 4)
+    silent[..., 0] = 1
+    judged = task.compare(silent, batch.targets)
+    assert (judged.right, judged.asked) == (0, 2 * 4)
+
+
+# ---------------------------------------------------------------------------------------- forgetting
+
+
+def test_the_state_starts_anew_with_each_sequence():
+    task = make()
+    model, (first, second) = task.build(), islice(task.training(1), 2)
+    carried = task.step(model, first, None).carry
+    assert carried is None
+    assert task.step(model, second, carried).objective == task.step(model, second, None).objective
+
+
+def test_the_state_can_be_kept_for_several_sequences():
+    task = make(reset_every=2)
+    model, batches = task.build(), list(islice(task.training(1), 3))
+    kept = task.step(model, batches[0], None).carry
+    assert not any(part.requires_grad for part in kept)
+    assert task.step(model, batches[1], kept).objective != task.step(model, batches[1], None).objective
+    assert task.step(model, batches[1], kept).carry is None
+    # Number 2 starts anew whatever it is given.
+    assert task.step(model, batches[2], kept).objective == task.step(model, batches[2], None).objective
+
+
+def test_batches_go_on_and_are_shared():
+    task = make()
+    whole = list(islice(task.training(1), 4))
+    (later,) = islice(task.training(1, 3), 1)
+    assert torch.equal(later.inputs, whole[3].inputs)
+    halves = [next(task.training(1, 0, rank, 2)) for rank in (0, 1)]
+    assert torch.equal(torch.cat([half.inputs for half in halves], 1), whole[0].inputs)
+    assert task.batches_per_epoch(1) is None
+    assert make(images()).batches_per_epoch(1) == 10
+
+
+@pytest.mark.parametrize("span", [100, 500])
+def test_random_labels_do_not_make_training_diverge(span: int):
+    """A few steps of what the paper ran for long."""
+    torch.manual_seed(0)
+    task = MemoryTask("memory.copy", Copying(span, random_labels=True), SequenceModelConfig(), batch=2)
+    model = task.build()
+    optimiser = torch.optim.Adam(model.parameters(), 1e-3)
+    for batch in islice(task.training(1), 4):
+        result = task.step(model, batch, None)
+        result.objective.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimiser.step()
+        optimiser.zero_grad()
+        assert torch.isfinite(result.objective)
+
+
+def test_settings_are_checked():
+    with pytest.raises(ValueError, match="reset_every must be at least 1"):
+        make(reset_every=0)
+    with pytest.raises(ValueError, match="eval_examples must be at least 1"):
+        make(eval_examples=0)
+    with pytest.raises(ValueError, match="split must be one of"):
+        make().evaluate(make().build(), "dev")
+    assert isinstance(next(make(images(), eval_examples=0).training(1)), Batch)

@@ -1,0 +1,202 @@
+"""The memory tasks from the command line: train, go on, eval, compare; the recipes of the NRU paper."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from linnet import cli
+from linnet.models.sequence import SequenceModel
+from linnet.train.compare import plans
+from linnet.train.config import RunConfig, from_json, override, to_json
+from linnet.train.kinds import KINDS, kind
+from linnet.train.loop import train
+from linnet.train.memory import SOURCES_OF, load_run, variants
+from linnet.train.recipes import RECIPES, recipe
+from linnet.train.records import read_config, read_metrics, read_result
+
+BRIEF = {"span": 5, "symbols": 3, "recalled": 2, "hidden_size": 6, "unit": "ran", "device": "cpu"}
+FAST = {"steps": 8, "log_every": 2, "evaluate_every": 4, "eval_examples": 20}
+ENDLESS = [name for name in SOURCES_OF if "mnist" not in name]
+
+
+def run_of(task: str = "memory.copy", **given: object) -> RunConfig:
+    settings = {**BRIEF, **FAST, **given}
+    if task == "memory.adding":
+        settings = {name: value for name, value in settings.items() if name not in ("symbols", "recalled")}
+    return override(RunConfig(task=task), settings)
+
+
+def words(**given: object) -> list[str]:
+    return [word for name, value in given.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+
+
+def test_every_memory_task_is_a_kind():
+    assert [name for name in KINDS if name.startswith("memory.")] == list(SOURCES_OF)
+    for name in SOURCES_OF:
+        config = RunConfig(task=name)
+        assert (config.optimiser.optimiser, config.optimiser.lr, config.optimiser.clip) == ("adam", 1e-3, 1.0)
+        assert from_json(to_json(config)) == config
+    assert RunConfig().optimiser.optimiser == "sgd"
+
+
+@pytest.mark.parametrize("task", ENDLESS)
+def test_a_run_is_recorded_and_read_again(task: str, tmp_path: Path):
+    result = train(run_of(task), tmp_path / "run")
+    assert [row["step"] for row in read_metrics(tmp_path / "run", "train")] == [2, 4, 6, 8]
+    assert [row["step"] for row in read_metrics(tmp_path / "run", "valid")] == [4, 8]
+    _, again, model = load_run(tmp_path / "run")
+    assert again.evaluate(model, "test") == result["test"]
+    assert set(result["test"]) == {"loss", "accuracy", "baseline"}
+
+
+@pytest.mark.parametrize("given", [{}, {"reset_every": 5, "unit": "nru"}], ids=["plain", "kept state"])
+def test_a_run_that_was_broken_off_goes_on_exactly(given: dict, tmp_path: Path):
+    """Checkpoints at 4 (in the middle of 5 sequences with one state) and at the end of the shorter run."""
+    train(run_of(**given), tmp_path / "whole")
+    train(run_of(**given, **{"steps": 4}), tmp_path / "halves")
+    train(run_of(**given), tmp_path / "halves")
+    whole, halves = (read_metrics(tmp_path / name) for name in ("whole", "halves"))
+    # The shorter run tested its weights, too.
+    assert [row for row in halves if (row["split"], row["step"]) != ("test", 4)] == whole
+
+
+def test_a_task_without_end_asks_for_steps(tmp_path: Path):
+    with pytest.raises(ValueError, match=r"memory.copy has no end; give the number of updates \(--steps\)"):
+        train(run_of(steps=0), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    with pytest.raises(ValueError, match="scale_by_length goes by the length of windows"):
+        run_of(scale_by_length=True)
+
+
+def test_the_sequences_follow_the_seed_unless_they_have_one():
+    def seed(**given: object) -> int:
+        config = run_of(**given)
+        return kind(config.task).build(config.data, config.model, config.loop.seed).seed
+
+    assert (seed(), seed(seed=7), seed(seed=7, data_seed=5)) == (1, 7, 5)
+
+
+def test_train_and_eval_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    place = tmp_path / "run"
+    command = ["train", "memory.variable", *words(**BRIEF, **FAST), "--run-dir", str(place)]
+    assert cli.main(command) == 0
+    assert (place / "report.html").exists()
+    assert read_config(place).data.span == 5
+    capsys.readouterr()
+    assert cli.main(["eval", str(place), "--splits", "test"]) == 0
+    test = (read_result(place) or {})["test"]
+    assert capsys.readouterr().out.startswith(
+        f"test: loss {test['loss']:.5g}  accuracy {test['accuracy']:.5g}"
+    )
+    assert cli.main(["eval", str(place), "--corpus", "kjv"]) == 1
+    assert "is no language model" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("task", "given", "told"),
+    [
+        ("memory.denoise", ["--span", "3"], "span T must be from 10 to"),
+        ("memory.copy", ["--symbols", "20000"], "symbols, n, must be from 2 to 10,000; got 20,000"),
+        ("memory.copy", ["--unit-options", "heads=3"], "NRU has no option 'heads'"),
+        ("memory.copy", ["--recipe", "nru-psmnist"], "nru-psmnist is a recipe of the task memory.psmnist"),
+        ("memory.smnist", ["--permutation", "order.npy"], "a permutation is for memory.psmnist"),
+        ("memory.psmnist", ["--data-dir", "nowhere"], "data_dir is 'nowhere', and there is no such folder"),
+    ],
+)
+def test_what_cannot_be_is_answered(
+    task: str, given: list[str], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    assert cli.main(
+        ["train", task, *given, "--images", "mnist"] if "mnist" in task else ["train", task, *given]
+    )
+    assert told in capsys.readouterr().err
+
+
+def test_help_shows_the_defaults_of_the_task(capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit):
+        cli.main(["train", "memory.copy", "--help"])
+    said = " ".join(capsys.readouterr().out.split())
+    assert "the learning rate before the schedule (0.001)" in said
+    assert "--span" in said
+    assert "--corpus" not in said
+
+
+# ---------------------------------------------------------------------------------------- compare
+
+
+def test_compare_over_units_and_seeds(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    settings = {
+        name: value for name, value in {**BRIEF, **FAST}.items() if name not in ("unit", "hidden_size")
+    }
+    command = ["compare", "memory.copy", "--units", "ran", "lstm-chrono", "--seeds", "1", "2"]
+    assert cli.main([*command, "--budget", "500", *words(**settings), "--run-dir", str(tmp_path)]) == 0
+    places = ["ran-1", "ran-2", "lstm-chrono-1", "lstm-chrono-2"]
+    assert all((read_result(tmp_path / place) or {})["step"] == 8 for place in places)
+    assert [read_config(tmp_path / place).loop.seed for place in places] == [1, 2, 1, 2]
+    # T + 2k
+    assert read_config(tmp_path / "lstm-chrono-1").model.unit_options["chrono"] == 9
+    assert "units on memory.copy, 500 parameters each" in capsys.readouterr().out
+    assert (tmp_path / "report.html").exists()
+
+
+def test_what_is_compared_has_as_many_parameters(tmp_path: Path):
+    names = ["nru", "lstm", "janet", *variants(120)]
+    made = dict(zip(names, plans(RunConfig(task="memory.copy"), names, 23_500, tmp_path), strict=True))
+    for config, _ in made.values():
+        assert SequenceModel(10, 9, config.model, device="meta").count() == pytest.approx(23_500, rel=0.01)
+    assert made["nru"][0].model.hidden_size == 80
+    with pytest.raises(ValueError, match=r"here also rnn-orth, .*did you mean 'lstm-chrono'"):
+        list(plans(RunConfig(task="memory.copy"), ["lstm-chron"], 23_500, tmp_path))
+
+
+def test_the_task_comes_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    assert cli.main(["compare", "--steps", "5", "memory.copy"]) == 1
+    assert "the task comes first" in capsys.readouterr().err
+
+
+# ---------------------------------------------------------------------------------------- recipes
+
+
+def test_the_recipes_of_the_paper_are_there():
+    own = {
+        "nru-copy-100",
+        "nru-copy-200",
+        "nru-variable-100",
+        "nru-variable-200",
+        "nru-denoise",
+        "nru-psmnist",
+    }
+    memory = {name for name, found in RECIPES.items() if found.task.startswith("memory.")}
+    assert own <= memory
+    assert len(memory) == len(own) * 10
+
+
+@pytest.mark.parametrize("name", [n for n, found in RECIPES.items() if found.task == "memory.psmnist"])
+def test_the_rivals_at_permuted_mnist_have_as_many_parameters(name: str):
+    config = override(RunConfig(task="memory.psmnist"), recipe(name).settings)
+    count = SequenceModel(1, 10, config.model, device="meta").count()
+    assert count == (17_418 if name.endswith("eurnn") else pytest.approx(165_000, rel=0.01))
+
+
+@pytest.mark.parametrize("name", [n for n in RECIPES if n.startswith("nru-copy-100")])
+def test_the_rivals_at_copying_have_as_many_parameters(name: str):
+    config = override(RunConfig(task="memory.copy"), recipe(name).settings)
+    count = SequenceModel(10, 9, config.model, device="meta").count()
+    assert count == pytest.approx(23_500, rel=0.022)
+    assert (config.loop.seed, config.data.data_seed, config.loop.steps) == (5, 5, 200_000)
+    assert config.optimiser.amsgrad == (name == "nru-copy-100")
+    assert config.model.unit_options.get("chrono") == (120 if name.endswith(("chrono", "janet")) else None)
+
+
+def test_the_command_needs_no_training_package_to_show_its_tasks():
+    code = (
+        "import sys; from linnet.cli import parser; parser().format_help(); "
+        "names = ('lightning_fabric', 'linnet.train.loop', 'sklearn'); "
+        "print([name for name in names if name in sys.modules])"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert said.stdout.strip() == "[]"
