@@ -37,7 +37,7 @@ def parser() -> Parser:
     )
     made.add_argument("--version", action="version", version=f"linnet {version('linnet')}")
     commands = made.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=LazyParser)
-    add_list(commands.add_parser("list", help="the units, their papers and their options"))
+    add_list(commands.add_parser("list", help="the units with their options, the recipes, the corpora"))
     shown = commands.add_parser("show", help="what a kernel is made of")
     add_show(shown.add_subparsers(dest="thing", required=True, metavar="THING"))
     add_bench(commands.add_parser("bench", help="measure speed and memory, and keep the rows"))
