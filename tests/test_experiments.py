@@ -128,8 +128,6 @@ def test_shorter_ablations_differ_in_one_thing_each():
     whole = experiments.config_of(table, table.find("short"))
     rates = {"input_dropout", "layer_dropout", "output_dropout"}
     without = {
-        "dropout": rates,
-        "tying": {"tied"},
         "regularization": rates | {"tied"},
         "context-dropout": {"context_dropout"},
         "context-softmax": {"unit_options"},
