@@ -6,6 +6,7 @@ import argparse
 import os
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 
 from linnet.cli.options import LazyParser, add_run_options, changed, given_options, run_config
 from linnet.cli.parser import at_least_one, unit_name
+from linnet.train.errors import NotFinite
 from linnet.train.kinds import KINDS
 
 TASK = "lm"
@@ -87,12 +89,15 @@ def data_name(config: Any) -> str:
 
 
 def overwrite(folder: Path) -> None:
-    """Only a run is removed, and by one process."""
+    """Only a run is removed, by one process, and not while another one trains in it."""
+    from linnet.train.records import claim
+
     if not folder.exists() or int(os.environ.get("RANK", 0)):
         return
     if not (folder / "config.json").exists():
         raise ValueError(f"{folder} is no run, so it is not overwritten; give another --run-dir")
-    shutil.rmtree(folder)
+    with claim(folder):
+        shutil.rmtree(folder)
 
 
 def result_line(split: str, numbers: dict[str, float]) -> str:
@@ -229,7 +234,7 @@ def add_compare(command: argparse.ArgumentParser) -> None:
     add("--seeds", nargs="+", type=int, default=[], metavar="N", help="a run for each unit and seed (--seed)")
     add("--budget", type=at_least_one, default=how.budget, help=f"parameters of each model ({how.budget})")
     add("--run-dir", type=Path, dest="folder", metavar="DIR", help="(runs/compare-<data>)")
-    add("--overwrite", action="store_true", help="begin anew where a comparison is")
+    add("--overwrite", action="store_true", help="begin these runs anew")
     add("--sample-tokens", type=int, default=60, help="of the text each model writes (60)")
     add_run_options(
         command, task, without=("unit", "unit_options", "hidden_size", "hidden_sizes", "start_from")
@@ -246,9 +251,9 @@ def compare(options: argparse.Namespace) -> None:
         raise ValueError(f"the task comes first: linnet compare {task} ...")
     config = run_config(options, task, {} if options.recipe or options.config else comparison(task).settings)
     folder = options.folder or RUNS / f"compare-{data_name(config)}"
-    if options.overwrite:
-        shutil.rmtree(folder, ignore_errors=True)
     runs = list(plans(config, options.units, options.budget, folder, options.seeds))
+    for _, place in runs if options.overwrite else ():
+        overwrite(place)
     with Board([run.name for _, run in runs]) as board:
         for one, place in runs:
             compare_one(one, place, board, options.sample_tokens)
@@ -292,7 +297,8 @@ def conclude(folder: Path, places: list[Path], budget: int) -> None:
 def add_search(command: argparse.ArgumentParser) -> None:
     command.description = (
         "Draw settings at random and train with each; after a round, shrink the ranges around the best. "
-        "Several processes or machines that are given the same folder or --storage work on one study."
+        "Several processes or machines that are given the same folder (and --storage) work on one study. "
+        "A run that was broken off is gone on with."
     )
     add_sources(command)
     add = command.add_argument
@@ -328,8 +334,17 @@ def look(options: argparse.Namespace) -> None:
 
     plan = Plan(dict(options.ranges or SCRN_RANGES.items()), options.runs, options.per_round, options.shrink)
     study = search(run_config(options, TASK), options.folder, plan, storage=options.storage, progress=choose)
+    tell_best(study, options.folder)
+
+
+def tell_best(study: Any, folder: Path) -> None:
+    counts = Counter(trial.state.name.lower() for trial in study.get_trials(deepcopy=False))
+    if counts["running"]:
+        say(f"{counts['running']} runs are still made by other processes")
+    if not counts["complete"]:
+        raise NotFinite(f"no run in {folder} came to its end with a finite loss: try ranges of smaller rates")
     best = study.best_trial
-    place = options.folder / f"{best.number:04}"
-    say(f"the best of {len(study.trials)} runs is {place}: valid loss {best.value:.5g}")
+    place = folder / f"{best.number:04}"
+    say(f"the best of {counts['complete']} runs is {place}: valid loss {best.value:.5g}")
     drawn = best.user_attrs["settings"]
     say("  ".join(f"--{name.replace('_', '-')} {value:.4g}" for name, value in drawn.items()))

@@ -57,6 +57,7 @@ def make_fabric(settings: LoopConfig) -> Any:
         from lightning_fabric import Fabric
     except ImportError as error:
         raise missing("lightning-fabric", error) from None
+    refuse_half_on_cpu(settings)
     if settings.threads:
         torch.set_num_threads(settings.threads)
     world, local = (int(os.environ.get(name, 1)) for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"))
@@ -72,6 +73,13 @@ def make_fabric(settings: LoopConfig) -> Any:
         torch.use_deterministic_algorithms(True, warn_only=True)
         torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     return fabric
+
+
+def refuse_half_on_cpu(settings: LoopConfig) -> None:
+    """Fabric would take bf16-mixed instead, and the run would not be what its settings say."""
+    on_cpu = settings.device == "cpu" or (settings.device == "auto" and not torch.accelerator.is_available())
+    if settings.precision == "16-mixed" and on_cpu:
+        raise ValueError("precision 16-mixed needs a GPU and there is none; on a CPU take bf16-mixed")
 
 
 @dataclass
@@ -242,6 +250,7 @@ class Run:
     def clip(self) -> float:
         most = self.config.optimiser.clip
         if not most:
+            self.fabric.strategy.precision.unscale_gradients(self.optimiser.optimizer)
             return float(optimisers.gradient_norm(self.parameters))
         return float(
             self.fabric.clip_gradients(
@@ -256,9 +265,19 @@ class Run:
         raise NotFinite(
             f"the loss is {loss:g} and the norm of the gradient {norm:g} at step {self.here.step + 1} "
             f"(epoch {self.here.epoch}, batch {self.here.batch + 1}, learning rate {self.rate(1.0):g}). "
-            f"The weights were left as they were; the last checkpoint, of step {self.saved[0]}, is in "
-            f"{self.folder / 'last'}. Try a smaller --lr or a --clip; --start-from {self.folder} begins with "
-            "its best weights"
+            f"The weights were left as they were. {self.remedy()}"
+        )
+
+    def remedy(self) -> str:
+        """What is left, and what to do, when the numbers have gone wrong."""
+        if not checkpoints.find(self.folder, "last"):
+            return "There is no checkpoint yet. Try a smaller --lr or a --clip, with --overwrite"
+        again = ""
+        if checkpoints.find(self.folder, "best"):
+            again = f"; --start-from {self.folder} begins with its best weights"
+        return (
+            f"The last checkpoint, of step {self.saved[0]}, is in {self.folder / 'last'}. Try a smaller --lr "
+            f"or a --clip in another --run-dir{again}"
         )
 
     def rate(self, length: float) -> float:
@@ -323,7 +342,9 @@ class Run:
         with optimisers.standing_in(self.parameters, stand_in):
             metrics = self.measure("valid")
             if not math.isfinite(metrics["loss"]):
-                raise NotFinite(f"the validation loss is {metrics['loss']:g} after step {self.here.step}")
+                raise NotFinite(
+                    f"the validation loss is {metrics['loss']:g} after step {self.here.step}. {self.remedy()}"
+                )
             self.here.history.append(metrics["loss"])
             self.here.evaluated = self.here.step
             self.record("valid", metrics)
@@ -391,24 +412,32 @@ class Run:
             checkpoints.publish(self.folder, "best", about)
 
     def save(self) -> None:
-        """Everything that the next update depends on."""
-        fabric, new = self.fabric, self.folder / "last.new"
-        if fabric.is_global_zero:
-            checkpoints.stage(self.folder, "last")
-        fabric.barrier()
-        own = {"random": random_states(), "carry": checkpoints.plain(self.carry), "sums": self.sums}
-        checkpoints.write_tensors(new / f"rank-{fabric.global_rank}.pt", own)
-        fabric.barrier()
-        if fabric.is_global_zero:
-            self.write_shared(new)
-        fabric.barrier()
+        """Everything that the next update depends on, of all processes; the first one writes it."""
+        owned = self.gathered(
+            {"random": random_states(), "carry": checkpoints.plain(self.carry), "sums": self.sums}
+        )
+        if self.fabric.is_global_zero:
+            self.write(checkpoints.stage(self.folder, "last"), owned)
+        self.fabric.barrier()
         self.saved = (self.here.step, time.monotonic())
 
-    def write_shared(self, new: Path) -> None:
+    def gathered(self, own: Row) -> list[Row]:
+        """What each process has to say, by rank; the first one hears it."""
+        if self.fabric.world_size == 1:
+            return [own]
+        heard: list[Any] = [None] * self.fabric.world_size
+        torch.distributed.gather_object(own, heard if self.fabric.is_global_zero else None)
+        return heard
+
+    def write(self, new: Path, owned: list[Row]) -> None:
         checkpoints.write_weights(new / checkpoints.WEIGHTS, self.model.state_dict())
         shadows = self.average.shadows if self.average else None
-        state = {"optimiser": self.optimiser.state_dict(), "average": shadows}
+        # Of what keeps gradients of 16 bits in range; nothing in other precisions.
+        scaler = self.fabric.strategy.precision.state_dict()
+        state = {"optimiser": self.optimiser.state_dict(), "average": shadows, "scaler": scaler}
         checkpoints.write_tensors(new / "state.pt", state)
+        for rank, own in enumerate(owned):
+            checkpoints.write_tensors(new / f"rank-{rank}.pt", own)
         about = {
             **{
                 "step": self.here.step,
@@ -435,11 +464,14 @@ class Run:
         self.load_states(path)
         self.row_lengths = manifest["rows"]
         self.saved = (self.here.step, time.monotonic())
+        # All have read it before one of them may put another in its place.
+        self.fabric.barrier()
         return None
 
     def load_states(self, path: Path) -> None:
         state = checkpoints.read_tensors(path / "state.pt")
         self.optimiser.load_state_dict(state["optimiser"])
+        self.fabric.strategy.precision.load_state_dict(state["scaler"])
         if self.average:
             self.average.load(state["average"])
         own = checkpoints.read_tensors(path / f"rank-{self.fabric.global_rank}.pt")

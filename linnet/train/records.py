@@ -26,6 +26,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import IO, Any
 
+from filelock import FileLock, Timeout
+
 from linnet.train.config import LATER, RunConfig, differences, from_json, to_json
 from linnet.train.errors import Mismatch, room_for
 
@@ -161,15 +163,12 @@ def processor() -> str:
 def claim(folder: Path) -> Iterator[None]:
     """Within this, the folder is this process's; however the process ends, it no longer is."""
     try:
-        import fcntl
-    except ImportError:  # Windows
-        yield
-        return
-    with open(folder / ".lock", "w") as handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise Mismatch(f"another process is training in {folder}") from None
+        ours = FileLock(folder / ".lock").acquire(blocking=False)
+    except Timeout:
+        raise Mismatch(
+            f"another process is training in {folder}; wait for it, or give another --run-dir"
+        ) from None
+    with ours:
         yield
 
 

@@ -1,20 +1,33 @@
 """Random search whose ranges shrink around the best, on Optuna.
 
 Kabdolov et al. (2018), section 5: draw uniformly from wide ranges; after a round of runs, shrink each range
-to the neighbourhood of the best value, and draw again. The study is in a storage that several machines can
-share: each asks it how many runs are done, and so in which round it is.
+to the neighbourhood of the best value, and draw again. The study is in a storage that several processes can
+share, and their runs are in one folder that all of them see.
+
+Whoever makes a run holds a lock, which ends with its process. So a run that the study calls running and that
+nobody holds was broken off, and the next process goes on with it: at once, with any storage of Optuna, and
+whether it was killed, stopped or suspended for a night. (Optuna's own remedy, a heartbeat, is of databases
+only and waits until one has been missing for long.)
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import os
+import re
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from filelock import AcquireReturnProxy as Held
+from filelock import FileLock, Timeout
+
 from linnet.train.config import RunConfig, override
-from linnet.train.errors import NotFinite, missing
+from linnet.train.errors import Mismatch, NotFinite, Stopped, missing, room_for
 from linnet.train.loop import train
 from linnet.train.progress import Progress
+from linnet.train.records import write_atomically
 
 SCRN_RANGES = {
     "input_dropout": (0.01, 0.6),
@@ -24,6 +37,9 @@ SCRN_RANGES = {
     "init_scale": (0.05, 0.3),
 }
 """Those of the paper for naive dropout; for variational, state_dropout too."""
+
+
+ADDRESS = re.compile(r"[a-z][a-z0-9+]+:")  # of one letter it is a drive
 
 
 class Plan(NamedTuple):
@@ -45,26 +61,90 @@ def search(
     check(config, plan)
     optuna = load_optuna()
     folder.mkdir(parents=True, exist_ok=True)
-    study = optuna.create_study(
-        study_name=folder.name,
-        storage=open_storage(optuna, storage, folder),
-        sampler=optuna.samplers.RandomSampler(),
-        load_if_exists=True,
-    )
-
-    def one(trial: Any) -> float:
-        drawn = draw(trial, ranges_now(plan, finished(optuna, study)))
-        trial.set_user_attr("settings", drawn)
-        name = f"{trial.number:04}"
-        try:
-            result = train(override(config, drawn), folder / name, progress(name) if progress else None)
-        except NotFinite as error:
-            raise optuna.TrialPruned(str(error)) from None
-        return result["valid"]["loss"]
-
-    while (left := plan.runs - len(done(optuna, study))) > 0:
-        study.optimize(one, n_trials=min(left, 1))
+    with turn(folder):
+        study = open_study(optuna, storage, folder)
+        check_names(study, plan, folder)
+    while (mine := next_trial(optuna, study, plan, folder)) is not None:
+        trial, ours = mine
+        with ours:
+            state, loss = run_trial(optuna, trial, config, folder, progress)
+            with turn(folder):
+                study.tell(trial.number, loss, state)
     return study
+
+
+def run_trial(
+    optuna: Any, trial: Any, config: RunConfig, folder: Path, progress: Callable[[str], Progress] | None
+) -> tuple[Any, float | None]:
+    """Train with what was drawn: how that ended, and the loss."""
+    name = name_of(trial)
+    drawn = trial.user_attrs["settings"]
+    try:
+        result = train(override(config, drawn), folder / name, progress(name) if progress else None)
+    except NotFinite:
+        return optuna.trial.TrialState.PRUNED, None
+    return optuna.trial.TrialState.COMPLETE, result["valid"]["loss"]
+
+
+def name_of(trial: Any) -> str:
+    return f"{trial.number:04}"
+
+
+# -------------------------------------------------------------------------------------- whose turn
+
+
+@contextmanager
+def turn(folder: Path) -> Iterator[None]:
+    """Within this, no other process looks at the study or writes to it."""
+    from optuna.exceptions import OptunaError
+    from sqlalchemy.exc import SQLAlchemyError
+
+    try:
+        with room_for(folder), FileLock(folder / ".turn"):
+            yield
+    except (OptunaError, SQLAlchemyError) as error:
+        told = str(error).splitlines()[0]
+        raise Stopped(
+            f"the storage of the study in {folder} does not do what it should ({told}). It is a journal file "
+            "or the address of a database, like sqlite:///study.db. The runs are kept, and once it does, the "
+            "same command goes on"
+        ) from None
+
+
+def next_trial(optuna: Any, study: Any, plan: Plan, folder: Path) -> tuple[Any, Held] | None:
+    """A run that was broken off, or a new one if there are not enough; with the lock that makes it ours."""
+    with turn(folder):
+        for trial in in_state(study, optuna.trial.TrialState.RUNNING):
+            ours = hold(folder, trial)
+            if ours and "settings" in trial.user_attrs:
+                return trial, ours
+            if ours:
+                # It ended before all was drawn, so nothing was trained.
+                with ours:
+                    study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
+        if len(begun(optuna, study)) >= plan.runs:
+            return None
+        return new_trial(optuna, study, plan, folder)
+
+
+def new_trial(optuna: Any, study: Any, plan: Plan, folder: Path) -> tuple[Any, Held]:
+    trial = study.ask()
+    ours = hold(folder, trial)
+    if ours is None:
+        raise Mismatch(f"the run {name_of(trial)} of {folder} is new, and another process makes it already")
+    trial.set_user_attr("settings", draw(trial, ranges_now(plan, finished(optuna, study))))
+    return trial, ours
+
+
+def hold(folder: Path, trial: Any) -> Held | None:
+    """The lock of a run, until it is left; None where another process has it."""
+    try:
+        return FileLock(folder / f".{name_of(trial)}.lock").acquire(blocking=False)
+    except Timeout:
+        return None
+
+
+# ---------------------------------------------------------------------------------------- the study
 
 
 def load_optuna() -> Any:
@@ -76,23 +156,80 @@ def load_optuna() -> Any:
     return optuna
 
 
+def open_study(optuna: Any, storage: str | None, folder: Path) -> Any:
+    study = optuna.create_study(
+        study_name=folder.name,
+        storage=open_storage(optuna, storage, folder),
+        sampler=optuna.samplers.RandomSampler(),
+        load_if_exists=True,
+    )
+    refuse_other_study(study, folder, storage)
+    study.set_user_attr("folder", folder_code(folder))
+    return study
+
+
+def refuse_other_study(study: Any, folder: Path, storage: str | None) -> None:
+    """Processes that share a study share its folder: the locks there say whose runs are whose."""
+    there = study.user_attrs.get("folder")
+    if there is not None and there != folder_code(folder):
+        raise Mismatch(
+            f"the study {folder.name!r} in {storage} has its runs in another folder than {folder}; give that "
+            "as --run-dir, or one of another name"
+        )
+    if there is None and any(folder.glob("[0-9]*/config.json")):
+        raise Mismatch(
+            f"the runs in {folder} are not of the study in {storage or 'study.log'}; give the --storage with "
+            "which they were made, or another --run-dir"
+        )
+
+
+def folder_code(folder: Path) -> str:
+    """The same wherever the folder is mounted."""
+    path = folder / "study.id"
+    if not path.exists():
+        write_atomically(path, uuid.uuid4().hex.encode())
+    return path.read_text(encoding="utf-8")
+
+
 def open_storage(optuna: Any, storage: str | None, folder: Path) -> Any:
     """A database by its address, or a journal file: the default, which any shared folder will hold."""
-    if storage and "://" in storage:
+    if storage and ADDRESS.match(storage):
         return storage
-    backend = optuna.storages.journal.JournalFileBackend(str(storage or folder / "study.log"))
+    path = Path(storage or folder / "study.log")
+    # A lock that ends with its process: Optuna's own is waited for when its owner was killed.
+    lock = FileLock(path.with_name(f".{path.name}.lock"))
+    with lock:
+        mend(path)
+    backend = optuna.storages.journal.JournalFileBackend(str(path), lock_obj=lock)
     return optuna.storages.JournalStorage(backend)
 
 
-def done(optuna: Any, study: Any) -> list[Any]:
-    states = (optuna.trial.TrialState.COMPLETE, optuna.trial.TrialState.PRUNED)
+def mend(path: Path) -> None:
+    """Half a line, which a full disk leaves, would spoil the line that is written after it."""
+    content = path.read_bytes() if path.exists() else b""
+    if content and not content.startswith(b'{"op_code"'):
+        raise ValueError(f"{path} is no journal of Optuna; give a file that is one, or that is not there yet")
+    if not content.endswith(b"\n"):
+        path.write_bytes(content[: content.rfind(b"\n") + 1])
+
+
+def in_state(study: Any, *states: Any) -> list[Any]:
     return study.get_trials(deepcopy=False, states=states)
+
+
+def begun(optuna: Any, study: Any) -> list[Any]:
+    """Those that are done and those that somebody makes."""
+    state = optuna.trial.TrialState
+    return in_state(study, state.COMPLETE, state.PRUNED, state.RUNNING)
 
 
 def finished(optuna: Any, study: Any) -> list[tuple[float, Mapping[str, float]]]:
     """The loss and the draw of each run that came to its end, in the order of their numbers."""
-    trials = study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.COMPLETE,))
+    trials = in_state(study, optuna.trial.TrialState.COMPLETE)
     return [(trial.value, trial.params) for trial in trials]
+
+
+# ---------------------------------------------------------------------------------------- the draws
 
 
 def ranges_now(plan: Plan, known: list[tuple[float, Mapping[str, float]]]) -> dict[str, tuple[float, float]]:
@@ -129,7 +266,17 @@ def check(config: RunConfig, plan: Plan) -> None:
             )
         for end in (low, high):
             override(config, dict.fromkeys(names.split("+"), float(end)))
+    if int(os.environ.get("WORLD_SIZE", 1)) > 1:
+        raise ValueError("each run of a search is one process: start several searches, not one by torchrun")
     if not 0 < plan.shrink <= 1 or plan.per_round < 1 or plan.runs < 1:
         raise ValueError(
             f"runs and per_round are at least 1 and shrink is above 0 and at most 1; got {plan[1:]}"
         )
+
+
+def check_names(study: Any, plan: Plan, folder: Path) -> None:
+    """Ranges shrink around values that were drawn: the next draw must be of the same names."""
+    for trial in study.get_trials(deepcopy=False):
+        if "settings" in trial.user_attrs and set(trial.params) != set(plan.ranges):
+            there, here = (", ".join(sorted(names)) for names in (trial.params, plan.ranges))
+            raise ValueError(f"the study in {folder} draws {there}, and the ranges given are of {here}")

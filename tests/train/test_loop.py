@@ -264,38 +264,110 @@ def test_mixed_precision_runs(tmp_path: Path):
     assert a == pytest.approx(b, rel=0.05)
 
 
+def half_on_cpu(settings: object) -> object:
+    """Fabric with a scaler of gradients, which doubles every third step, on a CPU."""
+    from lightning_fabric import Fabric
+    from lightning_fabric.plugins import MixedPrecision
+
+    scaler = torch.amp.GradScaler("cpu", init_scale=256.0, growth_interval=3)
+    return Fabric(accelerator="cpu", devices=1, plugins=MixedPrecision("16-mixed", "cpu", scaler))
+
+
+def scaler_of(folder: Path) -> dict[str, float]:
+    return checkpoints.read_tensors(folder / "last" / "state.pt")["scaler"]
+
+
+def test_the_scaler_of_16_bits_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(loop, "make_fabric", half_on_cpu)
+    settings = config(precision="16-mixed", epochs=1, log_every=1)
+    train(settings, tmp_path / "whole")
+    train(override(settings, {"steps": 7}), tmp_path / "cut")
+    assert (scaler_of(tmp_path / "cut")["scale"], scaler_of(tmp_path / "cut")["_growth_tracker"]) == (1024, 1)
+    train(settings, tmp_path / "cut")
+    assert scaler_of(tmp_path / "cut") == scaler_of(tmp_path / "whole")
+    assert scaler_of(tmp_path / "whole")["scale"] == 256 * 2**4
+
+
+def test_the_norm_of_a_gradient_is_not_that_of_a_scaled_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    settings = config(steps=1, log_every=1, dropout=0.0)
+    train(settings, tmp_path / "whole")
+    monkeypatch.setattr(loop, "make_fabric", half_on_cpu)
+    train(override(settings, {"precision": "16-mixed"}), tmp_path / "half")
+    one, two = (read_metrics(tmp_path / name, "train")[0] for name in ("whole", "half"))
+    assert two["gradient_norm"] == pytest.approx(one["gradient_norm"], rel=0.01)
+
+
+@pytest.mark.skipif(torch.accelerator.is_available(), reason="16 bits are for an accelerator")
+def test_16_bits_on_a_cpu_are_refused_and_not_replaced(tmp_path: Path):
+    with pytest.raises(ValueError, match=r"16-mixed needs a GPU .* take bf16-mixed"):
+        train(config(precision="16-mixed", device="auto"), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
 def free_port() -> str:
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return str(found.getsockname()[1])
 
 
-def test_two_processes_give_the_loss_of_one(tmp_path: Path):
-    given = {
-        "dropout": 0.0,
-        "epochs": 2,
-        "log_every": 1,
-        "clip": 0.25,
-        "lr": 0.5,
-        "device": "cpu",
-        "tokens": 244,
-    }
-    train(override(RunConfig(task="toy"), given), tmp_path / "one")
-    words = [f"{name}={json.dumps(value)}" for name, value in given.items()]
-    command = [
-        *(
-            sys.executable,
-            "-m",
-            "torch.distributed.run",
-            "--nproc-per-node",
-            "2",
-            "--master-port",
-            free_port(),
-        ),
-        *(str(Path(__file__).parent / "toy.py"), str(tmp_path / "two"), *words),
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False, env=ENVIRONMENT)
-    assert done.returncode == 0, done.stderr
-    one, two = (read_metrics(tmp_path / place) for place in ("one", "two"))
+ALIKE = {"dropout": 0.0, "epochs": 2, "log_every": 1, "clip": 0.25, "lr": 0.5, "device": "cpu"}
+"""Without dropout two processes do what one does."""
+CUT = {
+    **{"epochs": 12, "optimiser": "adam", "lr": 0.01, "ema": 0.9, "log_every": 7, "clip": 0.25},
+    **{"checkpoint_steps": 5, "checkpoint_seconds": 0.0, "device": "cpu"},
+}
+
+
+def words_of(folder: Path, given: dict[str, object]) -> list[str]:
+    return [str(folder), *(f"{name}={json.dumps(value)}" for name, value in given.items())]
+
+
+def torchrun(*words: str) -> subprocess.Popen[str]:
+    """Toy runs, one after another, by two processes."""
+    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+    command = [*launch, "--master-port", free_port(), str(Path(__file__).parent / "toy.py"), *words]
+    how = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "env": ENVIRONMENT}
+    return subprocess.Popen(command, **how)  # type: ignore[call-overload]
+
+
+def run_by_two(*words: str) -> None:
+    with torchrun(*words) as process:
+        _, errors = process.communicate(timeout=200)
+    assert process.returncode == 0, errors
+
+
+@pytest.fixture(scope="module")
+def by_two(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two whole runs; starting processes takes longer than what they do."""
+    folder = tmp_path_factory.mktemp("by-two")
+    run_by_two(*words_of(folder / "alike", ALIKE), "then", *words_of(folder / "cut", CUT))
+    return folder
+
+
+def test_two_processes_give_the_loss_of_one(by_two: Path, tmp_path: Path):
+    train(override(RunConfig(task="toy"), ALIKE), tmp_path)
+    one, two = (read_metrics(place) for place in (tmp_path, by_two / "alike"))
     assert [row["loss"] for row in two] == pytest.approx([row["loss"] for row in one], rel=1e-5)
     assert len(one) > 24
+
+
+def kill_one_of_two(folder: Path) -> None:
+    """kill -9 for one of the processes, at some moment after the first checkpoint."""
+    draw = random.Random(time.time_ns())
+    with torchrun(*words_of(folder, CUT)) as process:
+        assert process.stdout is not None
+        pids = [int(process.stdout.readline().split()[2]) for _ in range(2)]
+        while not (folder / "last").exists():
+            time.sleep(0.01)
+        time.sleep(draw.uniform(0.0, 0.3))
+        os.kill(draw.choice(pids), signal.SIGKILL)
+        process.communicate(timeout=100)
+    assert process.returncode != 0
+
+
+def test_one_of_two_processes_is_killed_and_the_run_goes_on(by_two: Path, tmp_path: Path):
+    kill_one_of_two(tmp_path)
+    assert checkpoints.find(tmp_path, "last")
+    assert not (tmp_path / "result.json").exists()
+    run_by_two(*words_of(tmp_path, CUT))
+    assert metrics(tmp_path) == metrics(by_two / "cut")

@@ -109,18 +109,50 @@ KINDS["toy"] = lambda: Kind(ToyData, ToyModel, ToyTask, keep)
 
 
 def main(words: list[str]) -> None:
-    """A run in a process of its own, to be killed: python toy.py RUN name=value ..."""
-    import json
+    """Runs in a process of their own, to be killed: python toy.py RUN name=value ... then RUN ..."""
+    import os
 
     import lightning_fabric  # noqa: F401, which takes its time: killed before it is there, nothing is tested
+
+    torch.set_num_threads(1)
+    if int(os.environ.get("RANK", 0)):
+        only_the_first_writes()
+    print(f"ready {os.environ.get('RANK', 0)} {os.getpid()}", flush=True)
+    while words:
+        end = words.index("then") if "then" in words else len(words)
+        one_run(*words[:end])
+        words = words[end + 1 :]
+
+
+def one_run(folder: str, *words: str) -> None:
+    import json
 
     from linnet.train.config import RunConfig, override
     from linnet.train.loop import train
 
-    given = {name: json.loads(value) for name, _, value in (text.partition("=") for text in words[1:])}
-    torch.set_num_threads(1)
-    print("ready", flush=True)
-    train(override(RunConfig(task="toy"), given), words[0])
+    given = {name: json.loads(value) for name, _, value in (text.partition("=") for text in words)}
+    runs, storage = given.pop("runs", None), given.pop("storage", None)
+    config = override(RunConfig(task="toy"), given)
+    if runs:
+        look(config, Path(folder), runs, storage)
+    else:
+        train(config, folder)
+
+
+def look(config: Any, folder: Path, runs: int, storage: str | None) -> None:
+    from linnet.train.search import Plan, search
+
+    search(config, folder, Plan({"lr": (0.1, 2.0)}, runs=runs), storage=storage)
+
+
+def only_the_first_writes() -> None:
+    from linnet.train import checkpoints, records
+
+    def refuse(*arguments: object) -> None:
+        raise AssertionError("another process than the first writes")
+
+    checkpoints.write_synced = checkpoints.write_tensors = refuse  # type: ignore[assignment]
+    records.append = records.write_atomically = refuse  # type: ignore[assignment]
 
 
 if __name__ == "__main__":
