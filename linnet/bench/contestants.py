@@ -137,18 +137,20 @@ def limit(matrices: int, shape: Shape, mode: str) -> Contestant:
     Forward one, U = X W^T. Training two more, dX = dU W and dW = dU^T X.
     """
 
-    def build() -> Call:
-        x, w = torch.randn(shape.L * shape.B, shape.d), torch.randn(matrices * shape.d, shape.d)
-        u, dx, dw = torch.empty(len(x), len(w)), torch.empty_like(x), torch.empty_like(w)
+    size = shape.L * shape.B, shape.d, matrices * shape.d
+    return Contestant(f"limit of {matrices}", "torch", lambda: products(*size, training=mode == "training"))
 
-        def forward() -> None:
-            torch.mm(x, w.T, out=u)
 
-        def all_three() -> None:
-            forward()
-            torch.mm(u, w, out=dx)
-            torch.mm(u.T, x, out=dw)
+def products(rows: int, size: int, width: int, training: bool = True) -> Call:
+    x, w = torch.randn(rows, size), torch.randn(width, size)
+    u, dx, dw = torch.empty(len(x), len(w)), torch.empty_like(x), torch.empty_like(w)
 
-        return all_three if mode == "training" else forward
+    def forward() -> None:
+        torch.mm(x, w.T, out=u)
 
-    return Contestant(f"limit of {matrices}", "torch", build)
+    def all_three() -> None:
+        forward()
+        torch.mm(u, w, out=dx)
+        torch.mm(u.T, x, out=dw)
+
+    return all_three if training else forward

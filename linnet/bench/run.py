@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from linnet.bench import growth, memory, recurrence, start
+from linnet.bench import growth, loss, memory, recurrence, start
 from linnet.bench.report import table
 from linnet.bench.rows import HUGE_PAGES, Book, Row, Say
 from linnet.bench.settings import Settings
@@ -95,5 +95,6 @@ PARTS: dict[str, Part] = {
     "growth": plain("growth with the length of the sequences", growth.measure),
     "memory": plain("peak memory of a training step, in fresh processes", memory.measure),
     "start": plain("start, in fresh processes", start.measure),
+    "loss": plain("the loss of a language model, beside its three products", loss.measure),
     "loop": plain("the training loop, beside the model's own work", measure_loop),
 }

@@ -27,6 +27,18 @@ class Shape(NamedTuple):
         return self._asdict()
 
 
+class Words(NamedTuple):
+    """A softmax over so many words, of d features."""
+
+    d: int
+    words: int
+
+    def __str__(self) -> str:
+        return f"softmax of {self.words}"
+
+
+# Penn Treebank and WikiText-2, of features as wide as the small and the large models of the papers.
+SOFTMAXES = tuple(Words(d, words) for words in (10_000, 33_278) for d in (200, 650))
 STEP, GROWING, PEAK = Shape(1, 1, 512), Shape(0, 8, 256), Shape(1024, 8, 512)
 SHAPES = (Shape(32, 32, 256), Shape(256, 32, 512), PEAK, Shape(784, 100, 128), STEP)
 RACED = ("sru", "lrn", "ran", "scrn", "atr", "lstm", "gru", "nru", "janet", "qrnn", "rnn")
@@ -49,6 +61,7 @@ class Settings:
     growing: Shape = GROWING  # at each of the lengths
     peak: Shape = PEAK
     starting: tuple[str, ...] = ("sru", "lstm", "nru")
+    softmaxes: tuple[Words, ...] = SOFTMAXES
     repeats: int = 3  # of what needs a process of its own
 
     def __post_init__(self) -> None:
@@ -73,5 +86,6 @@ def quick(settings: Settings) -> Settings:
         growing=Shape(0, 2, 16),
         peak=Shape(16, 2, 16),
         starting=settings.starting[:1],
+        softmaxes=(Words(8, 50),),
         repeats=1,
     )

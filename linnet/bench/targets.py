@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from linnet.bench.settings import Shape
+from linnet.bench.settings import SOFTMAXES, Shape
 
 ANY = Shape(0, 0, 0)
 LIGHT, MATRIX = ("sru", "lrn"), ("ran", "scrn", "atr")
+LOSSES = tuple(dict.fromkeys(map(str, SOFTMAXES)))
 # Recurrences that fit the cache are not bound by the memory beyond it.
 BEYOND_CACHE = 64e6
 # A step of a long sequence may cost so much more than one of a short sequence and still be called linear.
@@ -49,6 +50,8 @@ TARGETS = (
     Target(("sru",), ("memory",), "nn.LSTM", 0.6),
     # At least 90 % of what the model alone would do.
     Target(("sru", "lstm", "scrn"), ("training",), "forward, backward and step", 1 / 0.9),
+    Target(LOSSES, ("training",), "F.cross_entropy", 1.0),
+    Target(LOSSES, ("training",), "limit", 1.25),
 )
 MILLISECONDS = {"import": 300.0, "first call": 1000.0, "cold compile": 6000.0}
 

@@ -17,7 +17,7 @@ from linnet.cli.options import LazyParser
 from linnet.cli.parser import Parser, at_least_one, unit_name
 from linnet.layers.stacks import UNITS
 
-WHAT = ("speed", "recurrence", "growth", "memory", "start", "loop", "all")
+WHAT = ("speed", "recurrence", "growth", "memory", "start", "loss", "loop", "all")
 RESULTS, PLOT, README = Path("benchmarks/results.csv"), Path("benchmarks/speed.png"), Path("README.md")
 
 
@@ -123,8 +123,8 @@ def show_kernel(options: argparse.Namespace) -> None:
 def add_bench(command: argparse.ArgumentParser) -> None:
     command.description = (
         "Measure, print tables and append rows to a file. Everything that is compared runs in turn in one "
-        "process. recurrence, growth and memory are of SRU and LRN, start is of SRU, LSTM and NRU, loop is "
-        "of language models of SRU, LSTM and SCRN. "
+        "process. recurrence, growth and memory are of SRU and LRN, start is of SRU, LSTM and NRU, loss "
+        "of softmaxes over two vocabularies, loop of language models of SRU, LSTM and SCRN. "
         "With --plot or --readme and without --what, nothing is measured: they read the rows."
     )
     add = command.add_argument

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -14,8 +13,8 @@ from torch import nn
 
 from linnet.layers.stacks import LSTM
 from linnet.models.language import LanguageModel, LanguageModelConfig
-from linnet.train import checkpoints, dynamic, optimisers, search
-from linnet.train.config import OptimiserConfig, RunConfig, override
+from linnet.train import checkpoints, dynamic, optimisers
+from linnet.train.config import OptimiserConfig
 from linnet.train.errors import Mismatch
 from linnet.train.progress import Plain, time_left
 from linnet.train.records import Rows, read_rows, write_json
@@ -192,34 +191,3 @@ def test_the_update_is_that_of_the_formula():
     dynamic.update(known, [torch.zeros(2)], dynamic.pulls(known, 0.8), settings)
     # mean R is 2: the pulls are .8 * .5 = .4 and .8 * 1.5 = 1.2, of which 1 is left.
     assert weight.tolist() == pytest.approx([1 - 0.4 - 0.1 * 0.5 / 2, 1 - 1.0 - 0.1 * 0.5 / 4])
-
-
-# ---------------------------------------------------------------------------------------- search
-
-
-def test_ranges_shrink_around_the_best_and_stay_inside():
-    plan = search.Plan({"lr": (0.0, 1.0)}, per_round=2, shrink=0.5)
-    assert search.ranges_now(plan, [(1.0, {"lr": 0.5})]) == {"lr": (0.0, 1.0)}
-    known: list[tuple[float, Any]] = [(1.0, {"lr": 0.4}), (2.0, {"lr": 0.9})]
-    assert search.ranges_now(plan, known)["lr"] == pytest.approx((0.15, 0.65))
-    known += [(0.5, {"lr": 0.05}), (3.0, {"lr": 0.5})]
-    assert search.ranges_now(plan, known)["lr"] == pytest.approx((0.0, 0.25))
-
-
-def test_a_search_can_be_broken_off_and_gone_on_with(tmp_path: Path):
-    config = override(RunConfig(task="toy"), {"epochs": 1, "steps": 3, "device": "cpu"})
-    plan = search.Plan({"lr": (0.1, 2.0), "dropout": (0.0, 0.5)}, runs=2, per_round=2)
-    assert len(search.search(config, tmp_path, plan).trials) == 2
-    study = search.search(config, tmp_path, plan._replace(runs=4))
-    assert len(study.trials) == 4
-    best = min(study.trials[:2], key=lambda trial: trial.value).params["lr"]
-    assert all(abs(trial.params["lr"] - best) <= 0.95 for trial in study.trials[2:])
-    assert {path.name for path in tmp_path.glob("0*")} == {"0000", "0001", "0002", "0003"}
-
-
-def test_a_wrong_range_is_found_before_the_first_run(tmp_path: Path):
-    config = RunConfig(task="toy")
-    with pytest.raises(ValueError, match="did you mean 'lr'"):
-        search.search(config, tmp_path, search.Plan({"lrr": (0.1, 1.0)}))
-    with pytest.raises(ValueError, match="lower to the higher"):
-        search.search(config, tmp_path, search.Plan({"lr": (1.0, 0.1)}))
