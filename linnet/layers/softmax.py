@@ -188,7 +188,9 @@ class Gradients:
         self.weight = weight
         precise = wide(weight.dtype)
         self.x = x.new_empty(x.shape) if wanted[0] else None
-        self.dweight = torch.zeros_like(weight, dtype=precise) if wanted[1] else None
+        # The first piece writes it and the others add to it; without any row there is no piece.
+        fresh = torch.empty_like if len(x) else torch.zeros_like
+        self.dweight = fresh(weight, dtype=precise) if wanted[1] else None
         self.bias = torch.zeros_like(bias, dtype=precise) if bias is not None and wanted[2] else None
         self.prior = torch.empty_like(prior) if prior is not None and wanted[3] else None
 
@@ -197,7 +199,7 @@ class Gradients:
         if self.x is not None:
             torch.mm(g, self.weight, out=self.x[of].view(-1, self.x.shape[-1])).mul_(factor)
         if self.dweight is not None:
-            add_product(self.dweight, g.T, features * factor)
+            add_product(self.dweight, g.T, features * factor, first=of.start == 0)
         if self.bias is not None:
             self.bias.addmv_(p.T, blame[:, 0])
 
@@ -213,10 +215,12 @@ class Gradients:
         return [self.x, *whole, self.prior]
 
 
-def add_product(into: Tensor, a: Tensor, b: Tensor) -> None:
-    """into += a b; in low precision the sum over the pieces is kept in a wider type."""
+def add_product(into: Tensor, a: Tensor, b: Tensor, first: bool) -> None:
+    """into += a b, or into = a b; in low precision the sum over the pieces is kept in a wider type."""
     if into.dtype == a.dtype:
-        into.addmm_(a, b)
+        into.addmm_(a, b, beta=0 if first else 1)
+    elif first:
+        into.copy_(a @ b)
     else:
         into.add_(a @ b)
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from linnet.bench import contestants, growth, memory, recurrence, report, rows, start, targets, timing
+from linnet.bench import contestants, growth, loss, memory, recurrence, report, rows, start, targets, timing
 from linnet.bench.run import run, with_other_pages
-from linnet.bench.settings import SHAPES, Settings, Shape, quick
+from linnet.bench.settings import SHAPES, SOFTMAXES, Settings, Shape, Words, quick
 from linnet.bench.speed import races
 from linnet.bench.timing import Times, race
 from linnet.layers.stacks import UNITS
@@ -117,6 +117,46 @@ def test_the_limit_is_the_products_and_no_more(monkeypatch: pytest.MonkeyPatch):
     assert products == [(10, 4, 4, 12)]
     contestants.limit(3, Shape(5, 2, 4), "training").build()()
     assert products[1:] == [(10, 4, 4, 12), (10, 12, 12, 4), (12, 10, 10, 4)]
+
+
+def test_the_losses_that_race_are_the_same_loss():
+    x, weight, bias = torch.randn(6, 4), torch.randn(9, 4), torch.randn(9)
+    targets = torch.randint(9, (6,))
+    ours, torchs = (made(x, weight, bias, targets) for made in (loss.mixture_nll, loss.in_one))
+    assert ours.item() == pytest.approx(torchs.item(), rel=1e-5)
+
+
+def test_the_loss_races_with_all_its_gradients_and_beside_three_products(monkeypatch: pytest.MonkeyPatch):
+    asked, products = [], []
+    grad, mm = torch.autograd.grad, torch.mm
+    monkeypatch.setattr(
+        torch.autograd, "grad", lambda y, leaves: asked.append([*map(len, leaves)]) or grad(y, leaves)
+    )
+    race = loss.race_of(Words(4, 9))
+    for name in (str(Words(4, 9)), loss.TORCH):
+        race.entrants[name].build()()
+    assert asked == [[700, 9, 9]] * 2
+    monkeypatch.setattr(
+        torch, "mm", lambda a, b, out: products.append((*a.shape, *b.shape)) or mm(a, b, out=out)
+    )
+    race.entrants["limit"].build()()
+    assert products == [(700, 4, 4, 9), (700, 9, 9, 4), (9, 700, 700, 4)]
+
+
+def test_a_row_of_the_loss_for_each_yardstick(book: rows.Book):
+    made = loss.measure(TINY, book)
+    assert [(row["unit"], row["backend"], row["ratio_to"]) for row in made] == [
+        ("softmax of 50", "in pieces", "F.cross_entropy"),
+        ("softmax of 50", "in pieces", "limit"),
+        ("softmax of 50", "F.cross_entropy", ""),
+        ("softmax of 50", "limit", ""),
+    ]
+    assert [(words.words, words.d) for words in SOFTMAXES] == [
+        *((10_000, 200), (10_000, 650), (33_278, 200), (33_278, 650)),
+    ]
+    for words in SOFTMAXES:
+        for to in ("F.cross_entropy", "limit"):
+            assert targets.target_of(str(words), "training", Shape(35, 20, words.d), to)
 
 
 # ------------------------------------------------------------------------------------------ rows

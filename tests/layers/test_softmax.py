@@ -117,6 +117,27 @@ def test_nothing_counted_costs_nothing():
     assert all((g == 0).all() for g in torch.autograd.grad(loss, given))
 
 
+def test_no_rows_cost_nothing():
+    x, weight, bias = leaves()
+    given = [x.detach()[:0].requires_grad_(), weight, bias]
+    loss = ours(given, some_targets()[:0])
+    assert loss.item() == 0
+    assert all((g == 0).all() for g in torch.autograd.grad(loss, given))
+
+
+@pytest.mark.usefixtures("_piece")
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16], ids=["float64", "bfloat16"])
+def test_memory_that_was_not_filled_is_not_read(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch):
+    def poisoned(like: Tensor, **how: Any) -> Tensor:
+        return torch.full_like(like, torch.nan, **how)
+
+    given = [tensor.detach().to(dtype).requires_grad_() for tensor in leaves()]
+    expected = torch.autograd.grad(ours(given, some_targets()), given)
+    monkeypatch.setattr(torch, "empty_like", poisoned)
+    found = torch.autograd.grad(ours(given, some_targets()), given)
+    assert all(torch.equal(mine, theirs) for mine, theirs in zip(found, expected, strict=True))
+
+
 def test_a_nan_is_not_hidden():
     x, weight, bias = leaves()
     assert torch.isnan(mixture_nll(x * torch.nan, weight, bias, some_targets()))
