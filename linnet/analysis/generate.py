@@ -81,7 +81,7 @@ def first_token(vocabulary: Vocabulary) -> int:
 
 
 def check(tokens: int, temperature: float, top_p: float) -> None:
-    if tokens < 0 or temperature < 0 or not 0 < top_p <= 1:
+    if tokens < 0 or not temperature >= 0 or not 0 < top_p <= 1:
         raise ValueError(
             "tokens and temperature are at least 0 and top_p is above 0 and at most 1; "
             f"got tokens={tokens}, temperature={temperature:g}, top_p={top_p:g}"

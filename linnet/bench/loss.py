@@ -49,10 +49,10 @@ def call_of(loss: Loss, rows: int, words: Words) -> Call:
     """The loss and its gradients, of features, matrix and bias."""
     source = torch.Generator().manual_seed(0)
     shapes = (rows, words.d), (words.words, words.d), (words.words,)
-    leaves = [(0.1 * torch.randn(shape, generator=source)).requires_grad_() for shape in shapes]
+    x, weight, bias = ((0.1 * torch.randn(shape, generator=source)).requires_grad_() for shape in shapes)
     targets = torch.randint(words.words, (rows,), generator=source)
 
     def call() -> None:
-        torch.autograd.grad(loss(*leaves, targets), leaves)
+        torch.autograd.grad(loss(x, weight, bias, targets), (x, weight, bias))
 
     return call

@@ -142,7 +142,11 @@ def evaluate(options: argparse.Namespace) -> None:
     if read_config(options.folder).task != TASK:
         return evaluate_memory(options)
     config, model, vocabulary = load_run(options.folder, options.checkpoint)
-    config = changed(config, given_options(options, TASK))
+    given = given_options(options, TASK)
+    if given.get("corpus", config.data.corpus) != config.data.corpus:
+        # The path is that of the run's own text.
+        given = {"path": None, **given}
+    config = changed(config, given)
     task = kind(TASK).build(config.data, config.model, config.loop.seed)
     refuse_other_vocabulary(options.folder / "vocabulary.json", vocabulary, task.corpus.vocabulary)
     judge = dynamically(options, task, model) if options.dynamic else task.evaluate
@@ -235,7 +239,7 @@ def add_compare(command: argparse.ArgumentParser) -> None:
     add("--budget", type=at_least_one, default=how.budget, help=f"parameters of each model ({how.budget})")
     add("--run-dir", type=Path, dest="folder", metavar="DIR", help="(runs/compare-<data>)")
     add("--overwrite", action="store_true", help="begin these runs anew")
-    add("--sample-tokens", type=int, default=60, help="of the text each model writes (60)")
+    add("--sample-tokens", type=at_least_one, default=60, help="of the text each model writes (60)")
     add_run_options(
         command, task, without=("unit", "unit_options", "hidden_size", "hidden_sizes", "start_from")
     )

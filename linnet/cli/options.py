@@ -93,17 +93,26 @@ def given_options(found: argparse.Namespace, task: str) -> dict[str, Any]:
 
 def run_config(found: argparse.Namespace, task: str, first: Mapping[str, Any] | None = None) -> Any:
     """The run that was asked for: defaults, then a recipe, a file or another run, then the options."""
-    from linnet.train.config import RunConfig, from_json, override
+    from linnet.train.config import RunConfig, override
     from linnet.train.recipes import recipe
 
     config = override(RunConfig(task=task), first or {})
     if getattr(found, "config", None):
-        config = from_json(Path(found.config).read_text(encoding="utf-8"))
+        config = settings_in(Path(found.config))
         if config.task != task:
             raise ValueError(f"{found.config} has the settings of a run of {config.task}, and this is {task}")
     if getattr(found, "recipe", None):
         config = override(config, recipe(found.recipe, task).settings)
     return changed(config, given_options(found, task))
+
+
+def settings_in(path: Path) -> Any:
+    from linnet.train.config import from_json
+
+    try:
+        return from_json(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ValueError(f"--config takes the config.json of a run, and {path} is none: {error}") from None
 
 
 def changed(config: Any, given: dict[str, Any]) -> Any:

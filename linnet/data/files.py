@@ -149,15 +149,12 @@ def check(where: str, contents: bytes, checksum: str | None, instead: str = File
 def write_whole(path: Path, data: bytes) -> None:
     """In one step, so that nobody ever sees half a file."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-        try:
-            file.write(data)
-            file.close()
-            os.replace(file.name, path)
-        except BaseException:
-            file.close()
-            os.unlink(file.name)
-            raise
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        beside.write_bytes(data)
+        os.replace(beside, path)
+    finally:
+        beside.unlink(missing_ok=True)
 
 
 # -------------------------------------------------------------------------------------- download

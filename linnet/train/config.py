@@ -20,12 +20,15 @@ from linnet.train.kinds import kind
 
 OPTIMISERS = ("sgd", "adam", "adamax", "adagrad", "asgd", "nt-asgd")
 SCHEDULES = ("constant", "after", "plateau", "noam")
+SEEDS = 2**62  # each process adds to it, and torch takes 64 bits
 PRECISIONS = ("32-true", "64-true", "16-mixed", "bf16-mixed", "bf16-true")
 
 
-def option(default: Any, text: str, *, choices: tuple = (), least: float | None = None) -> Any:
-    """A field with its help; `choices` and `least` are checked when the value is made."""
-    about = {"help": text, "choices": choices, "least": least}
+def option(
+    default: Any, text: str, *, choices: tuple = (), least: float | None = None, most: float | None = None
+) -> Any:
+    """A field with its help; `choices`, `least` and `most` are checked when the value is made."""
+    about = {"help": text, "choices": choices, "least": least, "most": most}
     if isinstance(default, (dict, list)):
         return field(default_factory=lambda: type(default)(default), metadata=about)
     return field(default=default, metadata=about)
@@ -46,6 +49,9 @@ def check_field(owner: str, each: dataclasses.Field, value: Any) -> None:
         raise ValueError(f"{each.name} is one of {', '.join(map(str, choices))}; got {value!r}{near}")
     if least is not None and value is not None and not value >= least:
         raise ValueError(f"{each.name} is at least {least:g}; got {value!r} in {owner}")
+    most = each.metadata.get("most")
+    if most is not None and value is not None and not value <= most:
+        raise ValueError(f"{each.name} is at most {most}; got {value!r} in {owner}")
 
 
 @dataclass(frozen=True)
@@ -55,7 +61,7 @@ class OptimiserConfig(Checked):
     optimiser: str = option("sgd", "nt-asgd: SGD, then ASGD once validation is stuck", choices=OPTIMISERS)
     lr: float = option(1.0, "the learning rate before the schedule", least=0)
     weight_decay: float = option(0.0, "an L2 penalty of half this on every weight", least=0)
-    momentum: float = option(0.0, "of SGD", least=0)
+    momentum: float = option(0.0, "of SGD", least=0, most=1)
     betas: tuple[float, float] = option((0.9, 0.999), "of Adam and Adamax")
     epsilon: float = option(1e-8, "of Adam, Adamax and Adagrad", least=0)
     amsgrad: bool = option(False, "Adam keeps the largest second moment so far")
@@ -68,7 +74,9 @@ class OptimiserConfig(Checked):
         choices=("tokens", "sequences"),
     )
     accumulate: int = option(1, "batches whose gradients are averaged for one step", least=1)
-    ema: float = option(0.0, "evaluate an average of the weights with this decay (0: the weights)", least=0)
+    ema: float = option(
+        0.0, "evaluate an average of the weights with this decay (0: the weights)", least=0, most=1
+    )
     ema_warmup: bool = option(False, "the decay grows as (1 + t) / (10 + t) up to --ema")
 
 
@@ -92,7 +100,7 @@ class ScheduleConfig(Checked):
 class LoopConfig(Checked):
     """How long, how often, and on what."""
 
-    seed: int = option(1, "of the weights, of dropout and of window lengths", least=0)
+    seed: int = option(1, "of the weights, of dropout and of window lengths", least=0, most=SEEDS)
     epochs: int = option(10, "passes over the training text", least=1)
     steps: int = option(0, "stop after so many updates (0: when the epochs are done)", least=0)
     patience: int = option(0, "stop when so many evaluations brought nothing better (0: never)", least=0)
@@ -197,7 +205,7 @@ def refuse_unknown(owner: str, given: Mapping[str, Any], known: Mapping[str, Any
     for name in given:
         if name not in known:
             raise ValueError(
-                f"{owner} has no option {name!r}{nearest(name, known)} It takes {', '.join(known)}"
+                f"{owner} has no option {name!r}{nearest(name, known) or '.'} It takes {', '.join(known)}"
             )
 
 
@@ -209,6 +217,8 @@ def fit(name: str, value: Any, hint: Any) -> Any:
     if origin is typing.Literal:
         return one_of(name, value, inner)
     if origin is tuple and isinstance(value, (list, tuple)):
+        if Ellipsis not in inner and len(value) != len(inner):
+            raise ValueError(f"{name} is {len(inner)} numbers; got {len(value)}: {tuple(value)}")
         return tuple(fit(name, each, inner[0]) for each in value)
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)

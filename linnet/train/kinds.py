@@ -37,7 +37,7 @@ KINDS: dict[str, Callable[[], Kind]] = {}
 
 def kind(name: str) -> Kind:
     if name not in KINDS:
-        raise ValueError(f"no task {name!r}{nearest(name, KINDS)} The tasks are {', '.join(KINDS)}")
+        raise ValueError(f"no task {name!r}{nearest(name, KINDS) or '.'} The tasks are {', '.join(KINDS)}")
     return KINDS[name]()
 
 

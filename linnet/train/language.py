@@ -17,7 +17,7 @@ from linnet.models.language import LanguageModel, LanguageModelConfig, hidden_si
 from linnet.tasks.language import LanguageTask
 from linnet.train import checkpoints
 from linnet.train.config import Checked, RunConfig, fingerprint, option
-from linnet.train.errors import Mismatch
+from linnet.train.errors import Mismatch, room_for
 from linnet.train.kinds import Comparison
 from linnet.train.records import read_config
 
@@ -128,14 +128,16 @@ def keep(task: Language, folder: Path) -> None:
     if path.exists():
         refuse_other_vocabulary(path, Vocabulary.load(path), task.corpus.vocabulary)
     else:
-        task.corpus.vocabulary.save(path)
+        with room_for(path):
+            task.corpus.vocabulary.save(path)
 
 
 def refuse_other_vocabulary(path: Path, there: Vocabulary, here: Vocabulary) -> None:
     if there.fingerprint != here.fingerprint:
         raise Mismatch(
             f"{path} is the vocabulary {there.fingerprint} of {len(there)} tokens, and the corpus has "
-            f"{here.fingerprint} of {len(here)}: the text has changed since the run began"
+            f"{here.fingerprint} of {len(here)}: the text is not the one that the run began with, or it is "
+            "read otherwise (--level, --vocabulary-size, --lowercase, --order)"
         )
 
 

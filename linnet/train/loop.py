@@ -29,7 +29,17 @@ from linnet.train.config import LoopConfig, RunConfig
 from linnet.train.errors import Mismatch, NotFinite, missing
 from linnet.train.kinds import kind
 from linnet.train.progress import Progress, Silent
-from linnet.train.records import Row, Rows, append, claim, open_run, read_result, refuse_other, write_json
+from linnet.train.records import (
+    Row,
+    Rows,
+    append,
+    claim,
+    make_folder,
+    open_run,
+    read_result,
+    refuse_other,
+    write_json,
+)
 from linnet.train.schedules import Place, factor, stuck
 
 MEANING = ("vocabulary", "weights")
@@ -42,9 +52,10 @@ def train(config: RunConfig, folder: str | Path, progress: Progress | None = Non
     refuse_other(folder, config)
     # Built before anything is written: a wrong name leaves no directory behind.
     run = Run(config, folder, fabric, progress or Silent())
+    run.source()
     with ExitStack() as stack:
         if fabric.is_global_zero:
-            folder.mkdir(parents=True, exist_ok=True)
+            make_folder(folder)
             stack.enter_context(claim(folder))
             open_run(folder, config)
         fabric.barrier()
@@ -102,6 +113,14 @@ class Given:
         self.batch, self.carry = batch, carry
 
 
+class Found:
+    """What a step finds, likewise: a state that was converted to another precision would not fit any more."""
+
+    def __init__(self, result: Any):
+        self.nll, self.count, self.metrics = float(result.nll), int(result.count), result.metrics
+        self.carry = result.carry
+
+
 class Stepper(nn.Module):
     """A model and its task as one module: whatever wraps it, DDP or autocast, sees one forward."""
 
@@ -109,9 +128,9 @@ class Stepper(nn.Module):
         super().__init__()
         self.task, self.model = task, model
 
-    def forward(self, given: Given) -> tuple:
+    def forward(self, given: Given) -> tuple[Tensor, Found]:
         result = self.task.step(self.model, given.batch, given.carry)
-        return result.objective, result.nll, result.count, result.metrics, result.carry
+        return result.objective, Found(result)
 
 
 class Run:
@@ -230,12 +249,12 @@ class Run:
         shared = self.fabric.world_size > 1
         given = Given(on_device(batch, self.fabric.device), self.carry)
         with self.fabric.no_backward_sync(self.stepper, enabled=not last) if shared else nullcontext():
-            objective, nll, count, metrics, self.carry = self.stepper(given)
-            nll, count = float(nll), int(count)
+            objective, found = self.stepper(given)
+            nll, count, self.carry = found.nll, found.count, found.carry
             length = count * self.fabric.world_size / self.config.data.batch
             over = length if self.config.optimiser.loss_over == "sequences" else 1.0
             self.fabric.backward(objective * (over * self.weight(count) / size))
-        for name, value in {"nll": nll, "count": count, **metrics}.items():
+        for name, value in {"nll": nll, "count": count, **found.metrics}.items():
             self.sums[name] = self.sums.get(name, 0) + float(value)
         self.sums["batches"] = self.sums.get("batches", 0) + 1
         return nll, count, length
@@ -481,13 +500,18 @@ class Run:
 
     def begin(self) -> None:
         """From nothing, or from the best weights of another run."""
-        if self.config.loop.start_from:
-            source = Path(self.config.loop.start_from)
-            path, manifest = self.must_find("best", source)
-            # Another corpus, another dropout: the weights fit. Another vocabulary: they would mean nothing.
-            there, here = ({k: g.get(k) for k in MEANING} for g in (manifest["guard"], self.guard()))
-            checkpoints.refuse_foreign(path, there, here)
+        if path := self.source():
             self.model.load_state_dict(checkpoints.read_weights(path))
+
+    def source(self) -> Path | None:
+        """The weights of another run to begin with; a run that has begun no longer needs them."""
+        if not self.config.loop.start_from or checkpoints.find(self.folder, "last"):
+            return None
+        path, manifest = self.must_find("best", Path(self.config.loop.start_from))
+        # Another corpus, another dropout: the weights fit. Another vocabulary: they would mean nothing.
+        there, here = ({k: g.get(k) for k in MEANING} for g in (manifest["guard"], self.guard()))
+        checkpoints.refuse_foreign(path, there, here)
+        return path
 
     def must_find(self, name: str, folder: Path | None = None) -> tuple[Path, Row]:
         found = checkpoints.find(folder or self.folder, name)

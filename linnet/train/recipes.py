@@ -25,7 +25,9 @@ RECIPES: dict[str, Recipe] = {}
 def recipe(name: str, task: str | None = None) -> Recipe:
     """A recipe by its name; it must be one of `task`, if that is given."""
     if name not in RECIPES:
-        raise ValueError(f"no recipe {name!r}{nearest(name, RECIPES)} `linnet list recipes` has them all")
+        raise ValueError(
+            f"no recipe {name!r}{nearest(name, RECIPES) or ';'} `linnet list recipes` has them all"
+        )
     found = RECIPES[name]
     if task is not None and found.task != task:
         raise ValueError(f"{name} is a recipe of the task {found.task}, and this is {task}")

@@ -159,6 +159,16 @@ def processor() -> str:
     return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "")
 
 
+def make_folder(folder: Path) -> None:
+    with room_for(folder):
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except (FileExistsError, NotADirectoryError, FileNotFoundError, PermissionError) as error:
+            raise ValueError(
+                f"{folder} cannot be a run directory ({error.strerror}); give another --run-dir"
+            ) from None
+
+
 @contextmanager
 def claim(folder: Path) -> Iterator[None]:
     """Within this, the folder is this process's; however the process ends, it no longer is."""

@@ -12,6 +12,7 @@ only and waits until one has been missing for long.)
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import uuid
@@ -27,7 +28,7 @@ from linnet.train.config import RunConfig, override
 from linnet.train.errors import Mismatch, NotFinite, Stopped, missing, room_for
 from linnet.train.loop import train
 from linnet.train.progress import Progress
-from linnet.train.records import write_atomically
+from linnet.train.records import make_folder, write_atomically
 
 SCRN_RANGES = {
     "input_dropout": (0.01, 0.6),
@@ -60,7 +61,7 @@ def search(
     """Go on with the study of this folder until it has `plan.runs` runs; the study."""
     check(config, plan)
     optuna = load_optuna()
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     with turn(folder):
         study = open_study(optuna, storage, folder)
         check_names(study, plan, folder)
@@ -260,9 +261,9 @@ def draw(trial: Any, ranges: Mapping[str, tuple[float, float]]) -> dict[str, flo
 def check(config: RunConfig, plan: Plan) -> None:
     """Before the first run: a wrong name would be found after it otherwise."""
     for names, (low, high) in plan.ranges.items():
-        if not low <= high:
+        if not -math.inf < low <= high < math.inf:
             raise ValueError(
-                f"the range of {names} is from the lower to the higher end; got {low:g}:{high:g}"
+                f"the range of {names} is from the lower to the higher end, both finite; got {low:g}:{high:g}"
             )
         for end in (low, high):
             override(config, dict.fromkeys(names.split("+"), float(end)))

@@ -48,6 +48,10 @@ def test_a_run_goes_to_json_and_back():
         ({"epochs": 0}, "epochs is at least 1; got 0"),
         ({"clip": -1.0}, "clip is at least 0; got -1.0"),
         ({"lr": float("nan")}, "lr is at least 0; got nan"),
+        ({"betas": (0.9,)}, r"betas is 2 numbers; got 1: \(0.9,\)"),
+        ({"ema": 2.0}, "ema is at most 1; got 2.0"),
+        ({"momentum": 3.0}, "momentum is at most 1; got 3.0"),
+        ({"seed": 10**30}, "seed is at most 4611686018427387904; got 1000"),
         ({"tail": "kep"}, "did you mean 'keep'?"),
     ],
 )

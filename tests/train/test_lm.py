@@ -15,9 +15,9 @@ from linnet import cli
 from linnet.analysis.generate import Telling, generate, sample
 from linnet.analysis.report import page, read_run
 from linnet.train import checkpoints
-from linnet.train.errors import Mismatch
+from linnet.train.errors import Mismatch, NotFinite
 from linnet.train.language import load_run
-from linnet.train.records import read_config, read_metrics, read_result
+from linnet.train.records import claim, read_config, read_metrics, read_result
 
 SENTENCES = ("the linnet sings in the tree", "a light wing beats in the wind", "the wind is in the tree")
 FAST = "--level char --hidden-size 12 --embedding-size 6 --num-layers 1 --batch 4 --length 8".split()  # noqa: SIM905
@@ -133,7 +133,9 @@ def test_bytes_are_told_when_a_character_is_whole():
     assert [telling.text([token]) for token in ids] == ["a", "", "é", "", "", "€", "b"]
 
 
-@pytest.mark.parametrize("wrong", [{"top_p": 0.0}, {"temperature": -1.0}, {"tokens": -1}])
+@pytest.mark.parametrize(
+    "wrong", [{"top_p": 0.0}, {"temperature": -1.0}, {"temperature": float("nan")}, {"tokens": -1}]
+)
 def test_wrong_wishes_are_answered(run: Path, wrong: dict[str, float]):
     _, model, vocabulary = load_run(run)
     with pytest.raises(ValueError, match="top_p is above 0"):
@@ -196,6 +198,12 @@ def test_a_report_of_a_run_under_way_has_dashes(run: Path, tmp_path: Path):
         ("train lm --unit-options alpha", 2, "expected NAME=VALUE"),
         ("train lm --unit sru --unit-options alpha=1", 1, "SRU has no option 'alpha'"),
         ("train lm --epochs 0", 1, "epochs is at least 1; got 0"),
+        (
+            "train lm --config nowhere.json",
+            1,
+            "--config takes the config.json of a run, and nowhere.json is none",
+        ),
+        ("train lm --recipe nope", 1, "no recipe 'nope'; `linnet list recipes` has them all"),
         ("eval nowhere", 1, "nowhere is no run: it has no config.json"),
         ("generate nowhere", 1, "nowhere is no run"),
         ("search --ranges lr=1", 2, "expected NAME=LOW:HIGH"),
@@ -258,6 +266,45 @@ def test_overwrite_removes_runs_only(run: Path, tmp_path: Path, text: Path):
     command = ["train", "lm", "--unit", "rnn", *arguments(text, tmp_path, "--overwrite")]
     assert cli.main(command) == 1
     assert (tmp_path / "precious").exists()
+
+
+def test_a_run_that_another_process_trains_is_not_overwritten(text: Path, tmp_path: Path):
+    command = ["train", "lm", "--unit", "rnn", *arguments(text, tmp_path / "run")]
+    assert cli.main(command) == 0
+    with claim(tmp_path / "run"):
+        assert cli.main([*command, "--overwrite"]) == Mismatch.exit_code
+    assert (tmp_path / "run" / "result.json").exists()
+    assert cli.main([*command, "--overwrite"]) == 0
+
+
+def test_a_comparison_overwrites_its_runs_and_nothing_else(text: Path, tmp_path: Path):
+    (tmp_path / "precious").write_text("x")
+    words = arguments(
+        text, tmp_path, "--overwrite", "--units", "rnn", "--budget", "1500", "--sample-tokens", "3"
+    )
+    command = ["compare", *words]
+    del command[command.index("--hidden-size") : command.index("--hidden-size") + 2]
+    assert cli.main(command) == 0
+    (tmp_path / "rnn" / "result.json").write_text("{}")
+    assert cli.main(command) == 0
+    assert (read_result(tmp_path / "rnn") or {})["step"] == 12
+    assert (tmp_path / "precious").exists()
+
+
+def test_eval_on_another_corpus_leaves_the_path_of_the_first(run: Path, capsys: pytest.CaptureFixture[str]):
+    assert cli.main(["eval", str(run), "--corpus", "ptb", "--level", "word", "--data-dir", str(run)]) != 0
+    assert "path is for the corpus 'text'" not in capsys.readouterr().err
+
+
+def test_every_file_of_a_run_can_be_read_by_those_who_may_read_the_others(run: Path):
+    modes = {oct(path.stat().st_mode & 0o777) for path in run.iterdir() if path.suffix in (".json", ".jsonl")}
+    assert len(modes) == 1
+
+
+def test_a_search_that_found_nothing_says_so(text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    words = arguments(text, tmp_path, "--unit", "rnn", "--runs", "1", "--ranges", "lr=1e38:2e38")
+    assert cli.main(["search", *words, "--optimiser", "sgd", "--lr", "1"]) == NotFinite.exit_code
+    assert "no run in" in capsys.readouterr().err
 
 
 def test_a_weights_file_is_safetensors(run: Path):

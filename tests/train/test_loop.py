@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import random
+import shutil
 import signal
 import socket
 import subprocess
@@ -162,6 +163,19 @@ def test_a_loss_that_is_no_number_stops_with_the_last_checkpoint_kept(tmp_path: 
     assert NotFinite.exit_code not in (0, 1, 2)
 
 
+def test_where_nothing_was_kept_nothing_is_promised(tmp_path: Path):
+    with pytest.raises(NotFinite, match=r"There is no checkpoint yet\. Try a smaller --lr .* --overwrite"):
+        train(config(poison=1), tmp_path)
+
+
+def test_a_validation_that_is_no_number_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(toy.ToyTask, "evaluate", lambda *given: {"loss": float("nan")})
+    with pytest.raises(
+        NotFinite, match=r"validation loss is nan after step 12\. The last checkpoint, of step 10,"
+    ):
+        train(config(checkpoint_steps=5), tmp_path)
+
+
 def test_a_full_disk_says_so_and_leaves_the_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     real, calls = checkpoints.sync, [0]
 
@@ -226,6 +240,26 @@ def test_finetuning_starts_with_the_best_weights_of_a_run(tmp_path: Path):
         train(config(start_from=str(tmp_path / "a"), hidden_size=8), tmp_path / "c")
 
 
+def test_a_wrong_start_leaves_nothing_behind(tmp_path: Path):
+    with pytest.raises(Mismatch, match="has no whole checkpoint 'best'"):
+        train(config(start_from=str(tmp_path / "nowhere")), tmp_path / "a")
+    assert not (tmp_path / "a").exists()
+
+
+def test_a_run_that_has_begun_needs_its_start_no_more(tmp_path: Path):
+    train(config(epochs=1), tmp_path / "a")
+    train(config(start_from=str(tmp_path / "a"), epochs=1), tmp_path / "b")
+    shutil.rmtree(tmp_path / "a")
+    assert train(config(start_from=str(tmp_path / "a"), epochs=2), tmp_path / "b")["step"] == 24
+
+
+def test_a_file_is_no_run_directory(tmp_path: Path):
+    (tmp_path / "file").write_text("precious")
+    for place in (tmp_path / "file", tmp_path / "file" / "run"):
+        with pytest.raises(ValueError, match=r"cannot be a run directory .* give another --run-dir"):
+            train(config(), place)
+
+
 def test_the_average_of_weights_is_what_is_kept(tmp_path: Path):
     train(config(ema=0.9), tmp_path / "a")
     best, last = checkpoints.read_weights(tmp_path / "a" / "best"), weights(tmp_path / "a")
@@ -262,6 +296,17 @@ def test_mixed_precision_runs(tmp_path: Path):
     a, b = (read_metrics(tmp_path / place, "valid")[0]["loss"] for place in "ab")
     assert a != b
     assert a == pytest.approx(b, rel=0.05)
+
+
+@pytest.mark.parametrize("precision", ["64-true", "bf16-true"])
+def test_a_state_is_carried_in_its_own_precision(tmp_path: Path, precision: str):
+    settings = config(precision=precision, epochs=2, checkpoint_steps=5)
+    train(settings, tmp_path / "whole")
+    train(override(settings, {"steps": 7}), tmp_path / "cut")
+    train(settings, tmp_path / "cut")
+    rows = [[row for row in read_metrics(tmp_path / name) if row["step"] != 7] for name in ("whole", "cut")]
+    assert rows[0] == rows[1]
+    assert len(rows[0]) > 5
 
 
 def half_on_cpu(settings: object) -> object:

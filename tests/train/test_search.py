@@ -67,6 +67,8 @@ def test_a_wrong_range_is_found_before_the_first_run(tmp_path: Path):
         search.search(config(), tmp_path, Plan({"lrr": (0.1, 1.0)}))
     with pytest.raises(ValueError, match="lower to the higher"):
         search.search(config(), tmp_path, Plan({"lr": (1.0, 0.1)}))
+    with pytest.raises(ValueError, match="both finite; got 0:inf"):
+        search.search(config(), tmp_path, Plan({"lr": (0.0, float("inf"))}))
 
 
 def test_other_names_than_those_of_the_study_are_refused(tmp_path: Path):
