@@ -477,8 +477,8 @@ class Run:
         if manifest["world"] != self.fabric.world_size:
             there, here = manifest["world"], self.fabric.world_size
             raise Mismatch(
-                f"{self.folder} was trained by {there} processes and is now to go on with {here}: start as many "
-                "(torchrun --nproc-per-node), or give another --run-dir"
+                f"{self.folder} was trained by {there} processes and is now to go on with {here}: start "
+                "as many (torchrun --nproc-per-node), or give another --run-dir"
             )
         self.here = Position(**manifest["position"])
         self.model.load_state_dict(checkpoints.read_weights(path))
