@@ -377,7 +377,7 @@ def torchrun(*words: str) -> subprocess.Popen[str]:
 
 def run_by_two(*words: str) -> None:
     with torchrun(*words) as process:
-        _, errors = process.communicate(timeout=200)
+        _, errors = process.communicate(timeout=300)
     assert process.returncode == 0, errors
 
 
@@ -403,10 +403,11 @@ def kill_one_of_two(folder: Path) -> None:
         assert process.stdout is not None
         pids = [int(process.stdout.readline().split()[2]) for _ in range(2)]
         while not (folder / "last").exists():
+            assert process.poll() is None
             time.sleep(0.01)
-        time.sleep(draw.uniform(0.0, 0.3))
+        time.sleep(draw.uniform(0.0, 0.2))
         os.kill(draw.choice(pids), signal.SIGKILL)
-        process.communicate(timeout=100)
+        process.communicate(timeout=300)
     assert process.returncode != 0
 
 

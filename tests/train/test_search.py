@@ -91,6 +91,7 @@ def process(folder: Path, **given: Any) -> subprocess.Popen[str]:
 def test_a_killed_search_goes_on_with_the_run_it_was_at(tmp_path: Path):
     with process(tmp_path / "study", runs=2) as killed:
         while not (tmp_path / "study" / "0000" / "last").exists():
+            assert killed.poll() is None
             time.sleep(0.01)
         killed.send_signal(signal.SIGKILL)
     assert not (tmp_path / "study" / "0000" / "result.json").exists()
@@ -104,7 +105,7 @@ def test_two_processes_share_a_database_and_make_as_many_runs_as_asked(tmp_path:
     storage = f"sqlite:///{tmp_path}/study.db"
     both = [process(tmp_path / "study", runs=5, storage=storage) for _ in range(2)]
     for each in both:
-        _, errors = each.communicate(timeout=200)
+        _, errors = each.communicate(timeout=300)
         assert each.returncode == 0, errors
     study = optuna.load_study(study_name="study", storage=storage)
     assert states(study) == ["COMPLETE"] * 5
