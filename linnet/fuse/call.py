@@ -13,9 +13,8 @@ from linnet.fuse import jit
 from linnet.fuse.gemm import ROWS
 from linnet.fuse.memory import new_empty
 from linnet.fuse.pack import packed
+from linnet.fuse.threads import grain
 
-# Below this many numbers a thread is not worth waking.
-THREAD_WORTH = 1 << 15
 # So many rows of a projection at a time: enough to be worth fetching the matrix for, few enough that
 # they stay in the cache until their steps are done.
 PROJECTED_ROWS = 192
@@ -103,8 +102,8 @@ class Call:
         """`depth` is the number of products for each channel and step: with any, rows are not cut."""
         steps, batch, size = self.shape
         blocks, block = (1, size) if depth else share_out(batch, size)
-        grain = max(1, THREAD_WORTH // (steps * block * (1 + depth)))
-        jit.run(function, batch * blocks, grain, self.numbers(names, Cut(1, blocks, block)))
+        each = grain(steps * block * (1 + depth))
+        jit.run(function, batch * blocks, each, self.numbers(names, Cut(1, blocks, block)))
 
     def run_projecting(
         self, function: jit.Compiled, names: tuple[str, ...], chunk: int, kept: bool, by_rows: bool
@@ -113,8 +112,8 @@ class Call:
         steps, batch, size = self.shape
         cut = Cut(1, 1, size) if by_rows else rectangles(batch, size, vector_width(self.real))
         units = -(-batch // cut.rows) * cut.blocks
-        grain = max(1, THREAD_WORTH // (steps * cut.rows * cut.block * self.input_size))
-        jit.run(function, units, grain, self.numbers(names, cut, chunk, kept))
+        each = grain(steps * cut.rows * cut.block * self.input_size)
+        jit.run(function, units, each, self.numbers(names, cut, chunk, kept))
 
     def numbers(self, names: tuple[str, ...], cut: Cut, chunk: int = 0, kept: bool = False) -> list[int]:
         """The arguments of a kernel, in the order of program.HEADER and then of its operands."""
