@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from array import array
 from functools import cache
 from typing import NamedTuple
 
@@ -62,12 +63,7 @@ class Call:
         for a packed one."""
         matrix = self.keep(as_dtype(matrix, self.real).contiguous())
         count, depth = matrix.shape
-        starts = zeros(count, self.real)
-        if bias is not None:
-            starts = starts.clone() if len(bias) < count else as_dtype(bias, self.real).contiguous()
-            if len(bias) < count:
-                starts[count - len(bias) :] = bias
-        self.keep(starts)
+        starts = self.keep(whole_bias(bias, count, self.real))
         self.places[name] = (matrix.data_ptr(), depth * matrix.element_size(), starts.data_ptr())
         panel = vector_width(self.real)
         return -(-count // panel) * panel
@@ -109,13 +105,19 @@ class Call:
         self, function: jit.Compiled, names: tuple[str, ...], chunk: int, kept: bool, by_rows: bool
     ) -> None:
         """`chunk` steps are projected at a time; `by_rows`: channels are not independent of each other."""
+        jit.run(function, *self.shared_out(names, chunk, kept, by_rows))
+
+    def shared_out(
+        self, names: tuple[str, ...], chunk: int, kept: bool, by_rows: bool
+    ) -> tuple[int, int, array[int]]:
+        """How many units of work there are, how many are worth a thread, and the arguments of the kernel."""
         steps, batch, size = self.shape
         cut = Cut(1, 1, size) if by_rows else rectangles(batch, size, vector_width(self.real))
         units = -(-batch // cut.rows) * cut.blocks
         each = grain(steps * cut.rows * cut.block * self.input_size)
-        jit.run(function, units, each, self.numbers(names, cut, chunk, kept))
+        return units, each, self.numbers(names, cut, chunk, kept)
 
-    def numbers(self, names: tuple[str, ...], cut: Cut, chunk: int = 0, kept: bool = False) -> list[int]:
+    def numbers(self, names: tuple[str, ...], cut: Cut, chunk: int = 0, kept: bool = False) -> array[int]:
         """The arguments of a kernel, in the order of program.HEADER and then of its operands."""
         steps, batch, size = self.shape
         *flags, reverse = self.flags
@@ -124,7 +126,7 @@ class Call:
             numbers += (0, 0, 0) if flag is None else (flag.data_ptr(), *flag.stride())
         for name in names:
             numbers += self.places[name]
-        return numbers
+        return array("q", numbers)
 
 
 class Cut(NamedTuple):
@@ -139,6 +141,14 @@ class Cut(NamedTuple):
 def zeros(size: int, dtype: torch.dtype) -> Tensor:
     """To read from only."""
     return torch.zeros(size, dtype=dtype)
+
+
+def whole_bias(bias: Tensor | None, count: int, dtype: torch.dtype) -> Tensor:
+    """[count], of which `bias` is the last so many; zeros before it."""
+    if bias is None:
+        return zeros(count, dtype)
+    bias, missing = as_dtype(bias, dtype), count - len(bias)
+    return torch.cat([zeros(missing, dtype), bias]) if missing else bias.contiguous()
 
 
 def as_dtype(tensor: Tensor, dtype: torch.dtype) -> Tensor:

@@ -7,6 +7,7 @@ interleaving their halves, as often as it takes to halve their width down to one
 
 from __future__ import annotations
 
+from array import array
 from functools import cache
 
 from llvmlite import ir
@@ -31,7 +32,8 @@ def packed(matrix: Tensor, groups: int, panel: int) -> Tensor:
         along, across = 1, 0
     zeros = matrix.new_zeros(depth)
     addresses = [matrix.data_ptr(), made.data_ptr(), zeros.data_ptr()]
-    numbers = [*addresses, matrix.stride(across) * matrix.element_size(), depth, size, panels]
+    row_bytes = matrix.stride(across) * matrix.element_size()
+    numbers = array("q", [*addresses, row_bytes, depth, size, panels])
     function = kernel(8 * matrix.element_size(), panel, along)
     jit.run(function, groups * panels, grain(depth * panel), numbers)
     return made
