@@ -29,6 +29,7 @@ import linnet
 FORMS = [
     variant(linnet.NRU),
     variant(linnet.NRU, num_heads=1, head_activation="relu", head_reduction="sum", bias=False),
+    variant(linnet.NRU, layer_norm=True),
 ]
 # A kernel is made for each size; it takes a while.
 SIZES = [
