@@ -246,13 +246,15 @@ def draw_memory(runs: Sequence[Recorded]) -> Any:
 
 
 def draw_changes(figure: Any, axes: Any, run: Recorded) -> None:
+    from matplotlib.colors import PowerNorm
+
     from linnet.analysis.inside import memory_changes
 
     _, task, model = load_run(run.folder)
     sizes, starts, asked = memory_changes(task, model)
-    picture = axes.imshow(
-        sizes.T.numpy(), aspect="auto", cmap="viridis", interpolation="nearest", origin="lower"
-    )
+    # By the root: what is written first is small beside what goes on while it answers.
+    how = {"aspect": "auto", "cmap": "viridis", "interpolation": "nearest", "origin": "lower"}
+    picture = axes.imshow(sizes.T.numpy(), norm=PowerNorm(0.5, vmin=0), **how)
     figure.colorbar(picture, ax=axes, label="change of a cell, absolute")
     for step in asked:
         axes.axvline(step - 0.5, color="white", linewidth=1, linestyle="--")

@@ -97,6 +97,8 @@ def problem(config: RunConfig) -> str:
     """What a run was asked, in a few words."""
     data = config.data
     words = [getattr(data, "corpus", config.task)]
+    if isinstance(data, ImageData) and data.images != "auto":
+        words.append(data.images)
     if hasattr(data, "span"):
         words.append(f"T = {data.span}")
     if getattr(data, "reset_every", 1) > 1:
