@@ -1,9 +1,9 @@
-"""The papers' tables of language models, and ours: what was asked, what came out.
+"""The papers' tables and figures, and ours: what was asked, what came out.
 
     python experiments/run.py --list                                  all tables
     python experiments/run.py scrn_table4                             the paper's figures beside ours
     python experiments/run.py scrn_table4 --row small-nd-wt           make that run, or go on with it
-    python experiments/run.py scrn_table4 --row small-nd-wt --lr 0.7  any option of `linnet train lm`
+    python experiments/run.py scrn_table4 --row small-nd-wt --lr 0.7  any option of `linnet train <task>`
     python experiments/run.py --readme                                write the tables of the README anew
 
 A table is a TOML file beside this one: see README.md. Each finished run becomes a line of results.csv.
@@ -17,12 +17,13 @@ import dataclasses
 import io
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from linnet.analysis.runs import updates_to_solve
 from linnet.bench.report import markdown
 from linnet.bench.rows import commit
 from linnet.cli.lm import overwrite
@@ -36,17 +37,19 @@ from linnet.train.records import read_json, read_metrics, write_atomically
 HERE = Path(__file__).resolve().parent
 RESULTS, README, RUNS = HERE / "results.csv", HERE / "README.md", Path("runs") / "experiments"
 BEGIN, END = "<!-- tables: begin, written by run.py --readme -->", "<!-- tables: end -->"
-METRICS = ("perplexity", "bpc")
-FIGURES = ("parameters", "rnn_parameters", "valid", "test", "accuracy", "minutes")
+METRICS = ("perplexity", "bpc", "loss", "accuracy")
+FIGURES = ("parameters", "rnn_parameters", "valid", "test", "accuracy", "minutes", "solved")
 COLUMNS = (
     *("date", "commit", "cpu", "threads", "table", "row", "changed", "epochs", "steps"),
-    *("parameters", "valid", "test", "tokens_per_second", "note"),
+    *("parameters", "valid", "test", "tokens_per_second", "note", "baseline", "solved"),
 )
 # Where and how a run is made, which is no part of what it computes; and what the row itself settles.
 ELSEWHERE = (
     *("data_dir", "path", "threads", "device", "start_from", "tensorboard"),
     *("log_every", "checkpoint_steps", "checkpoint_seconds"),
 )
+# What is shown of a run.
+MEASURED = {**dict.fromkeys(METRICS, ("valid", "test")), "loss": ("valid", "test", "baseline", "solved")}
 Result = dict[str, str]
 
 
@@ -62,6 +65,7 @@ class Row:
     recipe: str = ""  # of `linnet list recipes`
     settings: dict[str, Any] = field(default_factory=dict)  # what differs from the recipe
     paper: dict[str, float] = field(default_factory=dict)  # its figures, by the names in FIGURES
+    says: str = ""  # what the paper says of it in words, where it has a curve and no figure
     quoted: bool = False  # the paper has the figures from elsewhere
     not_run: str = ""  # why not, by its name in the table's `reasons`
     after: str = ""  # the row whose best weights this one starts from
@@ -78,6 +82,8 @@ class Table:
     paper: str  # "": an experiment of ours
     metric: str
     row: tuple[Row, ...]
+    task: str = "lm"  # of `linnet train`
+    curves: bool = False  # whether the validations of each run are kept beside the results
     about: str = ""
     settings: dict[str, Any] = field(default_factory=dict)  # of every row, over its recipe
     reasons: dict[str, str] = field(default_factory=dict)
@@ -161,9 +167,9 @@ def config_of(table: Table, row: Row, given: dict[str, Any] | None = None) -> Ru
     """The recipe, then what the table and the row change, then what was given."""
     if not is_run(table, row) or row.dynamic is not None:
         raise ValueError(f"{row.name} of {table.name} is no training run: {state(table, row, [])}")
-    config = RunConfig()
+    config = RunConfig(task=table.task)
     if row.recipe:
-        config = override(config, recipe(row.recipe).settings)
+        config = override(config, recipe(row.recipe, table.task).settings)
     for settings in (table.settings, row.settings, given or {}):
         config = changed(config, settings)
     return config
@@ -177,18 +183,24 @@ def read_results(path: Path = RESULTS) -> list[Result]:
         return []
     with path.open(encoding="utf-8", newline="") as file:
         reader = csv.DictReader(file)
-        if tuple(reader.fieldnames or ()) != COLUMNS:
+        if not set(reader.fieldnames or ()) <= set(COLUMNS):
             raise ValueError(f"{path} has other columns than {', '.join(COLUMNS)}; move it away first")
-        return list(reader)
+        # A file of an earlier time has not all of them.
+        return [{**dict.fromkeys(COLUMNS, ""), **found} for found in reader]
 
 
 def keep(result: Result, path: Path = RESULTS) -> None:
     """Add a line, or put it in the place of the same row with the same changes."""
+    lines = {key(old): old for old in [*read_results(path), result]}.values()
+    write_atomically(path, csv_of(COLUMNS, lines))
+
+
+def csv_of(columns: Sequence[str], lines: Iterable[Result]) -> bytes:
     text = io.StringIO()
-    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
     writer.writeheader()
-    writer.writerows({key(old): old for old in [*read_results(path), result]}.values())
-    write_atomically(path, text.getvalue().encode())
+    writer.writerows(lines)
+    return text.getvalue().encode()
 
 
 def key(result: Result) -> tuple[str, str, str]:
@@ -228,16 +240,39 @@ def make_run(table: Table, row: Row, given: dict[str, Any], folder: Path | None,
     from linnet.train.progress import choose
 
     result = train(config, folder, choose())
+    valid = read_metrics(folder, "valid")
     measured = {
         "changed": told(differences(config_of(table, row), config, ignore=ELSEWHERE)),
-        "epochs": read_metrics(folder, "valid")[-1]["epoch"],
+        "epochs": valid[-1]["epoch"],
         "steps": result["step"],
         "parameters": result["parameters"],
-        "valid": result["valid"][table.metric],
-        "test": result["test"][table.metric],
+        **{split: figure(table, result[split]) for split in ("valid", "test")},
         "tokens_per_second": round(result["tokens_per_second"]),
+        **solving(table, valid),
     }
     return line(table, row, {**measured, "commit": began, "note": note}, folder)
+
+
+def figure(table: Table, numbers: dict[str, float]) -> float:
+    """Accuracy in %, as papers have it."""
+    return numbers[table.metric] * (100 if table.metric == "accuracy" else 1)
+
+
+def solving(table: Table, valid: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Of a memory task the loss without a memory, and the updates until it was solved."""
+    if table.metric != "loss":
+        return {}
+    steps = updates_to_solve(valid)
+    return {"baseline": valid[-1]["baseline"], "solved": "never" if steps is None else steps}
+
+
+def keep_curve(result: Result, folder: Path, place: Path) -> None:
+    """The validations of a run as a table; a run with changed settings has a curve of its own name."""
+    valid = read_metrics(folder, "valid")
+    numbers = [{name: text(value) for name, value in found.items() if name != "split"} for found in valid]
+    name = "-".join([result["table"], result["row"], *result["changed"].split()])
+    place.mkdir(parents=True, exist_ok=True)
+    write_atomically(place / f"{name}.csv", csv_of(list(numbers[0]), numbers))
 
 
 def made_dynamically(table: Table, row: Row, given: dict[str, Any], folder: Path, note: str) -> Result:
@@ -276,20 +311,29 @@ def text(value: Any) -> str:
 def show(table: Table, results: Sequence[Result]) -> str:
     """The paper's figures beside ours, in plain text."""
     used = [name for name in FIGURES if any(name in row.paper for row in table.row)]
-    head = ["row", "", *(f"paper's {name}" for name in used), "our size", "valid", "test", "state"]
-    body = [cells for row in table.row for cells in lines_of(table, row, results, used)]
+    says = ["the paper says"] if any(row.says for row in table.row) else []
+    theirs = [*(f"paper's {name}" for name in used), *says]
+    head = ["row", "", *theirs, "our size", *MEASURED[table.metric], "state"]
+    body = [cells for row in table.row for cells in lines_of(table, row, results, used, bool(says))]
     source = [table.paper] if table.paper else []
     return "\n".join(
         [f"{table.name}: {table.title}", *source, table.about.strip(), "", columns([head, *body])]
     )
 
 
-def lines_of(table: Table, row: Row, results: Sequence[Result], used: list[str]) -> Iterator[list[str]]:
-    theirs = [short(row.paper.get(name)) for name in used]
+def lines_of(
+    table: Table, row: Row, results: Sequence[Result], used: list[str], says: bool
+) -> Iterator[list[str]]:
+    theirs = [*(short(row.paper.get(name)) for name in used), *([row.says or "-"] if says else [])]
     for found in ours(results, table, row) or [dict.fromkeys(COLUMNS, "")]:
-        measured = [short(number(found[name])) for name in ("parameters", "valid", "test")]
+        measured = [known(found[name]) for name in ("parameters", *MEASURED[table.metric])]
         told_of = state(table, row, [found] if found["row"] else [])
         yield [row.name, row.label, *theirs, *measured, told_of]
+
+
+def known(cell: str) -> str:
+    """A number in short, or the word that stands there instead."""
+    return cell if cell.isalpha() else short(number(cell))
 
 
 def number(cell: str) -> float | None:
@@ -353,7 +397,7 @@ def measured_part(tables: Sequence[Table], results: Sequence[Result]) -> str:
         "circumstances",
     ]
     body = [
-        [f"{table.name} {row.name}", row.label, pair(row.paper), pair(result), *circumstances(result)]
+        [f"{table.name} {row.name}", row.label, paper_of(row), pair(result), *circumstances(result)]
         for table in tables
         for row in table.row
         for result in ours(results, table, row)
@@ -361,8 +405,16 @@ def measured_part(tables: Sequence[Table], results: Sequence[Result]) -> str:
     return markdown(head, body) if body else "Nothing is measured yet."
 
 
+def paper_of(row: Row) -> str:
+    return pair(row.paper) if row.paper or not row.says else row.says
+
+
 def pair(figures: dict[str, Any]) -> str:
-    return ", ".join(short(number(str(figures.get(name, "")))) for name in ("valid", "test"))
+    numbers = ", ".join(short(number(str(figures.get(name, "")))) for name in ("valid", "test"))
+    solved = figures.get("solved", "")
+    return (
+        f"{numbers}; solved {f'after {solved}' if str(solved).isdigit() else solved}" if solved else numbers
+    )
 
 
 def circumstances(result: Result) -> list[str]:
@@ -390,8 +442,8 @@ def write_readme() -> None:
 # ----------------------------------------------------------------------------------- command line
 
 
-def parser() -> Parser:
-    made = Parser(prog="experiments/run.py", description="The papers' tables of language models, and ours.")
+def parser(task: str) -> Parser:
+    made = Parser(prog="experiments/run.py", description="The papers' tables and figures, and ours.")
     made.add_argument("table", nargs="?", help="the name of a file here, without .toml")
     made.add_argument("--list", action="store_true", help="all tables, and how far each is")
     made.add_argument("--readme", action="store_true", help="write the tables of the README anew")
@@ -400,12 +452,19 @@ def parser() -> Parser:
     made.add_argument("--overwrite", action="store_true", help="begin anew where a run is")
     made.add_argument("--results", type=Path, default=RESULTS, metavar="CSV", help="where figures are kept")
     made.add_argument("--note", default="", help="what else is to be said of the run")
-    add_run_options(made, "lm")
+    made.set_defaults(task=task)
+    add_run_options(made, task)
     return made
 
 
+def task_of(arguments: Sequence[str]) -> str:
+    """The table comes first."""
+    first = next(iter(arguments), "-")
+    return "lm" if first.startswith("-") else read_table(first).task
+
+
 def run(options: argparse.Namespace) -> None:
-    results, given = read_results(options.results), given_options(options, "lm")
+    results, given = read_results(options.results), given_options(options, options.task)
     if options.readme:
         write_readme()
     elif options.list or not options.table:
@@ -427,13 +486,15 @@ def run_row(options: argparse.Namespace, given: dict[str, Any]) -> None:
         overwrite(options.folder or folder_of(table, row.name))
     result = make_run(table, row, given, options.folder, options.note)
     keep(result, options.results)
+    if table.curves:
+        keep_curve(result, options.folder or folder_of(table, row.name), options.results.parent / "curves")
     print(show(dataclasses.replace(table, row=(row,)), [result]))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    options = parser().parse_args(arguments)
     try:
-        run(options)
+        # The options of a run are those of the table's task.
+        run(parser(task_of(sys.argv[1:] if arguments is None else arguments)).parse_args(arguments))
     except KeyboardInterrupt:
         print("run.py: stopped; the same command goes on from the last checkpoint", file=sys.stderr)
         return 130

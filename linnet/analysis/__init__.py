@@ -1,1 +1,1 @@
-"""Reads recorded runs and trained models: tables, pages, samples."""
+"""Reads recorded runs and trained models: tables, figures, pages, samples."""

@@ -1,18 +1,19 @@
-"""One page about one or several runs: curves, figures, settings, samples; no server, no network."""
+"""One page about one or several runs: figures, pictures, samples, settings; no server, no network."""
 
 from __future__ import annotations
 
 import dataclasses
 import html
-import io
 import json
-import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from linnet.train.config import RunConfig, parts
-from linnet.train.records import read_config, read_json, read_metrics, read_result, write_atomically
+from linnet.analysis.drawing import inline
+from linnet.analysis.plots import PLOTS, figures, is_reason
+from linnet.analysis.runs import Recorded
+from linnet.train.config import parts
+from linnet.train.records import write_atomically
 
 STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem;
@@ -23,37 +24,12 @@ tbody tr:nth-child(even) { background: #f4f4f2; } svg { max-width: 100%; height:
 blockquote { margin: .5rem 0 1.5rem;
   padding: .5rem 1rem; border-left: 4px solid #bbb; white-space: pre-wrap; }
 details { margin: .5rem 0; } pre { background: #f4f4f2; padding: .8rem; overflow: auto; }
-.best { font-weight: 600; }
+.best { font-weight: 600; } figure { margin: 1.5rem 0; } figcaption { font-size: .9rem; opacity: .8; }
 @media (prefers-color-scheme: dark) { body { background: #1b1b1b; color: #ddd; }
   tbody tr:nth-child(even), pre { background: #262626; } svg { background: #fff; } }
 """
 DASH = "\N{EN DASH}"
 HEAD = ("run", "parameters", "tokens/s", "steps", "valid", "test")
-
-
-class Recorded(NamedTuple):
-    """A run as it stands in its directory, finished or not."""
-
-    name: str
-    config: RunConfig
-    train: list[dict[str, Any]]
-    valid: list[dict[str, Any]]
-    result: Any
-    environment: Any
-    sample: str
-
-
-def read_run(folder: Path, name: str | None = None) -> Recorded:
-    text = folder / "sample.txt"
-    return Recorded(
-        name or folder.name,
-        read_config(folder),
-        read_metrics(folder, "train"),
-        read_metrics(folder, "valid"),
-        read_result(folder),
-        read_json(folder / "environment.json"),
-        text.read_text(encoding="utf-8") if text.exists() else "",
-    )
 
 
 def write_report(path: Path, runs: Sequence[Recorded], title: str) -> None:
@@ -65,8 +41,8 @@ def page(runs: Sequence[Recorded], title: str) -> str:
         f"<h1>{escape(title)}</h1>",
         f"<p>{escape(circumstances(runs))}</p>",
         table(runs),
-        "<h2>Learning curves</h2>",
-        curves(runs),
+        "<h2>Pictures</h2>",
+        pictures(runs),
         samples(runs),
         "<h2>Settings</h2>",
         *(settings(run) for run in runs),
@@ -114,7 +90,7 @@ def shown(name: str, value: float) -> str:
     return f"{value:.4g}" if name == "loss" else f"{value:.2f}"
 
 
-def figures(run: Recorded) -> tuple[str, ...]:
+def figures_of(run: Recorded) -> tuple[str, ...]:
     """A row of the table; what is not known yet is a dash."""
     name, result = measure_of(run), run.result
     if result:
@@ -132,7 +108,7 @@ def heading(runs: Sequence[Recorded]) -> tuple[str, ...]:
 
 
 def table(runs: Sequence[Recorded]) -> str:
-    rows = [figures(run) for run in runs]
+    rows = [figures_of(run) for run in runs]
     best = min((float(row[4]) for row in rows if row[4] != DASH), default=None)
     body = "".join(f"<tr{mark(row, best)}>{cells(row, 'td')}</tr>" for row in rows)
     return f"<table><thead><tr>{cells(heading(runs), 'th')}</tr></thead><tbody>{body}</tbody></table>"
@@ -146,41 +122,19 @@ def cells(row: Sequence[str], tag: str) -> str:
     return "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in row)
 
 
-# ----------------------------------------------------------------------------------------- curves
+# --------------------------------------------------------------------------------------- pictures
 
 
-def curves(runs: Sequence[Recorded]) -> str:
-    """Training and validation loss by step, as an SVG inside the page."""
+def pictures(runs: Sequence[Recorded]) -> str:
+    """Every figure of `linnet plot` that these runs have something to show in, as an SVG inside the page."""
     try:
-        from matplotlib.backends.backend_svg import FigureCanvasSVG
-        from matplotlib.figure import Figure
-    except ImportError:
-        return "<p>matplotlib is not installed, so there are no curves: pip install linnet[plot]</p>"
-    figure = Figure(figsize=(10, 4.2), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    for run in runs:
-        draw(left, run.train, run.name, "")
-        draw(right, run.valid, run.name, "o")
-    for axes, name in ((left, "training loss"), (right, "validation loss")):
-        axes.set(title=name, xlabel="updates", ylabel="nats a token")
-        axes.grid(alpha=0.3)
-        axes.legend(frameon=False)
-    file = io.StringIO()
-    FigureCanvasSVG(figure).print_svg(file, metadata={"Date": None})
-    return alone(file.getvalue())
+        return "\n".join(picture(name, made) for name, made in figures(runs) if not is_reason(made))
+    except ImportError as error:
+        return f"<p>There are no pictures: {escape(error)}</p>"
 
 
-def draw(axes: Any, rows: list[dict[str, Any]], name: str, marker: str) -> None:
-    axes.plot(
-        [row["step"] for row in rows], [row["loss"] for row in rows], label=name, marker=marker, markersize=3
-    )
-
-
-def alone(svg: str) -> str:
-    """The picture without its preamble, which names addresses on the network."""
-    svg = re.sub(r"<metadata>.*?</metadata>", "", svg[svg.index("<svg") :], flags=re.DOTALL)
-    # An SVG inside HTML needs no namespace but that of its links, and those are inside it.
-    return re.sub(r' xmlns(:xlink)?="[^"]*"', "", svg).replace("xlink:href", "href")
+def picture(name: str, made: Any) -> str:
+    return f"<figure>{inline(made, name)}<figcaption>{escape(PLOTS[name].about)}</figcaption></figure>"
 
 
 # ------------------------------------------------------------------------------- samples, settings

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
 
-from linnet.analysis.report import Recorded, figures, heading
+from linnet.analysis.report import figures_of, heading
+from linnet.analysis.runs import Recorded
 from linnet.train.progress import Plain, Progress, Silent, time_left
 from linnet.train.records import Row
 
@@ -16,7 +17,7 @@ COLUMNS = ("unit", "parameters", "steps", "tokens/s", "train loss", "valid loss"
 
 
 def text_table(runs: Sequence[Recorded]) -> str:
-    rows = [heading(runs), *(figures(run) for run in runs)]
+    rows = [heading(runs), *(figures_of(run) for run in runs)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
         "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows

@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pack_padded_sequence
 
 from linnet.bench.show import when_compiled
+from linnet.fuse import threads
 from linnet.fuse.backend import backend
 from linnet.layers.recurrent import Recurrent
 from linnet.layers.stacks import UNITS
@@ -81,6 +82,7 @@ NOISES: tuple[dict[str, Any], ...] = (
     *({}, {}, {}, {"zoneout": 0.2}, {"input_dropout": 0.3}, {"cell_dropout": 0.3}),
     *({"weight_drop": 0.3}, {"dropout": 0.3}, {"dropout": 0.3, "variational": True}),
 )
+USUAL_WORTH = threads.WORTH
 # By how much a kernel may be off, of the largest number of a tensor.
 TOLERANCES = {torch.float64: 1e-9, torch.float32: 1e-4, torch.bfloat16: 5e-2}
 # A kernel may be off by more where the loop itself is, in the same dtype: by so many times as much.
@@ -107,6 +109,7 @@ class Case:
     training: bool
     given_state: bool
     threads: int
+    eager: bool  # a thread is woken for any work, however small
     built: list[Recurrent] = field(default_factory=list, repr=False, compare=False)
 
     def __str__(self) -> str:
@@ -115,7 +118,8 @@ class Case:
         more = f"{self.dtype}, {self.flags}, {self.layout}, gradients of {self.gradients}"
         mode = "training" if self.training else "eval"
         state = "a state" if self.given_state else "no state"
-        return f"{self.unit}({options}) {sizes}, {more}, {mode}, {state}, {self.threads} threads"
+        threads = f"{self.threads} {'eager ' if self.eager else ''}threads"
+        return f"{self.unit}({options}) {sizes}, {more}, {mode}, {state}, {threads}"
 
     def alone(self) -> Case:
         return replace(self, threads=1, built=[])
@@ -198,7 +202,8 @@ def propose(chance: random.Random, number: int) -> Case:
         gradients=gradients,
         training=pick(YES_NO),
         given_state=pick(YES_NO),
-        threads=pick((1, 2)),
+        threads=pick((1, 2, 3)),
+        eager=pick(YES_NO),
     )
 
 
@@ -234,6 +239,7 @@ def run(case: Case, rnn: Recurrent, by: str) -> Results:
     batch_first = case.layout == "batch first"
     torch.manual_seed(case.number)
     state = given_state(case, rnn, dtype)
+    threads.WORTH = 1 if case.eager else USUAL_WORTH
     with backend(by), torch.set_grad_enabled(case.gradients != "none"):
         x = leaf.transpose(0, 1) if batch_first else leaf
         y, final = call(case, rnn, x, state)

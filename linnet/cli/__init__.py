@@ -1,4 +1,4 @@
-"""The command line: linnet list, show, bench here; train, eval, generate, compare and search in lm.py."""
+"""The command line: linnet list, show, bench here; training in lm.py, pictures in plot.py."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from linnet.bench.settings import MODES, RACED, SHAPES, Settings, Shape, quick
 from linnet.bench.show import DTYPES
-from linnet.cli import lm
+from linnet.cli import lm, plot
 from linnet.cli.options import LazyParser
 from linnet.cli.parser import Parser, at_least_one, unit_name
 from linnet.layers.stacks import UNITS
@@ -37,11 +37,14 @@ def parser() -> Parser:
     )
     made.add_argument("--version", action="version", version=f"linnet {version('linnet')}")
     commands = made.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=LazyParser)
-    add_list(commands.add_parser("list", help="the units with their options, the recipes, the corpora"))
+    add_list(
+        commands.add_parser("list", help="the units with their options, the recipes, the corpora, the plots")
+    )
     shown = commands.add_parser("show", help="what a kernel is made of")
     add_show(shown.add_subparsers(dest="thing", required=True, metavar="THING"))
     add_bench(commands.add_parser("bench", help="measure speed and memory, and keep the rows"))
     lm.add_commands(commands)
+    plot.add_command(commands)
     return made
 
 
@@ -49,8 +52,10 @@ def parser() -> Parser:
 
 
 def add_list(command: argparse.ArgumentParser) -> None:
-    command.description = "The units with their papers and options, the recipes of the papers, the corpora."
-    text = "`units`, `recipes`, `corpora`, or the names of units (everything)"
+    command.description = (
+        "The units with their papers and options, the papers' recipes, the corpora, the plots."
+    )
+    text = "`units`, `recipes`, `corpora`, `plots`, or the names of units (everything)"
     command.add_argument("what", nargs="*", type=listed_name, metavar="WHAT", help=text)
     command.set_defaults(run=list_all)
 
@@ -91,10 +96,18 @@ def corpus_lines() -> Iterator[str]:
         yield f"{'':<15}  by {', '.join(source.levels)}; {source.terms}"
 
 
+def plot_lines() -> Iterator[str]:
+    from linnet.analysis.plots import PLOTS
+
+    for name, made in PLOTS.items():
+        yield f"{name:<15}{made.about}"
+
+
 LISTS: dict[str, Callable[[], Iterator[str]]] = {
     "units": unit_lines,
     "recipes": recipe_lines,
     "corpora": corpus_lines,
+    "plots": plot_lines,
 }
 
 

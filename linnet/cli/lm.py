@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from linnet.cli.options import LazyParser, add_run_options, changed, given_options, run_config
+from linnet.cli.options import LazyParser, add_run_options, changed, given_options, parsed, run_config
 from linnet.cli.parser import at_least_one, unit_name
 from linnet.train.errors import NotFinite
 from linnet.train.kinds import KINDS
@@ -68,7 +68,8 @@ def add_train(command: argparse.ArgumentParser, task: str = TASK) -> None:
 
 
 def train(options: argparse.Namespace) -> None:
-    from linnet.analysis.report import read_run, write_report
+    from linnet.analysis.report import write_report
+    from linnet.analysis.runs import read_run
     from linnet.train.loop import train
     from linnet.train.progress import choose
 
@@ -219,6 +220,7 @@ def add_compare(command: argparse.ArgumentParser) -> None:
     how = comparison(task)
     command.description = (
         "Train a model of each unit, all with as many parameters, and write a table, samples and a page. "
+        "With --vary it is one model, of a recipe or a config.json, with one option changed in each run. "
         "Runs that are there already are not made again. The task comes first: `linnet compare memory.copy "
         "--help` has its options."
     )
@@ -235,6 +237,7 @@ def add_compare(command: argparse.ArgumentParser) -> None:
         metavar="UNIT",
         help=f"({' '.join(how.units)})",
     )
+    add("--vary", nargs="+", type=values, metavar="NAME=VALUE,...", help=VARY_HELP)
     add("--seeds", nargs="+", type=int, default=[], metavar="N", help="a run for each unit and seed (--seed)")
     add("--budget", type=at_least_one, default=how.budget, help=f"parameters of each model ({how.budget})")
     add("--run-dir", type=Path, dest="folder", metavar="DIR", help="(runs/compare-<data>)")
@@ -246,22 +249,41 @@ def add_compare(command: argparse.ArgumentParser) -> None:
     command.set_defaults(run=compare, filled_for=task)
 
 
+VARY_HELP = (
+    "instead of --units and --budget: hidden_size=50,100 num_heads=1,4 runs the model with each of them"
+)
+
+
+def values(text: str) -> tuple[str, list[Any]]:
+    """num_heads=1,4,9"""
+    name, equals, listed = text.partition("=")
+    if not (name and equals and all(listed.split(","))):
+        raise argparse.ArgumentTypeError(f"expected NAME=VALUE,VALUE,..., like num_heads=1,4,9; got {text!r}")
+    return name.replace("-", "_"), [parsed(value) for value in listed.split(",")]
+
+
 def compare(options: argparse.Namespace) -> None:
     from linnet.analysis.table import Board
-    from linnet.train.compare import comparison, plans
+    from linnet.train.compare import comparison, plans, variations
 
     task = options.task
     if task != options.filled_for:
         raise ValueError(f"the task comes first: linnet compare {task} ...")
     config = run_config(options, task, {} if options.recipe or options.config else comparison(task).settings)
     folder = options.folder or RUNS / f"compare-{data_name(config)}"
-    runs = list(plans(config, options.units, options.budget, folder, options.seeds))
+    if options.vary:
+        runs = list(variations(config, dict(options.vary), folder, options.seeds))
+    else:
+        runs = list(plans(config, options.units, options.budget, folder, options.seeds))
     for _, place in runs if options.overwrite else ():
         overwrite(place)
     with Board([run.name for _, run in runs]) as board:
         for one, place in runs:
             compare_one(one, place, board, options.sample_tokens)
-    conclude(folder, [place for _, place in runs], options.budget)
+    name = data_name(config)
+    told = f"variations of {config.model.unit} on {name}"
+    told = told if options.vary else f"units on {name}, {options.budget:,} parameters each"
+    conclude(folder, [place for _, place in runs], f"{len(runs)} {told}")
 
 
 def compare_one(config: Any, folder: Path, board: Any, tokens: int) -> None:
@@ -282,12 +304,12 @@ def sample(folder: Path, tokens: int) -> str:
     return "".join(generate(model, vocabulary, tokens=tokens, temperature=0.8, top_p=0.95))
 
 
-def conclude(folder: Path, places: list[Path], budget: int) -> None:
-    from linnet.analysis.report import read_run, write_report
+def conclude(folder: Path, places: list[Path], title: str) -> None:
+    from linnet.analysis.report import write_report
+    from linnet.analysis.runs import read_run
     from linnet.analysis.table import text_table
 
     runs = [read_run(place) for place in places]
-    title = f"{len(runs)} units on {data_name(runs[0].config)}, {budget:,} parameters each"
     write_report(folder / "report.html", runs, title)
     say(f"\n{title}\n\n{text_table(runs)}")
     for run in runs if runs[0].sample else ():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from array import array
 from functools import cache
 from typing import NamedTuple
 
@@ -13,9 +14,8 @@ from linnet.fuse import jit
 from linnet.fuse.gemm import ROWS
 from linnet.fuse.memory import new_empty
 from linnet.fuse.pack import packed
+from linnet.fuse.threads import grain
 
-# Below this many numbers a thread is not worth waking.
-THREAD_WORTH = 1 << 15
 # So many rows of a projection at a time: enough to be worth fetching the matrix for, few enough that
 # they stay in the cache until their steps are done.
 PROJECTED_ROWS = 192
@@ -63,12 +63,7 @@ class Call:
         for a packed one."""
         matrix = self.keep(as_dtype(matrix, self.real).contiguous())
         count, depth = matrix.shape
-        starts = zeros(count, self.real)
-        if bias is not None:
-            starts = starts.clone() if len(bias) < count else as_dtype(bias, self.real).contiguous()
-            if len(bias) < count:
-                starts[count - len(bias) :] = bias
-        self.keep(starts)
+        starts = self.keep(whole_bias(bias, count, self.real))
         self.places[name] = (matrix.data_ptr(), depth * matrix.element_size(), starts.data_ptr())
         panel = vector_width(self.real)
         return -(-count // panel) * panel
@@ -103,20 +98,26 @@ class Call:
         """`depth` is the number of products for each channel and step: with any, rows are not cut."""
         steps, batch, size = self.shape
         blocks, block = (1, size) if depth else share_out(batch, size)
-        grain = max(1, THREAD_WORTH // (steps * block * (1 + depth)))
-        jit.run(function, batch * blocks, grain, self.numbers(names, Cut(1, blocks, block)))
+        each = grain(steps * block * (1 + depth))
+        jit.run(function, batch * blocks, each, self.numbers(names, Cut(1, blocks, block)))
 
     def run_projecting(
         self, function: jit.Compiled, names: tuple[str, ...], chunk: int, kept: bool, by_rows: bool
     ) -> None:
         """`chunk` steps are projected at a time; `by_rows`: channels are not independent of each other."""
+        jit.run(function, *self.shared_out(names, chunk, kept, by_rows))
+
+    def shared_out(
+        self, names: tuple[str, ...], chunk: int, kept: bool, by_rows: bool
+    ) -> tuple[int, int, array[int]]:
+        """How many units of work there are, how many are worth a thread, and the arguments of the kernel."""
         steps, batch, size = self.shape
         cut = Cut(1, 1, size) if by_rows else rectangles(batch, size, vector_width(self.real))
         units = -(-batch // cut.rows) * cut.blocks
-        grain = max(1, THREAD_WORTH // (steps * cut.rows * cut.block * self.input_size))
-        jit.run(function, units, grain, self.numbers(names, cut, chunk, kept))
+        each = grain(steps * cut.rows * cut.block * self.input_size)
+        return units, each, self.numbers(names, cut, chunk, kept)
 
-    def numbers(self, names: tuple[str, ...], cut: Cut, chunk: int = 0, kept: bool = False) -> list[int]:
+    def numbers(self, names: tuple[str, ...], cut: Cut, chunk: int = 0, kept: bool = False) -> array[int]:
         """The arguments of a kernel, in the order of program.HEADER and then of its operands."""
         steps, batch, size = self.shape
         *flags, reverse = self.flags
@@ -125,7 +126,7 @@ class Call:
             numbers += (0, 0, 0) if flag is None else (flag.data_ptr(), *flag.stride())
         for name in names:
             numbers += self.places[name]
-        return numbers
+        return array("q", numbers)
 
 
 class Cut(NamedTuple):
@@ -140,6 +141,14 @@ class Cut(NamedTuple):
 def zeros(size: int, dtype: torch.dtype) -> Tensor:
     """To read from only."""
     return torch.zeros(size, dtype=dtype)
+
+
+def whole_bias(bias: Tensor | None, count: int, dtype: torch.dtype) -> Tensor:
+    """[count], of which `bias` is the last so many; zeros before it."""
+    if bias is None:
+        return zeros(count, dtype)
+    bias, missing = as_dtype(bias, dtype), count - len(bias)
+    return torch.cat([zeros(missing, dtype), bias]) if missing else bias.contiguous()
 
 
 def as_dtype(tensor: Tensor, dtype: torch.dtype) -> Tensor:

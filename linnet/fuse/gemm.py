@@ -116,6 +116,8 @@ def load_vector(emit: Emitter, panel: ir.Value, k: ir.Value, half: int) -> ir.Va
 
 
 def broadcast(emit: Emitter, number: ir.Value) -> ir.Value:
+    if emit.width == 1:
+        return number
     build = emit.builder
     undefined = ir.Constant(emit.vector, ir.Undefined)
     first = build.insert_element(undefined, number, I32(0))

@@ -123,9 +123,8 @@ def write_cached(path: Path, code: bytes) -> None:
         log.info("kernels are not kept in %s: %s", path.parent, error)
 
 
-def run(function: Compiled, units: int, grain: int, arguments: list[int]) -> None:
+def run(function: Compiled, units: int, grain: int, arguments: array[int]) -> None:
     """Call `function` over range(units), at least `grain` of them a thread."""
-    block = array("q", arguments)
-    failed = parallel_for()(0, units, grain, function.address, block.buffer_info()[0])
+    failed = parallel_for()(0, units, grain, function.address, arguments.buffer_info()[0])
     if failed:
         raise RuntimeError("torch_parallel_for failed")

@@ -2,7 +2,7 @@
 
 The state is S = [h; m] side by side. One step, with k heads that write and k that erase:
 
-    h_t = relu(a_t + S_{t-1} W)                        a product, then elementwise
+    h_t = relu(a_t + S_{t-1} W)                        a product, then elementwise; or relu(norm(...))
     (alpha, beta, p, q, p', q') = [h_t; m_{t-1}] U + b   a product
     u_i = rows i of g(p q^T), seen as k x |m|;  n_i = max(||u_i||_5, 1e-12)
     m_t = m_{t-1} + c sum_i (g(alpha_i) u_i / n_i - g(beta_i) u'_i / n'_i)
@@ -13,7 +13,9 @@ made again; for a write head, with d_j the gradient of m_t and D_i = sum_j d_j u
     d alpha_i = c D_i / n_i
     d u_ij    = c alpha_i / n_i (d_j - D_i u_ij |u_ij|^3 / n_i^5)
 
-and d p, d q follow from u = p q^T. The gradients of W and U are single products after the loop.
+and d p, d q follow from u = p q^T. With n = (s - mean s) / sigma and norm(s) = gain n + shift, the gradient
+of s is (e - mean e - n mean(e n)) / sigma, where e is gain times that of norm(s). The gradients of W and
+U are single products after the loop.
 """
 
 from __future__ import annotations
@@ -29,11 +31,16 @@ from linnet.fuse.gemm import broadcast
 from linnet.fuse.program import I64, Program
 
 TINY = 1e-12
+# A number for each place of a row: vectors of them, or what is left one by one.
+Part = Callable[[Emitter, ir.Value], ir.Value]
 FORWARD = ("a", "state", "z", "zeros", "packed.state", "product", "packed.heads", "heads", "bias", "y")
 BACKWARD = (
     *("state", "z", "zeros", "heads", "bias", "dy", "da", "dheads", "carry"),
     *("packed.heads", "dz", "packed.state", "through"),
 )
+# With a layer norm, `rate` being 1 / sigma.
+NORM_FORWARD = ("gain", "shift", "normed", "rate")
+NORM_BACKWARD = ("gain", "normed", "rate", "dnorm")
 
 
 @dataclass(frozen=True)
@@ -47,6 +54,15 @@ class OuterRecipe:
     mean: bool
     bits: int
     width: int
+    eps: float | None = None  # of the layer norm, if there is one
+
+    @property
+    def forward_operands(self) -> tuple[str, ...]:
+        return FORWARD if self.eps is None else FORWARD + NORM_FORWARD
+
+    @property
+    def backward_operands(self) -> tuple[str, ...]:
+        return BACKWARD if self.eps is None else BACKWARD + NORM_BACKWARD
 
     @property
     def root(self) -> int:
@@ -70,11 +86,11 @@ class OuterRecipe:
 
 
 def forward_ir(recipe: OuterRecipe) -> str:
-    return OuterKernel("forward", FORWARD, recipe).emit_forward()
+    return OuterKernel("forward", recipe.forward_operands, recipe).emit_forward()
 
 
 def backward_ir(recipe: OuterRecipe) -> str:
-    return OuterKernel("backward", BACKWARD, recipe).emit_backward()
+    return OuterKernel("backward", recipe.backward_operands, recipe).emit_backward()
 
 
 class OuterKernel(Program):
@@ -102,9 +118,13 @@ class OuterKernel(Program):
         z, a = self.row("z", t, b), self.row("a", t, b)
         product = self.builder.select(reset, self.row("zeros", t, b), self.row("product", t, b))
 
+        def total(emit: Emitter, at: ir.Value) -> ir.Value:
+            return emit.emit_add(self.load_plain(emit, a, at), self.load_plain(emit, product, at))
+
+        inside = total if self.recipe.eps is None else self.norm_row(t, b, total, self.recipe.eps)
+
         def hidden(emit: Emitter, at: ir.Value) -> None:
-            total = emit.emit_add(self.load_plain(emit, a, at), self.load_plain(emit, product, at))
-            h = emit.emit_maximum(total, emit.number(0.0))
+            h = emit.emit_maximum(inside(emit, at), emit.number(0.0))
             self.store_plain(emit, z, at, h)
             self.store_plain(emit, new, at, h)
 
@@ -113,6 +133,28 @@ class OuterKernel(Program):
 
         self.along(self.hidden, hidden)
         self.along(self.memory, keep)
+
+    def norm_row(self, t: ir.Value, b: ir.Value, total: Part, eps: float) -> Part:
+        """What the layer norm makes of `total`; how it was scaled is kept for the way back."""
+        one, normed = self.one, self.row("normed", t, b)
+        gain, shift = self.row("gain", t, b), self.row("shift", t, b)
+        mean = self.mean(total)
+
+        def square(emit: Emitter, at: ir.Value) -> ir.Value:
+            centred = emit.emit_sub(total(emit, at), broadcast(emit, mean))
+            self.store_plain(emit, normed, at, centred)
+            return emit.emit_mul(centred, centred)
+
+        sigma = one.intrinsic("llvm.sqrt", one.emit_add(self.mean(square), one.number(eps)))
+        rate = one.emit_div(one.number(1.0), sigma)
+        self.store_plain(one, self.row("rate", t, b), I64(0), rate)
+
+        def result(emit: Emitter, at: ir.Value) -> ir.Value:
+            n = emit.emit_mul(self.load_plain(emit, normed, at), broadcast(emit, rate))
+            self.store_plain(emit, normed, at, n)
+            return emit.fma(n, self.load_plain(emit, gain, at), self.load_plain(emit, shift, at))
+
+        return result
 
     def memory_row(self, t: ir.Value, b: ir.Value) -> None:
         """m_t and the output; at a padded step, the state as it was."""
@@ -230,9 +272,49 @@ class OuterKernel(Program):
             above = emit.emit_add(above, self.load_plain(emit, dz, at))
             off = self.builder.fcmp_ordered("<=", self.load_plain(emit, z, at), emit.number(0.0))
             above = self.builder.select(off, emit.number(0.0), above)
-            self.store_plain(emit, da, at, self.builder.select(real, above, emit.number(0.0)))
+            self.store_plain(emit, inside, at, self.builder.select(real, above, emit.number(0.0)))
 
+        inside = da if self.recipe.eps is None else self.row("dnorm", t, b)
         self.along(self.hidden, hidden)
+        if self.recipe.eps is not None:
+            self.norm_gradient(t, b, da, real)
+
+    def norm_gradient(self, t: ir.Value, b: ir.Value, da: ir.Value, real: ir.Value) -> None:
+        above, gain, normed = (self.row(name, t, b) for name in ("dnorm", "gain", "normed"))
+        rate = self.load_plain(self.one, self.row("rate", t, b), I64(0))
+
+        def scaled(emit: Emitter, at: ir.Value) -> ir.Value:
+            return emit.emit_mul(self.load_plain(emit, above, at), self.load_plain(emit, gain, at))
+
+        def along_n(emit: Emitter, at: ir.Value) -> ir.Value:
+            return emit.emit_mul(scaled(emit, at), self.load_plain(emit, normed, at))
+
+        mean, slope = self.mean(scaled), self.mean(along_n)
+
+        def gradient(emit: Emitter, at: ir.Value) -> None:
+            tilt = emit.emit_mul(self.load_plain(emit, normed, at), broadcast(emit, slope))
+            rest = emit.emit_sub(emit.emit_sub(scaled(emit, at), broadcast(emit, mean)), tilt)
+            made = emit.emit_mul(rest, broadcast(emit, rate))
+            self.store_plain(emit, da, at, self.builder.select(real, made, emit.number(0.0)))
+
+        self.along(self.hidden, gradient)
+
+    def mean(self, part: Part) -> ir.Value:
+        """Of `part` along the hidden row."""
+        build, kinds = self.builder, (Emitter(self.builder, self.form, self.width), self.one)
+        with build.goto_entry_block():
+            places = {emit.width: build.alloca(emit.vector) for emit in kinds}
+        for emit in kinds:
+            build.store(emit.number(0.0), places[emit.width])
+
+        def add(emit: Emitter, at: ir.Value) -> None:
+            place = places[emit.width]
+            build.store(emit.emit_add(build.load(place, typ=emit.vector), part(emit, at)), place)
+
+        self.along(self.hidden, add)
+        whole, rest = (build.load(places[emit.width], typ=emit.vector) for emit in kinds)
+        total = self.one.emit_add(self.total(whole), rest)
+        return self.one.emit_div(total, self.one.number(float(self.recipe.hidden)))
 
     def carry_gradient(self, t: ir.Value, b: ir.Value) -> None:
         """The gradient of S_{t-1}; none where a sequence starts anew, all of it at a padded step."""
@@ -326,7 +408,7 @@ class OuterKernel(Program):
 
     def total(self, vector: ir.Value) -> ir.Value:
         """The sum of a vector, in order."""
-        numbers = [self.builder.extract_element(vector, ir.IntType(32)(j)) for j in range(self.wide.width)]
+        numbers = [self.builder.extract_element(vector, ir.IntType(32)(j)) for j in range(vector.type.count)]
         total = numbers[0]
         for number in numbers[1:]:
             total = self.builder.fadd(total, number)

@@ -7,6 +7,7 @@ interleaving their halves, as often as it takes to halve their width down to one
 
 from __future__ import annotations
 
+from array import array
 from functools import cache
 
 from llvmlite import ir
@@ -15,9 +16,7 @@ from torch import Tensor
 from linnet.fuse import jit
 from linnet.fuse.emit import Emitter, Format
 from linnet.fuse.gemm import I32, I64, PTR, loop
-
-# Below this many numbers a thread is not worth waking.
-THREAD_WORTH = 1 << 15
+from linnet.fuse.threads import grain
 
 
 def packed(matrix: Tensor, groups: int, panel: int) -> Tensor:
@@ -32,10 +31,11 @@ def packed(matrix: Tensor, groups: int, panel: int) -> Tensor:
         matrix = matrix.contiguous()
         along, across = 1, 0
     zeros = matrix.new_zeros(depth)
-    grain = max(1, THREAD_WORTH // (depth * panel))
     addresses = [matrix.data_ptr(), made.data_ptr(), zeros.data_ptr()]
-    numbers = [*addresses, matrix.stride(across) * matrix.element_size(), depth, size, panels]
-    jit.run(kernel(8 * matrix.element_size(), panel, along), groups * panels, grain, numbers)
+    row_bytes = matrix.stride(across) * matrix.element_size()
+    numbers = array("q", [*addresses, row_bytes, depth, size, panels])
+    function = kernel(8 * matrix.element_size(), panel, along)
+    jit.run(function, groups * panels, grain(depth * panel), numbers)
     return made
 
 

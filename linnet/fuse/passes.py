@@ -32,7 +32,9 @@ def run_forward(
     shared = traced.output_state if same else None
     sequences = []
     for name, start in zip(traced.states, operands.states, strict=True):
-        if keep or name == shared:
+        if keep or name == shared or steps == 1:
+            # A single step may be shared out among threads by channels, while its products read all of
+            # them: it must not write where it reads.
             sequence = new_empty((steps + 1, batch, size), operands.real)
             sequence[-1 if operands.reverse else 0] = start
             call.put(f"state.{name}", sequence)

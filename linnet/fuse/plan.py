@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from linnet.fuse.trace import Step, Traced
 
@@ -31,6 +31,9 @@ class Plan:
     key: str = ""
     # Found at once, without a look at all it is made of: {what was asked for: (kernel, its operands)}.
     kernels: dict[tuple, tuple] = field(default_factory=dict, repr=False, compare=False)
+
+    # The last step that was taken on its own, and what it goes for; see fuse/stream.py.
+    stream: tuple[tuple, Any] | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         text = repr((self.traced, self.extras, self.products))

@@ -12,8 +12,9 @@ from torch import Tensor
 from linnet.fuse import reference
 from linnet.fuse.call import as_dtype, side_by_side
 from linnet.fuse.operands import Operands, Source
-from linnet.fuse.passes import Backward, projection_gradients, run_forward, run_projected
-from linnet.fuse.plan import Fusible
+from linnet.fuse.passes import Backward, is_plain, projection_gradients, run_forward, run_projected
+from linnet.fuse.plan import Fusible, Plan
+from linnet.fuse.stream import run_step
 from linnet.fuse.trace import Step
 
 
@@ -60,10 +61,20 @@ def projected_scan(fusible: Fusible, source: Source, beside: Beside) -> tuple[Te
     if wants_gradients((*source, *tensors)):
         y, *finals = ProjectedScan.apply(fusible, beside.flags, beside.drops, *source, *tensors)
     else:
-        how = (beside.flags, source, tensors, beside.drops)
-        _, y, sequences, _ = run_projected(fusible.plan, *how, keep=False)
-        finals = ends(sequences, beside.reverse, y.dtype)
+        y, finals = without_gradients(fusible.plan, source, beside, tensors)
     return y, dict(zip(fusible.plan.traced.states, finals, strict=True))
+
+
+def without_gradients(
+    plan: Plan, source: Source, beside: Beside, tensors: Sequence[Tensor]
+) -> tuple[Tensor, list[Tensor]]:
+    alone = len(source.x) == 1 and beside.mask is None and beside.resets is None
+    if alone and is_plain(plan, source.x, beside.drops):
+        made = run_step(plan, source, *beside[:4])
+        if made is not None:
+            return made
+    _, y, sequences, _ = run_projected(plan, beside.flags, source, tensors, beside.drops, keep=False)
+    return y, ends(sequences, beside.reverse, y.dtype)
 
 
 def wants_gradients(tensors: Sequence[Tensor | None]) -> bool:

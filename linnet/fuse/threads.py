@@ -9,6 +9,9 @@ from pathlib import Path
 
 import torch
 
+# Below this many numbers a thread is not worth waking.
+WORTH = 1 << 15
+
 
 @cache
 def torch_library() -> ctypes.CDLL:
@@ -28,3 +31,8 @@ def parallel_for():
     function = torch_library().torch_parallel_for
     function.argtypes = [ctypes.c_int64] * 3 + [ctypes.c_void_p] * 2
     return function
+
+
+def grain(numbers: int) -> int:
+    """Of units of so many numbers each, how many are worth a thread."""
+    return max(1, WORTH // numbers)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from linnet.models.config import find_unit
 from linnet.train.config import RunConfig, override
@@ -36,6 +37,38 @@ def plans(
         for seed in seeds or (config.loop.seed,):
             place = folder / (name if len(seeds) < 2 else f"{name}-{seed}")
             yield override(fitted, {"seed": seed}), place
+
+
+def variations(
+    config: RunConfig, vary: Mapping[str, Sequence[Any]], folder: Path, seeds: Sequence[int] = ()
+) -> Iterator[tuple[RunConfig, Path]]:
+    """The run itself, and for each option and value the run with that one changed."""
+    unit, seen = config.model.unit, set()
+    for option, value in [
+        ("", None),
+        *((option, value) for option, values in vary.items() for value in values),
+    ]:
+        made = with_option(config, option, value) if option else config
+        if made.fingerprint in seen:
+            continue
+        seen.add(made.fingerprint)
+        name = f"{unit}-{option}-{value}" if option else unit
+        for seed in seeds or (config.loop.seed,):
+            yield override(made, {"seed": seed}), folder / (name if len(seeds) < 2 else f"{name}-{seed}")
+
+
+def with_option(config: RunConfig, option: str, value: Any) -> RunConfig:
+    """With a field of the model changed, or else an option of its unit."""
+    if option in {each.name for each in dataclasses.fields(config.model)}:
+        return override(config, {option: value})
+    known = find_unit(config.model.unit).options()
+    if option not in known:
+        fields = [each.name for each in dataclasses.fields(config.model)]
+        near = nearest(option, [*known, *fields])
+        raise ValueError(f"neither the model nor the unit {config.model.unit} has an option {option!r}{near}")
+    options = config.model.unit_options
+    same = value == options.get(option, known[option].default)
+    return config if same else override(config, {"unit_options": {**options, option: value}})
 
 
 def refuse_unknown(name: str, variants: Collection[str]) -> None:

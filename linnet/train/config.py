@@ -104,6 +104,7 @@ class LoopConfig(Checked):
     epochs: int = option(10, "passes over the training text", least=1)
     steps: int = option(0, "stop after so many updates (0: when the epochs are done)", least=0)
     patience: int = option(0, "stop when so many evaluations brought nothing better (0: never)", least=0)
+    stop_below: float = option(0.0, "stop once the validation loss is below this (0: never)", least=0)
     evaluate_every: int = option(0, "updates between validations (0: at the end of each epoch)", least=0)
     log_every: int = option(100, "updates between rows of the training loss", least=1)
     checkpoint_steps: int = option(0, "updates between checkpoints (0: by time alone)", least=0)
@@ -120,7 +121,10 @@ class LoopConfig(Checked):
     start_from: str | None = option(None, "begin with the best weights of this run: finetuning")
 
 
-LATER = ("epochs", "steps", "patience", "log_every", "checkpoint_steps", "checkpoint_seconds", "tensorboard")
+LATER = (
+    *("epochs", "steps", "patience", "stop_below"),
+    *("log_every", "checkpoint_steps", "checkpoint_seconds", "tensorboard"),
+)
 """What may change when a run goes on: how long and how often it writes, not what it computes."""
 
 

@@ -186,7 +186,8 @@ class Run:
     def finished(self) -> bool:
         loop, here = self.config.loop, self.here
         enough = here.epoch > loop.epochs or bool(loop.steps and here.step >= loop.steps)
-        return enough or bool(loop.patience and stuck(here.history, loop.patience))
+        low_enough = bool(here.history) and here.history[-1] < loop.stop_below
+        return enough or low_enough or bool(loop.patience and stuck(here.history, loop.patience))
 
     # -------------------------------------------------------------------------------- an epoch
 

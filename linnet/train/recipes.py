@@ -238,11 +238,23 @@ def add_nru_memory() -> None:
         put(task, f"nru-{name}", f"NRU, {words}", *shared, nru, {"clip": 1.0}, how)
         for rival, its in rivals(False, length):
             put(task, f"nru-{name}-{rival}", f"NRU, {words}: {rival}", *shared, its)
+    add_nru_checks(nru)
     words, task = "NRU, Table 3: permuted MNIST", "memory.psmnist"
     large: Settings = {"hidden_size": 212, "unit_options": {"memory_size": 256, "num_heads": 4}, "clip": 1.0}
     put(task, "nru-psmnist", words, IMAGES, nru, large)
     for rival, its in rivals(True, 785):
         put(task, f"nru-psmnist-{rival}", f"{words}: {rival}", IMAGES, its)
+
+
+def add_nru_checks(nru: Settings) -> None:
+    """Of the section Model Analysis: does it forget, does it stay stable."""
+    shared = (ENDLESS_RUN, MEMORY_RUN, nru, NRU_MEMORY["copy-100"][-1])
+    for kept in (2, 5, 10):
+        words = f"NRU, Forgetting Ability: copying, the memory reset every {kept} examples"
+        put("memory.copy", f"nru-forget-{kept}", words, *shared, {"span": 100, "reset_every": kept})
+    for span in (100, 200, 500):
+        words = f"NRU, Stability: copying, T = {span}, random labels"
+        put("memory.copy", f"nru-stable-{span}", words, *shared, {"span": span, "random_labels": True})
 
 
 # ------------------------------------------------------------------------------------------- SRU

@@ -100,6 +100,7 @@ def run_by_kernel(
     drops: by state, what of it the recurrent matrices read.
     """
     # Imported when first needed: what makes kernels is not there on every machine.
+    from linnet.fuse.call import as_dtype
     from linnet.fuse.scan import Beside
 
     sequences: Parts = {}
@@ -107,8 +108,9 @@ def run_by_kernel(
     for stage, fusible, scan in zip(cell.stages(), plans, scans(cell, x, plans), strict=True):
         for attribute, name in stage.through.items():
             parts |= getattr(cell, attribute)(sequences[name])
-        size = cell.states[stage.states[0]]
-        extras = [parts[name].expand(*x.shape[:-1], size) for name in fusible.plan.extras]
+        shape = (*x.shape[:-1], cell.states[stage.states[0]])
+        extras = [parts[name] for name in fusible.plan.extras]
+        extras = [part if part.shape == shape else part.expand(shape) for part in extras]
         weights, matrices = list(weights_of(cell, stage).values()), matrices_of(cell, stage)
         states = [state[name] for name in stage.states]
         masks = [drops[product.state] for product in fusible.plan.products] if drops else ()
@@ -117,7 +119,7 @@ def run_by_kernel(
         # A stage that others read, or that the output is made of, gives its state as its output.
         sequences[stage.states[0]] = y
     # Under autocast a scan computes in another dtype than that of the state.
-    return cell.output(y, sequences), {name: s.to(state[name].dtype) for name, s in finals.items()}
+    return cell.output(y, sequences), {name: as_dtype(s, state[name].dtype) for name, s in finals.items()}
 
 
 def scans(cell: Cell, x: Tensor, plans: list[Fusible]) -> list[Callable[..., tuple[Tensor, Parts]]]:

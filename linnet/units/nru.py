@@ -135,15 +135,16 @@ class NRUCell(Cell):
         return h, {"h": h, "m": m}
 
     def own_kernel(self, dtype: torch.dtype) -> OwnKernel | None:
-        """One kernel for the authors' form: joint directions, heads that do not read x, no layer norm."""
+        """One kernel for the authors' form: joint directions, and heads that do not read x."""
         plain = self.directions == "joint" and "heads_x" not in self.input.parts
-        if not plain or isinstance(self.norm, nn.LayerNorm) or dtype == torch.bfloat16:
+        if not plain or dtype == torch.bfloat16:
             return None
         # Imported when first needed: what makes kernels is not there on every machine.
         from linnet.fuse.outer_scan import recipe_for
 
         relu, mean = self.g is torch.relu, self.head_reduction == "mean"
-        recipe = recipe_for(dtype, self.hidden_size, self.memory_size, self.num_heads, relu, mean)
+        eps = self.norm.eps if isinstance(self.norm, nn.LayerNorm) else None
+        recipe = recipe_for(dtype, self.hidden_size, self.memory_size, self.num_heads, relu, mean, eps)
         return None if recipe is None else partial(self.run_kernel, recipe)
 
     def run_kernel(self, recipe: Any, x: Tensor, state: Parts, flags: Any) -> tuple[Tensor, Parts]:
@@ -152,7 +153,8 @@ class NRUCell(Cell):
         start = torch.cat([state["h"], state["m"]], -1)
         # Autocast may have made the projection in another dtype than the state.
         a, heads = self.input.joint(x).to(x.dtype), self.heads
-        y, end = outer_scan(recipe, a, self.recurrent.weight, heads.weight, heads.bias, start, flags)
+        norm = (self.norm.weight, self.norm.bias) if isinstance(self.norm, nn.LayerNorm) else ()
+        y, end = outer_scan(recipe, a, self.recurrent.weight, heads.weight, heads.bias, start, flags, *norm)
         return y, {"h": end[:, : self.hidden_size], "m": end[:, self.hidden_size :]}
 
     def direction(self, u: Tensor) -> Tensor:

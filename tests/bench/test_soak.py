@@ -31,6 +31,7 @@ SMALL = Case(
     training=True,
     given_state=True,
     threads=1,
+    eager=False,
 )
 
 

@@ -194,6 +194,19 @@ def test_the_small_digits_stand_in_and_say_so(folder: Path, caplog: pytest.LogCa
     assert load_digits("digits").order.tolist() == list(range(64))
 
 
+def test_the_small_digits_themselves():
+    """Those of scikit-learn, where it is installed: 8 by 8 pixels of 0 to 16, ten kinds of them."""
+    pytest.importorskip("sklearn")
+    made = load_digits("digits", permuted=True)
+    assert (len(made.train), len(made.valid), len(made.test)) == (1197, 300, 300)
+    assert (made.train.pixels.min(), made.train.pixels.max()) == (0, 16)
+    assert set(made.test.labels.tolist()) == set(range(10))
+    batch = next(made.training(20, 1))
+    assert batch.inputs.shape == (65, 20, 1)
+    assert (float(batch.inputs.max()), float(batch.inputs[-1].max())) == (1.0, 0.0)
+    assert 2.3 < made.baseline <= np.log(10)
+
+
 def test_whoever_wants_mnist_gets_nothing_else(folder: Path):
     with pytest.raises(MissingDataError, match="no network here"):
         load_digits("mnist", data_dir=folder)

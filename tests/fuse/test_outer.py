@@ -29,6 +29,7 @@ import linnet
 FORMS = [
     variant(linnet.NRU),
     variant(linnet.NRU, num_heads=1, head_activation="relu", head_reduction="sum", bias=False),
+    variant(linnet.NRU, layer_norm=True),
 ]
 # A kernel is made for each size; it takes a while.
 SIZES = [
@@ -112,7 +113,7 @@ def test_results_are_the_same_bits_from_run_to_run():
 
 
 def test_results_are_right_with_several_threads(monkeypatch):
-    monkeypatch.setattr("linnet.fuse.call.THREAD_WORTH", 1)
+    monkeypatch.setattr("linnet.fuse.threads.WORTH", 1)
     before = torch.get_num_threads()
     torch.set_num_threads(3)
     try:

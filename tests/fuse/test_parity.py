@@ -500,7 +500,7 @@ def test_results_are_the_same_bits_for_any_number_of_threads(
     variant: Variant, dtype: torch.dtype, threads, monkeypatch
 ):
     """Few long rows, which are cut into blocks of channels, and many short ones; on all threads."""
-    monkeypatch.setattr("linnet.fuse.call.THREAD_WORTH", 1)
+    monkeypatch.setattr("linnet.fuse.threads.WORTH", 1)
     for size in (Size(5, 3, 500, "mask and resets"), Size(7, 33, 31, "nothing")):
         how = (*(flags(size.kind, *size[:2]).get(name) for name in ("mask", "resets")), True)
         for fusible in plans_of(variant.build(4)):
@@ -515,10 +515,31 @@ def test_results_are_the_same_bits_for_any_number_of_threads(
 
 @over("variant", FUSED)
 def test_results_are_right_with_several_threads(variant: Variant, threads, monkeypatch):
-    monkeypatch.setattr("linnet.fuse.call.THREAD_WORTH", 1)
+    monkeypatch.setattr("linnet.fuse.threads.WORTH", 1)
     threads(3)
     check(variant, Size(5, 3, 500, "mask and resets"))
     check(variant, Size(4, 35, 17, "nothing"))
+
+
+@over("kind", ["nothing", "mask"])
+@over("dtype", [torch.float32, torch.bfloat16])
+@over("variant", FUSED)
+def test_without_gradients_any_number_of_threads_gives_the_same_bits(
+    variant: Variant, dtype: torch.dtype, kind: str, threads, monkeypatch
+):
+    """No sequence of states is kept then: what one thread writes, another may be about to read."""
+    monkeypatch.setattr("linnet.fuse.threads.WORTH", 1)
+    rnn = variant.build(200, dtype)
+    for steps, batch in ((1, 1), (1, 3), (6, 2), (5, 33)):
+        x, state = draw(steps, batch, rnn.input_size, seed=5, dtype=dtype), draw_state(rnn, batch)
+        found = []
+        for count in (1, 2, 3):
+            threads(count)
+            with torch.no_grad(), linnet.backend("cpu"):
+                y, final = rnn(x, state, **flags(kind, steps, batch))
+            found.append([y, *tensors(final)])
+        for again in found[1:]:
+            assert all(map(torch.equal, found[0], again))
 
 
 @over("variant", FUSED)

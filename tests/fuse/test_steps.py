@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import pickle
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 import torch
@@ -85,3 +87,73 @@ def test_state_stays_what_it_was():
     kept = each(torch.clone, state)
     cell(x, state)
     torch.testing.assert_close(state, kept, rtol=0, atol=0)
+
+
+# ------------------------------------------------------------------------- streams: no gradients
+
+
+def stream(cell: linnet.units.cell.Cell, xs: list[torch.Tensor]) -> list[torch.Tensor]:
+    """The outputs of one step after the other, and the last state."""
+    found, state = [], None
+    with torch.no_grad():
+        for x in xs:
+            y, state = cell(x, state)
+            found.append(y)
+    return [*found, *tensors(state)]
+
+
+def both_ways(cell: linnet.units.cell.Cell, xs: list[torch.Tensor]) -> None:
+    results = []
+    for backend in ("cpu", "reference"):
+        with linnet.backend(backend):
+            results.append(stream(cell, xs))
+    for ours, theirs in zip(*results, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12)
+
+
+@over("sort", CELLS)
+def test_a_stream_is_what_the_loop_makes_of_it(sort: Variant):
+    cell = build(sort)
+    for batch in (1, 3, 1):
+        both_ways(cell, [draw(batch, cell.input_size, seed=i) for i in range(4)])
+
+
+@over("sort", [Variant(linnet.SRU, {}), Variant(linnet.LSTM, {}), Variant(linnet.RAN, {})])
+def test_a_stream_sees_weights_that_were_moved_or_changed(sort: Variant):
+    cell = build(sort)
+    xs = [draw(2, cell.input_size, seed=i) for i in range(2)]
+    both_ways(cell, xs)
+    for parameter in cell.parameters():
+        parameter.data.mul_(0.5)
+    both_ways(cell, xs)
+    for parameter in cell.parameters():
+        parameter.data = parameter.data + 0.1
+    both_ways(cell, xs)
+    # The same memory, read the other way round.
+    weight = cell.input.weight
+    weight.data = weight.data.T.contiguous().T
+    both_ways(cell, xs)
+
+
+def test_a_stream_sees_an_input_that_lies_elsewhere():
+    cell = linnet.LSTMCell(4, 8, dtype=torch.double)
+    both_ways(cell, [draw(2, 4, seed=1), draw(4, 2, seed=2).T, draw(2, 9, seed=3)[:, 2:6]])
+
+
+def test_the_output_of_a_step_is_not_its_state():
+    cell = linnet.GRUCell(4, 8)
+    with torch.no_grad():
+        y, state = cell(draw(2, 4, seed=1, dtype=torch.float32))
+    before = state.clone()
+    y.zero_()
+    assert torch.equal(state, before)
+
+
+def test_threads_may_step_one_cell_at_once():
+    cell = linnet.LSTMCell(16, 32, dtype=torch.double)
+    inputs = [[draw(2, 16, seed=10 * i + j) for j in range(50)] for i in range(4)]
+    expected = [stream(cell, xs) for xs in inputs]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(partial(stream, cell), inputs))
+    for ours, alone in zip(found, expected, strict=True):
+        assert all(map(torch.equal, ours, alone))

@@ -46,6 +46,8 @@ def test_the_hidden_size_for_a_budget_is_the_authors():
     assert hidden_size_for(23_500, *COPY, nru) == 80
     assert hidden_size_for(165_500, *IMAGE, wide) == 212
     assert hidden_size_for(23_500, *COPY, SequenceModelConfig(unit="janet")) == 101
+    # Widths of thousands are tried on the way.
+    assert hidden_size_for(165_000, *IMAGE, SequenceModelConfig(unit="eurnn")) == 8684
     with pytest.raises(ValueError, match="a budget of 10 parameters is too small"):
         hidden_size_for(10, *COPY, nru)
 

@@ -13,7 +13,8 @@ import torch
 
 from linnet import cli
 from linnet.analysis.generate import Telling, generate, sample
-from linnet.analysis.report import page, read_run
+from linnet.analysis.report import page
+from linnet.analysis.runs import read_run
 from linnet.train import checkpoints
 from linnet.train.errors import Mismatch, NotFinite
 from linnet.train.language import load_run

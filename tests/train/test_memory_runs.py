@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -10,8 +11,8 @@ import pytest
 
 from linnet import cli
 from linnet.models.sequence import SequenceModel
-from linnet.train.compare import plans
-from linnet.train.config import RunConfig, from_json, override, to_json
+from linnet.train.compare import plans, variations
+from linnet.train.config import RunConfig, differences, from_json, override, to_json
 from linnet.train.kinds import KINDS, kind
 from linnet.train.loop import train
 from linnet.train.memory import SOURCES_OF, load_run, variants
@@ -20,6 +21,7 @@ from linnet.train.records import read_config, read_metrics, read_result
 
 BRIEF = {"span": 5, "symbols": 3, "recalled": 2, "hidden_size": 6, "unit": "ran", "device": "cpu"}
 FAST = {"steps": 8, "log_every": 2, "evaluate_every": 4, "eval_examples": 20}
+CHECKS = ("nru-forget-5", "nru-stable-500")
 ENDLESS = [name for name in SOURCES_OF if "mnist" not in name]
 
 
@@ -70,6 +72,25 @@ def test_a_task_without_end_asks_for_steps(tmp_path: Path):
     assert not (tmp_path / "run").exists()
     with pytest.raises(ValueError, match="scale_by_length goes by the length of windows"):
         run_of(scale_by_length=True)
+
+
+def test_a_run_stops_once_it_is_good_enough(tmp_path: Path):
+    train(run_of(), tmp_path / "whole")
+    first, second = (row["loss"] for row in read_metrics(tmp_path / "whole", "valid"))
+    assert second < first, "the test needs a loss that falls"
+    for limit, steps in ((first + 1e-6, 4), (first, 8)):
+        result = train(run_of(stop_below=limit), tmp_path / str(steps))
+        assert result["step"] == steps
+    # Asked again, it has been good enough already; asked for more, it goes on.
+    assert train(run_of(stop_below=first + 1e-6), tmp_path / "4")["step"] == 4
+    assert train(run_of(), tmp_path / "4")["step"] == 8
+
+
+def test_random_labels_do_not_make_training_diverge(tmp_path: Path):
+    result = train(run_of(unit="nru", random_labels=True, span=60, steps=60), tmp_path / "run")
+    # At least as good as taking all four answers for equally likely.
+    assert result["valid"]["loss"] < math.log(4)
+    assert all(math.isfinite(row["gradient_norm"]) for row in read_metrics(tmp_path / "run", "train"))
 
 
 def test_the_sequences_follow_the_seed_unless_they_have_one():
@@ -153,6 +174,33 @@ def test_what_is_compared_has_as_many_parameters(tmp_path: Path):
         list(plans(RunConfig(task="memory.copy"), ["lstm-chron"], 23_500, tmp_path))
 
 
+def test_compare_varies_one_option_at_a_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    settings = {
+        name: value for name, value in {**BRIEF, **FAST}.items() if name not in ("unit", "hidden_size")
+    }
+    command = ["compare", "memory.copy", *words(**settings), "--run-dir", str(tmp_path)]
+    assert cli.main([*command, "--vary", "num-heads=1,4", "hidden_size=6"]) == 0
+    found = {place.parent.name: read_config(place.parent).model for place in tmp_path.glob("*/config.json")}
+    assert {name: (model.hidden_size, model.unit_options) for name, model in found.items()} == {
+        "nru": (80, {}),
+        "nru-num_heads-1": (80, {"num_heads": 1}),
+        "nru-hidden_size-6": (6, {}),
+    }
+    assert "3 variations of nru on memory.copy" in capsys.readouterr().out
+    assert cli.main([*command, "--vary", "num_head=1"]) == 1
+    assert "nru has an option 'num_head'; did you mean 'num_heads'?" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        cli.main([*command, "--vary", "num_heads=1,"])
+    assert "expected NAME=VALUE,VALUE,..." in capsys.readouterr().err
+
+
+def test_variations_of_several_seeds_have_a_run_each(tmp_path: Path):
+    made = list(variations(run_of(unit="nru"), {"num_heads": [4, 1]}, tmp_path, (1, 2)))
+    assert [(place.name, config.loop.seed) for config, place in made] == [
+        *(("nru-1", 1), ("nru-2", 2), ("nru-num_heads-1-1", 1), ("nru-num_heads-1-2", 2))
+    ]
+
+
 def test_the_task_comes_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert cli.main(["compare", "--steps", "5", "memory.copy"]) == 1
     assert "the task comes first" in capsys.readouterr().err
@@ -171,8 +219,16 @@ def test_the_recipes_of_the_paper_are_there():
         "nru-psmnist",
     }
     memory = {name for name, found in RECIPES.items() if found.task.startswith("memory.")}
-    assert own <= memory
-    assert len(memory) == len(own) * 10
+    checks = {*(f"nru-forget-{kept}" for kept in (2, 5, 10)), *(f"nru-stable-{T}" for T in (100, 200, 500))}
+    assert own | checks <= memory
+    assert len(memory) == len(own) * 10 + len(checks)
+
+
+def test_the_checks_of_the_paper_are_those_of_its_model():
+    forget, stable = (override(RunConfig(task="memory.copy"), recipe(n).settings) for n in CHECKS)
+    plain = override(RunConfig(task="memory.copy"), recipe("nru-copy-100").settings)
+    assert differences(plain, forget) == {"reset_every": (1, 5)}
+    assert differences(plain, stable) == {"span": (100, 500), "random_labels": (False, True)}
 
 
 @pytest.mark.parametrize("name", [n for n, found in RECIPES.items() if found.task == "memory.psmnist"])

@@ -1,0 +1,72 @@
+"""Inside a trained model of a memory task: how its memory changes, how far back its gradients reach."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from linnet.models.sequence import SequenceModel
+from linnet.tasks.memory import MemoryTask
+
+SEQUENCES = 3
+"""Of those that follow each other with one state, so many are shown."""
+
+
+class Changes(NamedTuple):
+    sizes: Tensor  # [steps, memory cells], how much each cell changed
+    starts: list[int]  # the step at which each sequence begins
+    asked: list[int]  # the step from which each is to be answered
+
+
+def unroll(model: SequenceModel, x: Tensor, state: Any = None) -> tuple[Tensor, list[tuple[Tensor, ...]]]:
+    """The answer after the last step, and the parts of the state after every step."""
+    states = []
+    for step in model.read(x):
+        y, state = model.rnn(step[None], state)
+        states.append(tuple(state) if isinstance(state, tuple) else (state,))
+    return model.output(y[-1]), states
+
+
+@torch.no_grad()
+def memory_changes(task: MemoryTask, model: SequenceModel) -> Changes:
+    """Of one sequence; where the state is kept for several, of a few that follow each other."""
+    batches = list(
+        islice(task.source.evaluation("test", 1, task.seed, SEQUENCES), min(task.reset_every, SEQUENCES))
+    )
+    lengths = [len(batch.inputs) for batch in batches]
+    starts = [sum(lengths[:place]) for place in range(len(lengths))]
+    _, states = unroll(model, torch.cat([batch.inputs for batch in batches]))
+    memory = torch.stack([named[-1][-1, 0] for named in states])
+    before = torch.cat([torch.zeros_like(memory[:1]), memory[:-1]])
+    asked = [
+        start + first_answer(batch.targets, length)
+        for start, batch, length in zip(starts, batches, lengths, strict=True)
+    ]
+    return Changes((memory - before).abs(), starts, asked)
+
+
+def first_answer(targets: Tensor, length: int) -> int:
+    """The step at which something is asked that takes memory: neither a blank nor nothing."""
+    if len(targets) < length:
+        return length - 1
+    return int((targets[:, 0] > 0).nonzero()[0])
+
+
+def reach(task: MemoryTask, model: SequenceModel, examples: int = 16) -> Tensor:
+    """How much the last answer depends on the state d steps before it, for d = 1, 2, ...: [steps - 1].
+
+    The norm of the Jacobian, d answer / d state. Its square is the mean of |v J|^2 over random signs v, one v
+    for each of the `examples`: one pass backwards instead of one for each output.
+    """
+    batch = next(iter(task.source.evaluation("test", examples, task.seed, examples)))
+    with torch.enable_grad():
+        answer, states = unroll(model, batch.inputs)
+        signs = torch.randint(0, 2, answer.shape, generator=torch.Generator().manual_seed(0)) * 2.0 - 1
+        # The answer is not read from the last state, but from the output beside it.
+        before = [part for parts in states[:-1] for part in parts]
+        found = torch.autograd.grad((answer * signs).sum(), before, materialize_grads=True)
+    squares = torch.stack([gradient.square().sum() for gradient in found]) / answer.shape[0]
+    return squares.unflatten(0, (-1, len(states[0]))).sum(1).sqrt().flip(0)
