@@ -17,7 +17,7 @@ from linnet.fuse.backend import may_fuse
 from linnet.fuse.plan import Fusible
 from linnet.layers.dropout import Dropout
 from linnet.units.cell import Cell, Parts
-from linnet.units.fused import Kernels, run_by_kernel
+from linnet.units.fused import Kernels, own_kernel, run_by_kernel
 from linnet.units.noise import keep_mask
 from linnet.units.options import check_rate, choose
 
@@ -184,7 +184,7 @@ class Direction(nn.Module):
         cell = self.cell
         dropped = self.carried is not None and self.carried.is_active
         changed = self.zoneout or dropped or (self.training and self.state_dropout)
-        own = None if changed or is_compiling() else cell.own_kernel(x.dtype)
+        own = None if changed or is_compiling() else own_kernel(cell, x)
         if own is not None:
             return own(x, state, (mask, resets, self.reverse))
         parts = {**cell.beside(x), **self.stays(x)}

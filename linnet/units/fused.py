@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, is_autocast_enabled
 from torch.compiler import is_compiling
 
-from linnet.fuse.backend import may_fuse, missing
+from linnet.fuse.backend import has_triton, may_fuse, missing, runs_by_triton
 from linnet.fuse.plan import Fusible, Plan, Product
 from linnet.fuse.trace import NotPointwise, Step, Traced, interpret, trace
 from linnet.units.cell import Cell, OwnKernel, Parts, Stage
@@ -60,7 +60,7 @@ class Kernels:
 
 def plans_or_reason(cell: Cell, beside: Sequence[str], after: After) -> list[Fusible] | str:
     reason = missing()
-    if reason is not None:
+    if reason is not None and not has_triton():
         return reason
     try:
         return make_plans(cell, beside, after)
@@ -70,7 +70,7 @@ def plans_or_reason(cell: Cell, beside: Sequence[str], after: After) -> list[Fus
 
 def kernel_for(cell: Cell, x: Tensor) -> OwnKernel | None:
     """What runs `cell` by itself over x's like; None, and a word in the log, if nothing does."""
-    own = cell.own_kernel(x.dtype)
+    own = own_kernel(cell, x)
     if own is not None:
         return own
     kernels = cell.__dict__.setdefault("kernels", Kernels())
@@ -80,6 +80,11 @@ def kernel_for(cell: Cell, x: Tensor) -> OwnKernel | None:
         may_fuse(cell.unit_name, x, plans)
         return None
     return partial(run_by_kernel, cell, plans, parts)
+
+
+def own_kernel(cell: Cell, x: Tensor) -> OwnKernel | None:
+    """The kernel that the unit has of its own; these are for the CPU."""
+    return None if runs_by_triton(x) else cell.own_kernel(x.dtype)
 
 
 def nothing_after(y: Tensor, new: Parts, old: Parts, parts: Parts) -> tuple[Tensor, Parts]:
@@ -125,7 +130,9 @@ def scans(cell: Cell, x: Tensor, plans: list[Fusible]) -> list[Callable[..., tup
     from linnet.fuse.scan import Source, fused_scan, projected_scan
 
     projection = cell.input
-    seen = len(plans) > 1 or not projection.is_plain or is_compiling() or is_autocast_enabled("cpu")
+    # On a GPU torch's own products are the best there are, and nothing is gained by hiding them.
+    apart = runs_by_triton(x) or is_compiling() or is_autocast_enabled(x.device.type)
+    seen = len(plans) > 1 or not projection.is_plain or apart
     if not seen:
         source = Source(projection.prepare(x), projection.weight, projection.bias)
         return [partial(projected_scan, plans[0], source)]
