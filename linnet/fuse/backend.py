@@ -77,7 +77,9 @@ def unfit_for_triton(x: Tensor) -> str | None:
     if not has_triton():
         return "the package triton is not installed; pip install linnet[triton]"
     if x.device.type != "cuda" and not is_interpreted():
-        return f"x is on {x.device}, and Triton's kernels run on a GPU; move the module and x with .to('cuda')"
+        return (
+            f"x is on {x.device}, and Triton's kernels run on a GPU; move the module and x with .to('cuda')"
+        )
     return None if x.dtype in TRITON_DTYPES else f"there is no Triton kernel for {x.dtype}"
 
 

@@ -225,7 +225,7 @@ class Backward:
         return room
 
     def twins(self, product: Product) -> int | None:
-        """Where the projections start whose gradients are those of the parts of `product`, if there are any."""
+        """Where the projections start that have the gradients of the parts of `product`, if there are any."""
         if self.operands.resets is not None:
             return None
         return self.operands.plan.twins(product, self.operands.joint_names)

@@ -41,7 +41,7 @@ class Beside(NamedTuple):
 
 
 def passes_for(tensor: Tensor) -> ModuleType:
-    """The passes of the kernels that run on `tensor`; those of the CPU and of Triton have the same functions."""
+    """Those of the kernels that run on `tensor`; both modules have the same functions."""
     return triton_passes if runs_by_triton(tensor) else passes
 
 

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import hashlib
 import linecache
+import re
+import subprocess
+import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from functools import cache
@@ -16,7 +19,15 @@ import torch
 from torch import Tensor
 
 from linnet.fuse.backend import is_interpreted
-from linnet.fuse.triton_source import Emitted, Place, Recipe, backward_source, forward_source
+from linnet.fuse.triton_source import (
+    FLAGS,
+    SCALARS,
+    Emitted,
+    Place,
+    Recipe,
+    backward_source,
+    forward_source,
+)
 
 
 class Config(NamedTuple):
@@ -47,6 +58,15 @@ INTERPRETED = Config(1024, 1, 1)
 OPTIONS = {"enable_fp_fusion": True}
 
 
+def configs_for(recipe: Recipe) -> tuple[Config, ...]:
+    """Those to choose from; the first is the default."""
+    if is_interpreted():
+        return (INTERPRETED,)
+    # Between products a kernel takes one step: there is none that could be on its way.
+    single = tuple(dict.fromkeys(config._replace(stages=1) for config in CONFIGS))
+    return single if recipe.products else CONFIGS
+
+
 @cache
 def emitted(recipe: Recipe, name: str) -> Emitted:
     return forward_source(recipe) if name == "forward" else backward_source(recipe)
@@ -68,8 +88,7 @@ def kernel(recipe: Recipe, name: str, both: bool) -> Any:
     import triton
 
     function = functions(emitted(recipe, name).source)[f"{name}_both" if both else name]
-    configs = (INTERPRETED,) if is_interpreted() else CONFIGS
-    choices = [triton.Config(settings(c), num_warps=c.warps) for c in configs]
+    choices = [triton.Config(settings(c), num_warps=c.warps) for c in configs_for(recipe)]
     return triton.autotune(choices, key=TUNED_BY)(function)
 
 
@@ -81,7 +100,12 @@ Tensors = Mapping[str, Tensor | None]
 
 
 def launch(
-    recipe: Recipe, name: str, sides: Sequence[Tensors], shape: tuple[int, int], when: tuple[int, int], **how: Any
+    recipe: Recipe,
+    name: str,
+    sides: Sequence[Tensors],
+    shape: tuple[int, int],
+    when: tuple[int, int],
+    **how: Any,
 ) -> None:
     """One launch over [B, H] = shape for `sides`, the operands of one direction or of both.
 
@@ -122,7 +146,70 @@ def real_of(tensors: Tensors) -> Any:
 
 # ------------------------------------------------------------------------------- ahead of time
 
-TYPES = {
-    **{torch.float32: "fp32", torch.float64: "fp64", torch.float16: "fp16", torch.bfloat16: "bf16"},
-    torch.bool: "i1",
-}
+TYPES = {torch.float32: "fp32", torch.float64: "fp64", torch.float16: "fp16", torch.bfloat16: "bf16"}
+# What is in the dtype of arithmetic, whatever that of the inputs.
+WIDE = ("states", "carry", "since", "sum")
+
+
+class Compiled(NamedTuple):
+    """A kernel for a GPU that need not be here: its code, and what it takes of a multiprocessor."""
+
+    intermediate: str  # Triton's own, before any GPU is known
+    ptx: str
+    registers: int  # of a thread
+    spilled: int  # bytes of a thread that found no register
+    shared: int  # bytes of a program
+
+
+def compile_ahead(recipe: Recipe, name: str, both: bool, dtype: torch.dtype, capability: int) -> Compiled:
+    """For a compute capability (80: A100, 90: H100) in the default configuration, with masks and resets, for
+    sizes that are multiples of 16."""
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    made, config = emitted(recipe, name), configs_for(recipe)[0]
+    function = functions(made.source)[f"{name}_both" if both else name]
+    types = argument_types(made.places, dtype, both)
+    constants = {n: v for n, v in constants_of(config, dtype).items() if n in function.arg_names}
+    signature = {n: "constexpr" if n in constants else types[n] for n in function.arg_names}
+    constants |= {n: 1 for n, kind in signature.items() if kind == "constexpr" and n not in constants}
+    even = [i for i, n in enumerate(function.arg_names) if n not in constants and n not in ("first", "steps")]
+    source = ASTSource(function, signature, constants, {(i,): [["tt.divisibility", 16]] for i in even})
+    options = {"num_warps": config.warps, **OPTIONS}
+    compiled = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
+    used = resources(compiled.asm["cubin"])
+    spilled = max(used["STACK"], used["LOCAL"])
+    code = compiled.asm
+    return Compiled(code["ttir"], code["ptx"], used["REG"], spilled, compiled.metadata.shared)
+
+
+def constants_of(config: Config, dtype: torch.dtype) -> dict[str, Any]:
+    import triton.language as tl
+
+    real = tl.float64 if dtype == torch.float64 else tl.float32
+    return {"REVERSE": False, "KEEP": True, "REAL": real, **settings(config)}
+
+
+def argument_types(places: Sequence[Place], dtype: torch.dtype, both: bool) -> dict[str, str]:
+    """As Triton writes them. Channels stand side by side, which it takes for a constant."""
+    wide = "fp64" if dtype == torch.float64 else "fp32"
+    types = dict.fromkeys(SCALARS, "i64")
+    for place in places:
+        kind = "i1" if place.key in FLAGS else wide if place.key.split(".")[0] in WIDE else TYPES[dtype]
+        strides = {place.stride(dim): "constexpr" if dim == "c" else "i64" for dim in place.dims}
+        own = {place.argument: f"*{kind}", **strides}
+        types |= {f"{n}_{way}": t for n, t in own.items() for way in ("ahead", "back")} if both else own
+    return types
+
+
+def resources(cubin: bytes) -> dict[str, int]:
+    """What a kernel takes, as NVIDIA's own tool tells: {"REG": 32, "STACK": 0, ...}."""
+    from triton import knobs
+
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        command = [knobs.nvidia.cuobjdump.path, "-res-usage", file.name]
+        told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return {name: int(number) for name, number in re.findall(r"([A-Z]+)(?:\[\d+\])?:(\d+)", told)}

@@ -40,9 +40,7 @@ def run_forward(
 class Backward:
     """One backward pass; see `passes.Backward`."""
 
-    def __init__(
-        self, operands: Operands, sequences: list[Tensor], products: list[Tensor], needed: Needed
-    ):
+    def __init__(self, operands: Operands, sequences: list[Tensor], products: list[Tensor], needed: Needed):
         self.operands, self.sequences, self.products = operands, sequences, products
         self.needed = needed
 
@@ -101,7 +99,7 @@ def new_rooms(sides: Sequence[Operands], keep: bool, share: bool) -> Rooms:
     # In the backward direction the output of step t is in slot t, in the other in slot t + 1: where both
     # stand side by side, the slots of one are a row below those of the other.
     room = like.new_empty(steps + len(sides), batch, len(sides) * size, dtype=first.real)
-    for i, (side, columns) in enumerate(zip(sides, room.split(size, -1), strict=True)):
+    for i, columns in enumerate(room.split(size, -1)):
         states[i][shared] = columns[i : i + steps + 1]
     row = 0 if first.reverse else 1
     return Rooms(room[row : row + steps], [None] * len(sides), states)
@@ -226,7 +224,8 @@ def backward_together(sides: Sequence[Side]) -> list[list[Tensor | None]]:
     how = {} if len(sides) > 1 else {"REVERSE": operands.reverse}
     when = (0 if operands.reverse else operands.shape[0] - 1, operands.shape[0])
     launch(Recipe.of(operands.plan, first.wanted), "backward", known, shape_of(operands), when, **how)
-    return [side.gradients(*made, ()) for side, *made in zip(sides, carries, sums, strict=True)]
+    made = zip(sides, carries, sums, strict=True)
+    return [side.gradients(carry, total, ()) for side, carry, total in made]
 
 
 # ------------------------------------------------------------------------------- recurrent matrices
@@ -281,7 +280,9 @@ class Steps:
         seen = state * self.operands.drops[i] if self.operands.drops else state
         return as_dtype(seen, self.operands.dtype)
 
-    def launch(self, name: str, wanted: Sequence[str], known: dict[str, Tensor | None], t: int, **how) -> None:
+    def launch(
+        self, name: str, wanted: Sequence[str], known: dict[str, Tensor | None], t: int, **how
+    ) -> None:
         recipe = Recipe.of(self.plan, wanted)
         launch(recipe, name, [known], self.shape, (t, 1), REVERSE=self.operands.reverse, **how)
 

@@ -18,43 +18,18 @@ is text.
 
 from __future__ import annotations
 
-import keyword
-import math
-import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
 from linnet.fuse.plan import Plan, Product
-from linnet.fuse.trace import Line, Operand, Pointwise, Traced
+from linnet.fuse.trace import Pointwise, Traced
+from linnet.fuse.triton_step import SCALARS, Names, Writer, head, pruned, step_function
 
-# Of the operations that a trace knows, how each is written; what is not Triton's own is in triton_math.
-ARITHMETIC = {
-    **{"add": "{} + {}", "sub": "{} - {}", "mul": "{} * {}", "div": "{} / {}"},
-    **{"gt": "{} > {}", "ge": "{} >= {}", "lt": "{} < {}", "le": "{} <= {}", "eq": "{} == {}", "ne": "{} != {}"},
-    **{"logical_and": "{} & {}", "logical_or": "{} | {}", "logical_not": "~{}", "neg": "-{}"},
-}
-FUNCTIONS = {
-    **{op: f"tl.{op}({{}})" for op in ("abs", "exp", "log", "sqrt", "sin", "cos", "floor", "sigmoid")},
-    **{op: f"{op}({{}})" for op in ("sign", "tanh", "expm1", "log1p")},
-    # As torch.maximum: NaN if either is NaN.
-    "maximum": "tl.maximum({}, {}, propagate_nan=tl.PropagateNan.ALL)",
-    "minimum": "tl.minimum({}, {}, propagate_nan=tl.PropagateNan.ALL)",
-    "pow": "power({}, {})",
-    "where": "tl.where({}, {}, {})",
-}
-OWN_FUNCTIONS = {"expm1": "expm1", "log1p": "log1p", "pow": "power", "sign": "sign", "tanh": "tanh"}
-SCALARS = ("first", "steps", "size")
-# What a kernel calls its own; numbers of a unit that have such a name get another.
-RESERVED = frozenset(
-    (*keyword.kwlist, *OWN_FUNCTIONS.values(), *SCALARS, "tl", "triton", "row", "channels", "inside", "blocks")
-    + ("number", "t", "real", "anew", "before", "after", "mask", "resets")
-    + ("forward", "forward_step", "forward_both", "backward", "backward_step", "backward_both")
-)
-
-
+FLAGS = ("mask", "resets")
+# Settings that every kernel has: the dtype of arithmetic, the channels of a program, the steps on their way.
+SETTINGS = ("REAL", "BLOCK", "STAGES")
 DIMENSIONS = {"t": "time", "b": "row", "c": "channel"}
 
 
@@ -116,114 +91,6 @@ def backward_source(recipe: Recipe) -> Emitted:
     return Backward(recipe).emit()
 
 
-class Names:
-    """Names for a piece of source: each as wished for, or with a _ after it where that is taken."""
-
-    def __init__(self) -> None:
-        self.taken = set(RESERVED)
-
-    def __call__(self, wish: str) -> str:
-        name = re.sub(r"\W", "_", wish, flags=re.ASCII)
-        while name in self.taken:
-            name += "_"
-        self.taken.add(name)
-        return name
-
-
-class Writer:
-    """Lines of source, indented."""
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-        self.depth = 0
-
-    def __call__(self, line: str) -> None:
-        self.lines.append("    " * self.depth + line if line else "")
-
-    @contextmanager
-    def block(self, head: str) -> Iterator[None]:
-        self(head)
-        self.depth += 1
-        yield
-        self.depth -= 1
-
-
-# ------------------------------------------------------------------------------- the equations
-
-
-def pruned(graph: Pointwise, outputs: Sequence[str]) -> Pointwise:
-    """Of a graph, what some of its outputs need: those inputs, those lines."""
-    values = dict(graph.outputs)
-    needed: set[Operand] = {values[name] for name in outputs}
-    lines: list[Line] = []
-    for line in reversed(graph.lines):
-        if line.result in needed:
-            lines.append(line)
-            needed.update(line.operands)
-    inputs = tuple(name for name in graph.inputs if name in needed)
-    return Pointwise(inputs, tuple(reversed(lines)), tuple((name, values[name]) for name in outputs))
-
-
-def head(graph: Pointwise) -> list[str]:
-    """What the source imports."""
-    ops = {line.op for line in graph.lines}
-    own = ", ".join(name for op, name in OWN_FUNCTIONS.items() if op in ops)
-    lines = ["import triton", "import triton.language as tl"]
-    return [*lines, "", f"from linnet.fuse.triton_math import {own}"] if own else lines
-
-
-def step_function(name: str, graph: Pointwise) -> list[str]:
-    """The equations as a function of numbers; `inputs` of the graph are its arguments."""
-    called = Names()
-    names = {operand: called(operand) for operand in graph.inputs}
-    write = Writer()
-    write("@triton.jit")
-    with write.block(f"def {name}({', '.join(names.values())}):"):
-        for line in graph.lines:
-            text = formula(line, names)
-            names[line.result] = called(line.result)
-            write(f"{names[line.result]} = {text}")
-        write(f"return {', '.join(written(value, names) for _, value in graph.outputs)}")
-    return write.lines
-
-
-def formula(line: Line, names: dict[str, str]) -> str:
-    if line.op == "pow" and line.operands[1] in POWERS:
-        base = written(line.operands[0], names)
-        return POWERS[line.operands[1]].format(base=base)
-    if line.op not in ARITHMETIC:
-        return FUNCTIONS[line.op].format(*(written(operand, names) for operand in line.operands))
-    # Between a number that is written out and one that is computed, the latter says of which kind both are.
-    plain = any(isinstance(operand, str) for operand in line.operands)
-    return ARITHMETIC[line.op].format(
-        *(literal(o) if plain and not isinstance(o, str) else written(o, names) for o in line.operands)
-    )
-
-
-# Powers of small whole numbers are products, which are right for bases below 0 as well.
-POWERS: dict[Operand, str] = {
-    2.0: "{base} * {base}",
-    3.0: "{base} * {base} * {base}",
-    -1.0: "1.0 / {base}",
-    0.5: "tl.sqrt({base})",
-}
-
-
-def written(operand: Operand, names: dict[str, str]) -> str:
-    """A name; or a number as a block of numbers like the first argument, whose kind it takes exactly."""
-    if isinstance(operand, str):
-        return names[operand]
-    like = next(iter(names.values()))
-    return f"tl.full({like}.shape, {literal(operand)}, {like}.dtype)"
-
-
-def literal(number: float) -> str:
-    return repr(number) if math.isfinite(number) else f'float("{number}")'
-
-
-# ------------------------------------------------------------------------------- the loop around
-
-
 class Kernel:
     """A traced step along time, in a program for one sequence and a block of its channels."""
 
@@ -239,56 +106,60 @@ class Kernel:
 
     def emit(self) -> Emitted:
         self.operands()
-        write = self.write
-        self.signature(self.name, [place.arguments for place in self.places.values()])
-        with write.block(""):
-            write.lines.pop()
+        self.signature(self.name, self.arguments(), SCALARS, self.options)
+        with self.write.indented():
             self.body()
         if not self.recipe.products:
             self.both()
-        source = "\n".join([*head(self.graph), "", "", *self.step(), "", "", *write.lines, ""])
+        step = step_function(f"{self.name}_step", self.graph)
+        source = "\n".join([*head(self.graph), "", "", *step, "", "", *self.write.lines, ""])
         return Emitted(source, self.name, tuple(self.places.values()))
 
-    def signature(self, name: str, groups: Sequence[Sequence[str]], scalars=SCALARS, options=None) -> None:
-        """One line for each operand: where it lies and its strides."""
-        write, options = self.write, (*(self.options if options is None else options), *COMMON)
-        write('@triton.jit(do_not_specialize=["first", "steps"])' if "first" in scalars else DECORATOR)
-        with write.block(f"def {name}("):
+    def arguments(self, way: str = "") -> list[list[str]]:
+        """Each operand with its strides; `way` is added to their names."""
+        return [[f"{name}{way}" for name in place.arguments] for place in self.places.values()]
+
+    def signature(
+        self, name: str, groups: Sequence[Sequence[str]], scalars: Sequence[str], options: Sequence[str]
+    ) -> None:
+        """One line for each operand."""
+        # Numbers that change from call to call: nothing is compiled anew for one that is 1, or even.
+        changing = ", ".join(f'"{scalar}"' for scalar in scalars if scalar != "size")
+        self.write(f"@triton.jit(do_not_specialize=[{changing}])")
+        with self.write.block(f"def {name}(", "):"):
             for pointer, *strides in groups:
-                write(" ".join([f"{pointer},", *(f"{stride}: tl.int64," for stride in strides)]))
-            write(" ".join(f"{name}: tl.int64," for name in scalars))
-            write(" ".join(f"{name}: tl.constexpr," for name in options))
-        write("):")
+                self.write(" ".join([f"{pointer},", *(f"{stride}: tl.int64," for stride in strides)]))
+            self.write(" ".join(f"{scalar}: tl.int64," for scalar in scalars))
+            self.write(" ".join(f"{option}: tl.constexpr," for option in (*options, *SETTINGS)))
 
     def both(self) -> None:
-        """Two sets of operands: the first goes along time, the second against it."""
-        write = self.write
-        write("")
-        write("")
-        groups = [place.arguments for place in self.places.values()]
-        doubled = [[f"{name}_{way}" for name in group] for way in ("ahead", "back") for group in groups]
-        options = tuple(option for option in self.options if option != "REVERSE")
-        self.signature(f"{self.name}_both", doubled, ("steps", "size"), options)
-        starts = ("0", "steps - 1") if self.name == "forward" else ("steps - 1", "0")
-        with write.block(""):
-            write.lines.pop()
-            for way, first, reverse, head in (
-                ("ahead", starts[0], "False", "if tl.program_id(1) == 0:"),
-                ("back", starts[1], "True", "else:"),
-            ):
-                with write.block(head), write.block(f"{self.name}("):
-                    for group in groups:
-                        write(" ".join(f"{name}_{way}," for name in group))
-                    write(f"tl.cast({first}, tl.int64), steps, size,")
-                    settings = [reverse if name == "REVERSE" else name for name in (*self.options, *COMMON)]
-                    write(f"{', '.join(settings)},")
-                    write.depth -= 1
-                    write(")")
-                    write.depth += 1
+        """Two sets of operands: the first is taken along time, the second against it."""
+        groups = [*self.arguments("_ahead"), *self.arguments("_back")]
+        options = [option for option in self.options if option != "REVERSE"]
+        self.write.lines += ["", ""]
+        self.signature(f"{self.name}_both", groups, ("steps", "size"), options)
+        with self.write.indented():
+            with self.write.block("if tl.program_id(1) == 0:"):
+                self.call("_ahead", reverse=False)
+            with self.write.block("else:"):
+                self.call("_back", reverse=True)
+
+    def call(self, way: str, reverse: bool) -> None:
+        """The kernel for one direction, with the operands of that way."""
+        first = "0" if reverse == (self.name == "backward") else "steps - 1"
+        settings = [str(reverse) if name == "REVERSE" else name for name in (*self.options, *SETTINGS)]
+        with self.write.block(f"{self.name}(", ")"):
+            for group in self.arguments(way):
+                self.write(f"{', '.join(group)},")
+            self.write(f"tl.cast({first}, tl.int64), steps, size,")
+            self.write(f"{', '.join(settings)},")
 
     def place(self, key: str, wish: str, dims: str) -> None:
-        place = self.places[key] = Place(key, self.names(wish), dims)
-        self.names.taken |= set(place.strides)
+        name = self.names(wish)
+        while not self.names.taken.isdisjoint(Place(key, name, dims).strides):
+            name = self.names(f"{name}_")
+        self.places[key] = Place(key, name, dims)
+        self.names.taken |= set(self.places[key].strides)
 
     def read_operands(self) -> None:
         """What both kernels read, as far as they need it."""
@@ -321,9 +192,6 @@ class Kernel:
 
     def body(self) -> None:
         raise NotImplementedError
-
-    def step(self) -> list[str]:
-        return step_function(f"{self.name}_step", self.graph)
 
     def open(self) -> None:
         """Which sequence and which channels; and where this program finds each operand."""
@@ -384,11 +252,6 @@ class Kernel:
     def run_step(self, results: Sequence[str]) -> None:
         arguments = ", ".join(self.values[name] for name in self.graph.inputs)
         self.write(f"{', '.join(results)} = {self.name}_step({arguments})")
-
-
-COMMON = ("REAL", "BLOCK", "STAGES")
-FLAGS = ("mask", "resets")
-DECORATOR = '@triton.jit(do_not_specialize=["steps"])'
 
 
 class Forward(Kernel):
@@ -538,7 +401,7 @@ class Backward(Kernel):
             self.store(f"sum.{name}", self.values[f"sum.{name}"])
 
     def stop_gradients(self) -> None:
-        """At a padded step, which hands on what comes from above; and beyond a start anew, also by products."""
+        """At a padded step, which hands on what comes from above; and beyond a start anew."""
         write, values = self.write, self.values
         with write.block("if mask is not None:"):
             write("real = tl.load(mask + t * mask_time + row * mask_row)")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, is_autocast_enabled
@@ -112,17 +112,54 @@ def run_by_kernel(
     for stage, fusible, scan in zip(cell.stages(), plans, scans(cell, x, plans), strict=True):
         for attribute, name in stage.through.items():
             parts |= getattr(cell, attribute)(sequences[name])
-        size = cell.states[stage.states[0]]
-        extras = [parts[name].expand(*x.shape[:-1], size) for name in fusible.plan.extras]
-        weights, matrices = list(weights_of(cell, stage).values()), matrices_of(cell, stage)
-        states = [state[name] for name in stage.states]
         masks = [drops[product.state] for product in fusible.plan.products] if drops else ()
-        y, new = scan(Beside(extras, weights, states, matrices, *flags, masks))
+        y, new = scan(Beside(*beside_of(cell, stage, fusible, parts, x, state), *flags, drops=masks))
         finals |= new
         # A stage that others read, or that the output is made of, gives its state as its output.
         sequences[stage.states[0]] = y
     # Under autocast a scan computes in another dtype than that of the state.
     return cell.output(y, sequences), {name: s.to(state[name].dtype) for name, s in finals.items()}
+
+
+def beside_of(
+    cell: Cell, stage: Stage, fusible: Fusible, parts: Parts, x: Tensor, state: Parts
+) -> tuple[list[Tensor], list[Tensor], list[Tensor], list[Tensor]]:
+    """Extras, weights, states, matrices: what a scan of x reads beside its projection."""
+    size = cell.states[stage.states[0]]
+    extras = [parts[name].expand(*x.shape[:-1], size) for name in fusible.plan.extras]
+    weights, matrices = list(weights_of(cell, stage).values()), matrices_of(cell, stage)
+    return extras, weights, [state[name] for name in stage.states], matrices
+
+
+class Way(NamedTuple):
+    """One of the two ways along a sequence: the cell, its plan, what it reads, where it starts, its flags."""
+
+    cell: Cell
+    fusible: Fusible
+    parts: Parts
+    state: Parts
+    flags: tuple[Any, Any, Any]
+
+
+def fit_together(plans: Sequence[list[Fusible] | str]) -> bool:
+    """Whether two directions with these plans can run in one launch: the same step, without a matrix."""
+    if any(isinstance(each, str) or len(each) > 1 or each[0].plan.products for each in plans):
+        return False
+    return len({each[0].plan.key for each in plans if not isinstance(each, str)}) == 1
+
+
+def run_pair(ways: Sequence[Way], x: Tensor) -> tuple[Tensor, list[Parts]]:
+    """Both directions by one launch: the outputs side by side, and the final states of each."""
+    from linnet.fuse.pair import Scanned, pair_scan
+    from linnet.fuse.scan import Beside
+
+    scanned = []
+    for cell, fusible, parts, state, flags in ways:
+        beside = Beside(*beside_of(cell, cell.stages()[0], fusible, parts, x, state), *flags)
+        scanned.append(Scanned(fusible, cell.input.joint(x), beside))
+    y, finals = pair_scan(*scanned)
+    pairs = zip(finals, ways, strict=True)
+    return y, [{name: s.to(way.state[name].dtype) for name, s in final.items()} for final, way in pairs]
 
 
 def scans(cell: Cell, x: Tensor, plans: list[Fusible]) -> list[Callable[..., tuple[Tensor, Parts]]]:
