@@ -161,6 +161,7 @@ def expected(unit: str, gpu: GPU, storage: int, shape: Shape = SHAPE) -> Expecte
 
 def work_rows() -> Iterator[list[str]]:
     for unit in fused_units():
+        flops = product_flops(unit, SHAPE) / (SHAPE.L * SHAPE.B * SHAPE.d)
         for number, plan in enumerate(plans_of(unit)):
             works = [work(plan, storage) for work in (forward_work, backward_work) for storage in (4, 2)]
             name = f"{UNITS[unit].__name__}{f', stage {number + 1}' if len(plans_of(unit)) > 1 else ''}"
@@ -169,7 +170,7 @@ def work_rows() -> Iterator[list[str]]:
                 name,
                 *moved,
                 *(f"{w.arithmetic} + {w.special}" for w in works[::2]),
-                f"{len(plan.products)}",
+                f"{flops:.0f}",
             ]
 
 
@@ -186,7 +187,7 @@ def time_rows() -> Iterator[list[str]]:
 def tables() -> dict[str, str]:
     ways = [f"{way} {dtype}" for way in ("forward", "backward") for dtype in ("float32", "bfloat16")]
     work = markdown(
-        ["unit", *ways, "operations forward", "operations backward", "matrices"], list(work_rows())
+        ["unit", *ways, "operations forward", "operations backward", "products"], list(work_rows())
     )
     kinds = [f"{gpu.name} {dtype}" for gpu in GPUS for dtype in ("float32", "bfloat16")]
     times = markdown(["unit", *kinds, "launches"], list(time_rows()))

@@ -19,6 +19,8 @@ log = logging.getLogger("linnet")
 BACKENDS = ("reference", "cpu", "triton")
 DTYPES = (torch.float32, torch.float64, torch.bfloat16)
 TRITON_DTYPES = (*DTYPES, torch.float16)
+# Looked for when this is imported, and not imported itself: a compiler that asks later cannot look.
+HAS_TRITON = find_spec("triton") is not None
 chosen: ContextVar[str | None] = ContextVar("linnet_backend", default=None)
 
 
@@ -42,10 +44,8 @@ def runs_by_triton(x: Tensor) -> bool:
     return x.device.type == "cuda" or (not torch.compiler.is_compiling() and chosen.get() == "triton")
 
 
-@torch.compiler.assume_constant_result
-@cache
 def has_triton() -> bool:
-    return find_spec("triton") is not None
+    return HAS_TRITON
 
 
 @cache

@@ -27,7 +27,7 @@ def test_a_page_without_room_for_a_table_is_an_error():
 
 
 def test_the_counts_of_lrn_by_hand():
-    """Reads k, q, v and writes h, which is the output as well; backward reads them, h and dy, writes three."""
+    """Reads k, q, v and writes h, which is the output too; backward reads them, h, dy and writes three."""
     (plan,) = plans_of("lrn")
     assert forward_work(plan, storage=4) == (4 * 4, 5, 3)
     assert backward_work(plan, storage=4)[0] == 4 * (3 + 1 + 1 + 3)

@@ -1,4 +1,4 @@
-"""The Triton kernels: their source, their place among the backends, and what the interpreter makes of them."""
+"""Triton kernels: their source, their place among the backends, and what the interpreter makes of them."""
 
 from __future__ import annotations
 
