@@ -9,7 +9,6 @@ kernels made from them.
 from __future__ import annotations
 
 import csv
-import re
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -211,14 +210,11 @@ def resources() -> str:
 def with_tables(page: str, made: dict[str, str]) -> str:
     """`page` with each table between its two marks: <!-- work --> and <!-- end of work -->."""
     for name, table in made.items():
-        marks = rf"(<!-- {name} -->\n).*?(<!-- end of {name} -->)"
-        if not re.search(marks, page, re.DOTALL):
-            raise ValueError(
-                f"the page has no place for the table {name!r}: <!-- {name} --> to <!-- end of {name} -->"
-            )
-        page = re.sub(
-            marks, lambda found, table=table: f"{found[1]}{table}\n{found[2]}", page, flags=re.DOTALL
-        )
+        begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
+        if begin not in page or end not in page:
+            raise ValueError(f"the page has no place for the table {name!r}: {begin.strip()} to {end}")
+        before, _, rest = page.partition(begin)
+        page = f"{before}{begin}{table}\n{end}{rest.partition(end)[2]}"
     return page
 
 

@@ -196,7 +196,7 @@ def argument_types(places: Sequence[Place], dtype: torch.dtype, both: bool) -> d
     wide = "fp64" if dtype == torch.float64 else "fp32"
     types = dict.fromkeys(SCALARS, "i64")
     for place in places:
-        kind = "i1" if place.key in FLAGS else wide if place.key.split(".")[0] in WIDE else TYPES[dtype]
+        kind = "u1" if place.key in FLAGS else wide if place.key.split(".")[0] in WIDE else TYPES[dtype]
         strides = {place.stride(dim): "constexpr" if dim == "c" else "i64" for dim in place.dims}
         own = {place.argument: f"*{kind}", **strides}
         types |= {f"{n}_{way}": t for n, t in own.items() for way in ("ahead", "back")} if both else own

@@ -128,7 +128,7 @@ class Kernel:
         self.write(f"@triton.jit(do_not_specialize=[{changing}])")
         with self.write.block(f"def {name}(", "):"):
             for pointer, *strides in groups:
-                self.write(" ".join([f"{pointer},", *(f"{stride}: tl.int64," for stride in strides)]))
+                self.write(" ".join([f"{pointer},", *map(stride_argument, strides)]))
             self.write(" ".join(f"{scalar}: tl.int64," for scalar in scalars))
             self.write(" ".join(f"{option}: tl.constexpr," for option in (*options, *SETTINGS)))
 
@@ -252,6 +252,11 @@ class Kernel:
     def run_step(self, results: Sequence[str]) -> None:
         arguments = ", ".join(self.values[name] for name in self.graph.inputs)
         self.write(f"{', '.join(results)} = {self.name}_step({arguments})")
+
+
+def stride_argument(name: str) -> str:
+    """Of 64 bits; but that of channels is left to Triton, which then knows when it is 1 and loads in runs."""
+    return f"{name}," if f"_{DIMENSIONS['c']}" in name else f"{name}: tl.int64,"
 
 
 class Forward(Kernel):

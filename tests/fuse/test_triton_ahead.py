@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+import triton_launches
 from test_triton import NO_TRITON, ROOT, finish, start
 
 from linnet.bench import ahead
@@ -33,6 +34,11 @@ def test_every_kernel_compiles_without_spills(capability: str, tmp_path: Path):
     if version("triton") == RECORDED_BY:
         recorded = read(RECORDED.read_text(encoding="utf-8"))
         assert rows == [row for row in recorded if row["capability"] == capability]
+
+
+@pytest.mark.skipif(find_spec("triton") is None, reason=NO_TRITON)
+def test_what_a_launch_hands_over_compiles(tmp_path: Path):
+    finish(start(triton_launches.__file__, TRITON_CACHE_DIR=str(tmp_path)))
 
 
 def test_an_offset_of_32_bits_is_found():

@@ -194,12 +194,10 @@ def gradients() -> None:
 
 # Those that run by a kernel.
 ODD = (
-    *(
-        "a parameter that only the projection reads",
-        "parts in another order",
-        "one number of x for all channels",
-    ),
-    *("a state that is cut from its past", "an output of zeros and ones"),
+    "a parameter that only the projection reads",
+    "parts in another order",
+    "one number of x for all channels",
+    "a state that is cut from its past",
     "two matrices that read the same state",
 )
 
