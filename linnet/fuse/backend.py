@@ -40,8 +40,10 @@ def backend(name: str) -> Iterator[None]:
 
 
 def runs_by_triton(x: Tensor) -> bool:
-    """Whether x calls for Triton's kernels: by its device, or by the backend that was chosen."""
-    return x.device.type == "cuda" or (not torch.compiler.is_compiling() and chosen.get() == "triton")
+    """Whether x calls for Triton's kernels: by the backend that was chosen, or else by its device."""
+    if torch.compiler.is_compiling() or chosen.get() is None:
+        return x.device.type == "cuda"
+    return chosen.get() == "triton"
 
 
 def has_triton() -> bool:

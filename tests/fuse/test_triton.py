@@ -129,6 +129,9 @@ def test_a_tensor_on_a_gpu_calls_for_triton():
         assert backend.runs_by_triton(x)
         assert not backend.runs_by_triton(x.to("cpu"))
         wrong = x.to(torch.int32)
+        with linnet.backend("cpu"):
+            assert not backend.runs_by_triton(x)
+            assert backend.unfit(x) == "there is no kernel for cuda"
     if find_spec("triton") is not None:
         assert backend.unfit_for_triton(x) is None
         assert backend.unfit_for_triton(wrong) == "there is no Triton kernel for torch.int32"
