@@ -25,6 +25,8 @@ from linnet.fuse.triton_step import ARITHMETIC, FUNCTIONS, Names
 
 NO_TRITON = "triton is not installed; pip install linnet[triton]"
 needs_triton = pytest.mark.skipif(find_spec("triton") is None, reason=NO_TRITON)
+# Half a minute of work, on a machine that may be busy with other things.
+PATIENCE = 1200
 ROOT = Path(linnet.__file__).parents[1]
 
 
@@ -40,7 +42,7 @@ def start(*command: str, **environment: str) -> subprocess.Popen:
 @over("group", triton_cases.GROUPS)
 def test_kernels_compute_what_the_reference_does(group: str):
     """Output, final state and every gradient, by Triton's interpreter."""
-    print(finish(start(triton_cases.__file__, group, TRITON_INTERPRET="1")))
+    print(finish(start(triton_cases.__file__, group, TRITON_INTERPRET="1"), PATIENCE))
 
 
 # ------------------------------------------------------------------------------------- the source

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import triton_launches
-from test_triton import NO_TRITON, ROOT, finish, start
+from test_triton import NO_TRITON, PATIENCE, ROOT, finish, start
 
 from linnet.bench import ahead
 
@@ -26,7 +26,7 @@ def read(text: str) -> list[dict[str, str]]:
 @pytest.mark.skipif(find_spec("triton") is None, reason=NO_TRITON)
 @pytest.mark.parametrize("capability", ["80", "90"])
 def test_every_kernel_compiles_without_spills(capability: str, tmp_path: Path):
-    made = finish(start("-m", "linnet.bench.ahead", capability, TRITON_CACHE_DIR=str(tmp_path)))
+    made = finish(start("-m", "linnet.bench.ahead", capability, TRITON_CACHE_DIR=str(tmp_path)), PATIENCE)
     print(made)
     rows = read(made)
     assert len(rows) == len(list(ahead.rows_to_make()))
@@ -38,7 +38,7 @@ def test_every_kernel_compiles_without_spills(capability: str, tmp_path: Path):
 
 @pytest.mark.skipif(find_spec("triton") is None, reason=NO_TRITON)
 def test_what_a_launch_hands_over_compiles(tmp_path: Path):
-    finish(start(triton_launches.__file__, TRITON_CACHE_DIR=str(tmp_path)))
+    finish(start(triton_launches.__file__, TRITON_CACHE_DIR=str(tmp_path)), PATIENCE)
 
 
 def test_an_offset_of_32_bits_is_found():
