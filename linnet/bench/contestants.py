@@ -22,8 +22,11 @@ class Contestant(NamedTuple):
     build: Callable[[], Call]
 
 
-def ours(unit: str, shape: Shape, mode: str) -> Contestant:
-    kernel = "cpu" if has_kernel(unit) else "reference"
+KERNELS = {"cpu": "cpu", "cuda": "triton"}  # the backend of each device
+
+
+def ours(unit: str, shape: Shape, mode: str, device: str = "cpu") -> Contestant:
+    kernel = KERNELS[device] if has_kernel(unit, device) else "reference"
     return Contestant(unit, kernel, lambda: call_of(UNITS[unit](shape.d, shape.d), shape, mode))
 
 
@@ -40,19 +43,20 @@ def ours_by_the_loop(unit: str, shape: Shape, mode: str) -> Contestant:
     return Contestant(unit, "reference", build)
 
 
-def has_kernel(unit: str) -> bool:
+def has_kernel(unit: str, device: str = "cpu") -> bool:
     try:
-        with backend("cpu"):
+        with backend(KERNELS[device]), torch.device(device):
             UNITS[unit](16, 16)(torch.zeros(1, 1, 16))
     except Exception:  # whatever it is, the race will tell
         return False
     return True
 
 
-def torchs(name: str, shape: Shape, mode: str) -> Contestant:
-    """nn.LSTM or nn.GRU."""
+def torchs(name: str, shape: Shape, mode: str, device: str = "cpu") -> Contestant:
+    """nn.LSTM or nn.GRU, which are cuDNN's on a GPU."""
     layer = {"nn.LSTM": nn.LSTM, "nn.GRU": nn.GRU}[name]
-    return Contestant(name, "torch", lambda: call_of(layer(shape.d, shape.d), shape, mode))
+    by = "cudnn" if device == "cuda" else "torch"
+    return Contestant(name, by, lambda: call_of(layer(shape.d, shape.d), shape, mode))
 
 
 def sru_package(shape: Shape, mode: str) -> Contestant:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from linnet.bench import contestants
+from linnet.bench.contestants import KERNELS, ours
 from linnet.bench.rows import Book, Row
 from linnet.bench.settings import Settings, Shape
 from linnet.bench.targets import judged, target_of
@@ -19,16 +19,19 @@ def measure(settings: Settings, book: Book) -> list[Row]:
     shapes = {str(length): settings.growing._replace(L=length) for length in settings.lengths}
     for unit in settings.elementwise("sru", "lrn"):
         for mode in settings.modes:
-            builders = {name: contestants.ours(unit, shape, mode).build for name, shape in shapes.items()}
-            times = race(builders, settings.rounds, settings.threads, settings.seconds, book.say)
-            made += book.add(*(row(unit, mode, shapes[name], times) for name in times))
+            entrants = {name: ours(unit, shape, mode, settings.device) for name, shape in shapes.items()}
+            builders = {name: entrant.build for name, entrant in entrants.items()}
+            how = (settings.rounds, settings.threads, settings.seconds, book.say, settings.device)
+            times = race(builders, *how)
+            by = KERNELS[settings.device]
+            made += book.add(*({**row(unit, mode, shapes[name], times), "backend": by} for name in times))
     return made
 
 
 def row(unit: str, mode: str, shape: Shape, times: dict[str, Times]) -> dict[str, Any]:
     first = next(iter(times))
     ratio = (times[str(shape.L)].p50 / shape.L) / (times[first].p50 / int(first))
-    known = {"what": "growth", "unit": unit, "backend": "cpu", "mode": mode, **shape.columns()}
+    known = {"what": "growth", "unit": unit, "mode": mode, **shape.columns()}
     known |= times[str(shape.L)].columns()
     figure = target_of(unit, mode, shape, TO) if str(shape.L) != first else None
     return {**known, **judged(ratio, TO, figure)}

@@ -30,9 +30,9 @@ Say = Callable[[str], None]
 class Book:
     """Takes rows as they are measured and puts them into a file (None: keeps them only)."""
 
-    def __init__(self, path: Path | None, threads: int, say: Say):
+    def __init__(self, path: Path | None, threads: int, say: Say, device: str = "cpu"):
         self.path, self.say = path, say
-        self.circumstances = circumstances(threads)
+        self.circumstances = circumstances(threads, device)
         self.rows: list[Row] = []
 
     def add(self, *measured: dict[str, Any]) -> list[Row]:
@@ -89,7 +89,8 @@ def read(path: Path) -> list[Row]:
         return list(csv.DictReader(file))
 
 
-def circumstances(threads: int) -> dict[str, Any]:
+def circumstances(threads: int, device: str = "cpu") -> dict[str, Any]:
+    """The column `cpu` names what computes, which may be a GPU."""
     return {
         "date": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "commit": commit(),
@@ -99,7 +100,7 @@ def circumstances(threads: int) -> dict[str, Any]:
         "torch": torch.__version__,
         "llvmlite": version_of("llvmlite"),
         "linnet": version_of("linnet"),
-        "cpu": cpu_name(),
+        "cpu": torch.cuda.get_device_name() if device == "cuda" else cpu_name(),
     }
 
 

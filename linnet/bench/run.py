@@ -15,20 +15,29 @@ from linnet.bench.rows import HUGE_PAGES, Book, Row, Say
 from linnet.bench.settings import Settings
 from linnet.bench.speed import races
 
+Part = Callable[[Settings, Book, bool], None]
 GRANTED = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
 
 def run(settings: Settings, what: str, path: Path | None, again: bool = True, say: Say = print) -> list[Row]:
     """Measure `what`, one of PARTS or "all"; `again`: SRU and LRN also with the other kind of pages."""
     began = time.perf_counter()
-    book = Book(path, settings.threads, say)
+    book = Book(path, settings.threads, say, settings.device)
     for name, part in PARTS.items():
         if what in (name, "all"):
-            part(settings, book, again)
+            run_part(name, part, settings, book, again)
     say(f"\n{summary(book.rows)} {time.perf_counter() - began:.0f} s.")
     if path is not None:
         say(f"The rows are in {path}.")
     return book.rows
+
+
+def run_part(name: str, part: Part, settings: Settings, book: Book, again: bool) -> None:
+    """On a GPU those parts that are not about the CPU's memory, threads and compiler."""
+    if settings.device == "cuda" and name not in ON_GPU:
+        book.say(f"\nskipped: {name}, which is measured on the CPU only")
+        return
+    part(settings, book, again and settings.device == "cpu")
 
 
 def summary(rows: Sequence[Row]) -> str:
@@ -71,9 +80,6 @@ def huge_pages_are_granted() -> bool:
         return False
 
 
-Part = Callable[[Settings, Book, bool], None]
-
-
 def plain(title: str, measure: Callable[[Settings, Book], list[Row]]) -> Part:
     def part(settings: Settings, book: Book, again: bool) -> None:
         book.say(f"\n{title}")
@@ -89,6 +95,7 @@ def measure_loop(settings: Settings, book: Book) -> list[Row]:
     return loop.measure(settings, book)
 
 
+ON_GPU = ("speed", "growth")
 PARTS: dict[str, Part] = {
     "speed": speed,
     "recurrence": plain("recurrence alone, beside a copy of as many bytes", recurrence.measure),

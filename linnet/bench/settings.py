@@ -6,6 +6,8 @@ import os
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+import torch
+
 from linnet.layers.stacks import UNITS
 
 
@@ -57,6 +59,7 @@ class Settings:
     threads: int = min(2, os.cpu_count() or 1)
     references: tuple[str, ...] = ("nru",)  # units that race their own loop
     peers: bool = False
+    device: str = "cpu"  # or "cuda"
     lengths: tuple[int, ...] = tuple(256 << i for i in range(6))
     growing: Shape = GROWING  # at each of the lengths
     peak: Shape = PEAK
@@ -68,6 +71,12 @@ class Settings:
         unknown = [name for name in (*self.units, *self.references) if name not in UNITS]
         if unknown:
             raise ValueError(f"no unit {unknown[0]!r}; the units are {', '.join(UNITS)}")
+        if self.device == "cuda" and not torch.cuda.is_available():
+            raise RuntimeError(
+                "there is no GPU here: torch.cuda.is_available() is False "
+                f"(torch {torch.__version__}, built for CUDA {torch.version.cuda}); "
+                "run this on a machine with a GPU and a torch that is built for it, or with --device cpu"
+            )
 
     def elementwise(self, *units: str) -> list[str]:
         """Those of `units` that race and have no recurrent matrix."""

@@ -1,4 +1,4 @@
-"""What a kernel is made of: the lines that were traced, the LLVM made from them, the machine's code."""
+"""What a kernel is made of: the lines that were traced, the LLVM or Triton made from them, machine code."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from linnet.fuse.backend import backend, missing
+from linnet.fuse.backend import backend, has_triton, missing
 from linnet.layers.stacks import UNITS
 
 SIZE = 16
@@ -29,6 +29,41 @@ def kernel(unit: str, backward: bool = False, assembly: bool = False, dtype: str
     code = [as_assembly(s) if assembly else s for s in sources(rnn, DTYPES[dtype])[backward]]
     blocks += [f"{'assembly' if assembly else 'LLVM'}:\n{source.strip()}" for source in code]
     return "\n\n".join(blocks)
+
+
+# Whose code `--assembly` shows: any will do, and most GPUs in use run that of an A100.
+CAPABILITY = 80
+
+
+def gpu_kernel(unit: str, backward: bool = False, assembly: bool = False, dtype: str = "float32") -> str:
+    """As `kernel`, for a GPU: Triton's source, or PTX. The source needs neither triton nor a GPU."""
+    from linnet.fuse.triton_kernels import emitted
+
+    rnn, way = UNITS[unit](SIZE, SIZE), "backward" if backward else "forward"
+    name = f"{type(rnn).__name__}, {way}, {dtype}" if assembly else f"{type(rnn).__name__}, {way}"
+    blocks = [name, *(f"the step, traced:\n{indent(lines)}" for lines in traced(rnn, backward))]
+    for recipe in recipes(rnn, backward):
+        code = as_ptx(recipe, way, DTYPES[dtype]) if assembly else emitted(recipe, way).source
+        blocks.append(f"{'PTX' if assembly else 'Triton'}:\n{code.strip()}")
+    return "\n\n".join(blocks)
+
+
+def recipes(rnn: Any, backward: bool) -> list[Any]:
+    from linnet.bench.gpu_model import wanted
+    from linnet.fuse.triton_source import Recipe
+
+    plans = next(plans for (training, *_), plans in rnn.directions[0].kernels.plans.items() if training)
+    if isinstance(plans, str):
+        raise RuntimeError(f"{type(rnn).__name__} runs by the reference loop on a GPU: {plans}")
+    return [Recipe.of(plan, wanted(plan) if backward else ()) for plan, _ in plans]
+
+
+def as_ptx(recipe: Any, way: str, dtype: torch.dtype) -> str:
+    from linnet.fuse.triton_kernels import compile_ahead
+
+    if not has_triton():
+        raise RuntimeError("PTX is made by triton, which is not installed; pip install linnet[triton]")
+    return compile_ahead(recipe, way, False, dtype, CAPABILITY).ptx
 
 
 def indent(lines: str) -> str:

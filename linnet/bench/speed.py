@@ -31,7 +31,7 @@ class Race(NamedTuple):
         builders = {name: entrant.build for name, entrant in self.entrants.items()}
         # Loops take long and differ by much, so a few rounds will do.
         seconds = settings.seconds / 2 if "reference" in self.entrants else settings.seconds
-        times = race(builders, settings.rounds, settings.threads, seconds, book.say)
+        times = race(builders, settings.rounds, settings.threads, seconds, book.say, settings.device)
         measured = [row for name in times for row in self.rows(name, times)]
         return book.add(*measured)
 
@@ -49,28 +49,31 @@ class Race(NamedTuple):
 
 def races(settings: Settings) -> list[Race]:
     """For each shape and mode; units that race their own loop do so apart, since it is slow."""
-    slow = set(settings.references) | {u for u in settings.units if not contestants.has_kernel(u)}
+    slow = set(settings.references) | {
+        u for u in settings.units if not contestants.has_kernel(u, settings.device)
+    }
     made = []
     for shape in settings.shapes:
         for mode in ("step",) if shape.is_step else settings.modes:
             fused = [unit for unit in settings.units if unit not in slow]
             made.append(beside_torch(settings, fused, shape, mode))
-            made += [beside_its_loop(u, shape, mode) for u in settings.units if u in settings.references]
+            racing = [u for u in settings.units if u in settings.references]
+            made += [beside_its_loop(u, shape, mode, settings.device) for u in racing]
             others = [u for u in settings.units if u in slow - set(settings.references)]
             made += [beside_torch(settings, others, shape, mode)]
             if settings.peers and "sru" in settings.units and not shape.is_step:
-                made.append(beside_the_peer(shape, mode))
+                made.append(beside_the_peer(shape, mode, settings.device))
         if shape.is_step:
             made.append(cells(settings, shape))
     return [race for race in made if race.comparisons]
 
 
 def beside_torch(settings: Settings, units: list[str], shape: Shape, mode: str) -> Race:
-    entrants = {unit: contestants.ours(unit, shape, mode) for unit in units}
+    entrants = {unit: contestants.ours(unit, shape, mode, settings.device) for unit in units}
     comparisons = [Comparison(unit, "nn.LSTM", "nn.LSTM") for unit in units]
-    entrants["nn.LSTM"] = contestants.torchs("nn.LSTM", shape, mode)
+    entrants["nn.LSTM"] = contestants.torchs("nn.LSTM", shape, mode, settings.device)
     if "gru" in units:
-        entrants["nn.GRU"] = contestants.torchs("nn.GRU", shape, mode)
+        entrants["nn.GRU"] = contestants.torchs("nn.GRU", shape, mode, settings.device)
         comparisons.append(Comparison("gru", "nn.GRU", "nn.GRU"))
     for unit in settings.elementwise(*units):
         count = contestants.matrices_of(unit)
@@ -81,21 +84,21 @@ def beside_torch(settings: Settings, units: list[str], shape: Shape, mode: str) 
     return Race("speed", shape, mode, entrants, comparisons)
 
 
-def beside_the_peer(shape: Shape, mode: str) -> Race:
+def beside_the_peer(shape: Shape, mode: str, device: str) -> Race:
     """Apart: it takes as long as all others together, and leaves the memory in pieces for whoever is next."""
     entrants = {
-        "nn.LSTM": contestants.torchs("nn.LSTM", shape, mode),
-        "sru": contestants.ours("sru", shape, mode),
+        "nn.LSTM": contestants.torchs("nn.LSTM", shape, mode, device),
+        "sru": contestants.ours("sru", shape, mode, device),
         "sru package": contestants.sru_package(shape, mode),
     }
     return Race("speed", shape, mode, entrants, [Comparison("sru", "sru package", "sru package")])
 
 
-def beside_its_loop(unit: str, shape: Shape, mode: str) -> Race:
+def beside_its_loop(unit: str, shape: Shape, mode: str, device: str) -> Race:
     entrants = {
-        unit: contestants.ours(unit, shape, mode),
+        unit: contestants.ours(unit, shape, mode, device),
         "reference": contestants.ours_by_the_loop(unit, shape, mode),
-        "nn.LSTM": contestants.torchs("nn.LSTM", shape, mode),
+        "nn.LSTM": contestants.torchs("nn.LSTM", shape, mode, device),
     }
     comparisons = [Comparison(unit, other, other) for other in ("reference", "nn.LSTM")]
     return Race("speed", shape, mode, entrants, comparisons)

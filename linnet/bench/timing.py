@@ -35,14 +35,19 @@ class Times(NamedTuple):
 
 
 def race(
-    entrants: Mapping[str, Callable[[], Call]], rounds: int, threads: int, seconds: float, say: Say
+    entrants: Mapping[str, Callable[[], Call]],
+    rounds: int,
+    threads: int,
+    seconds: float,
+    say: Say,
+    device: str = "cpu",
 ) -> dict[str, Times]:
-    """Build each entrant, then call all of them in turn, round after round.
+    """Build each entrant on `device`, then call all of them in turn, round after round.
 
     Whoever fails is left out, and a line says why. Rounds end early once `seconds` are over.
     """
     with quiet(threads):
-        calls = warm_up(entrants, say)
+        calls = warm_up(entrants, say, device)
         times: dict[str, list[float]] = {name: [] for name in calls}
         start = time.perf_counter()
         for number in range(rounds):
@@ -70,12 +75,13 @@ def quiet(threads: int) -> Iterator[None]:
             gc.enable()
 
 
-def warm_up(entrants: Mapping[str, Callable[[], Call]], say: Say) -> dict[str, tuple[Call, int]]:
+def warm_up(entrants: Mapping[str, Callable[[], Call]], say: Say, device: str) -> dict[str, tuple[Call, int]]:
     """The calls, and how often each is made for one sample. The first compiles what there is to compile."""
     calls = {}
     for name, build in entrants.items():
         try:
-            call = build()
+            with torch.device(device):
+                call = build()
             first = timed(call, 1)
             calls[name] = (call, 1 if first > SLOW else max(1, round(SAMPLE / timed(call, 1))))
         except Exception as error:  # a peer may fail in any way, and the others race on
@@ -85,10 +91,18 @@ def warm_up(entrants: Mapping[str, Callable[[], Call]], say: Say) -> dict[str, t
 
 def timed(call: Call, repeats: int) -> float:
     """Seconds a call."""
+    settle()
     start = time.perf_counter()
     for _ in range(repeats):
         call()
+    settle()
     return (time.perf_counter() - start) / repeats
+
+
+def settle() -> None:
+    """Wait for the GPU, if one is at work: calls return before it is done."""
+    if torch.cuda.is_initialized():
+        torch.cuda.synchronize()
 
 
 def turned(names: list[str], by: int) -> list[str]:

@@ -17,6 +17,7 @@ from linnet.cli.options import LazyParser
 from linnet.cli.parser import Parser, at_least_one, unit_name
 from linnet.layers.stacks import UNITS
 
+DEVICES = ("cpu", "cuda")
 WHAT = ("speed", "recurrence", "growth", "memory", "start", "loss", "loop", "all")
 RESULTS, PLOT, README = Path("benchmarks/results.csv"), Path("benchmarks/speed.png"), Path("README.md")
 
@@ -119,15 +120,17 @@ def add_show(things: argparse._SubParsersAction) -> None:
     command = things.add_parser("kernel", help=about, description=about)
     command.add_argument("unit", type=unit_name, metavar="UNIT", help=", ".join(UNITS))
     command.add_argument("--backward", action="store_true", help="the gradient's kernel, not the step's")
-    command.add_argument("--assembly", action="store_true", help="this machine's code instead of LLVM's")
+    command.add_argument("--assembly", action="store_true", help="machine code instead of LLVM's or Triton's")
+    command.add_argument("--device", choices=DEVICES, default="cpu", help="cuda: the kernel for a GPU (cpu)")
     command.add_argument("--dtype", choices=list(DTYPES), default="float32", help="of the numbers (float32)")
     command.set_defaults(run=show_kernel)
 
 
 def show_kernel(options: argparse.Namespace) -> None:
-    from linnet.bench.show import kernel
+    from linnet.bench.show import gpu_kernel, kernel
 
-    print(kernel(options.unit, options.backward, options.assembly, options.dtype))
+    show = gpu_kernel if options.device == "cuda" else kernel
+    print(show(options.unit, options.backward, options.assembly, options.dtype))
 
 
 # ----------------------------------------------------------------------------------------- bench
@@ -151,6 +154,7 @@ def add_bench(command: argparse.ArgumentParser) -> None:
         default=Settings.rounds,
         help=f"of each race, at most ({Settings.rounds})",
     )
+    add("--device", choices=DEVICES, default="cpu", help="where layers run: cpu, or cuda for a GPU (cpu)")
     add("--threads", type=at_least_one, default=Settings.threads, help=f"of torch ({Settings.threads})")
     add("--reference", nargs="*", type=unit_name, default=["nru"], metavar="UNIT", help=REFERENCE_HELP)
     add("--peers", action="store_true", help="race the sru package too, where it is installed")
@@ -188,7 +192,7 @@ def bench(options: argparse.Namespace) -> None:
 
 
 def settings(options: argparse.Namespace) -> Settings:
-    names = ("units", "shapes", "modes", "rounds", "threads", "peers")
+    names = ("units", "shapes", "modes", "rounds", "threads", "peers", "device")
     given = {name: getattr(options, name) for name in names}
     given = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
     made = Settings(**given, references=tuple(options.reference))

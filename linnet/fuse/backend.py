@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -15,14 +16,17 @@ from torch import Tensor
 from linnet.fuse.threads import has_parallel_for
 
 log = logging.getLogger("linnet")
-BACKENDS = ("reference", "cpu")
+BACKENDS = ("reference", "cpu", "triton")
 DTYPES = (torch.float32, torch.float64, torch.bfloat16)
+TRITON_DTYPES = (*DTYPES, torch.float16)
+# Looked for when this is imported, and not imported itself: a compiler that asks later cannot look.
+HAS_TRITON = find_spec("triton") is not None
 chosen: ContextVar[str | None] = ContextVar("linnet_backend", default=None)
 
 
 @contextmanager
 def backend(name: str) -> Iterator[None]:
-    """Within this context all modules run by the backend `name`: "reference" or "cpu".
+    """Within this context all modules run by the backend `name`: "reference", "cpu" or "triton".
 
     Without it, each module takes the fused kernel for its device where there is one.
     """
@@ -35,9 +39,20 @@ def backend(name: str) -> Iterator[None]:
         chosen.reset(token)
 
 
+def runs_by_triton(x: Tensor) -> bool:
+    """Whether x calls for Triton's kernels: by the backend that was chosen, or else by its device."""
+    if torch.compiler.is_compiling() or chosen.get() is None:
+        return x.device.type == "cuda"
+    return chosen.get() == "triton"
+
+
+def has_triton() -> bool:
+    return HAS_TRITON
+
+
 @cache
 def missing() -> str | None:
-    """Why no kernel can run here at all, if none can."""
+    """Why no kernel for the CPU can run here at all, if none can."""
     if find_spec("llvmlite") is None:
         return "the package llvmlite is not installed"
     if not has_parallel_for():
@@ -47,15 +62,32 @@ def missing() -> str | None:
 
 def unfit(x: Tensor) -> str | None:
     """Why no kernel fits this input, if none does."""
-    if x.device.type != "cpu":
-        return f"there is no kernel for {x.device.type} yet"
-    if x.dtype not in DTYPES:
-        return f"there is no kernel for {x.dtype}"
     if torch._C._functorch.peek_interpreter_stack() is not None:
         return "torch.func looks inside"
     if torch.autograd.forward_ad._current_level >= 0:
         return "forward-mode gradients look inside"
-    return missing()
+    return unfit_for_triton(x) if runs_by_triton(x) else unfit_for_cpu(x)
+
+
+def unfit_for_cpu(x: Tensor) -> str | None:
+    if x.device.type != "cpu":
+        return f"there is no kernel for {x.device.type}"
+    return missing() if x.dtype in DTYPES else f"there is no kernel for {x.dtype}"
+
+
+def unfit_for_triton(x: Tensor) -> str | None:
+    if not has_triton():
+        return "the package triton is not installed; pip install linnet[triton]"
+    if x.device.type != "cuda" and not is_interpreted():
+        return (
+            f"x is on {x.device}, and Triton's kernels run on a GPU; move the module and x with .to('cuda')"
+        )
+    return None if x.dtype in TRITON_DTYPES else f"there is no Triton kernel for {x.dtype}"
+
+
+def is_interpreted() -> bool:
+    """Whether Triton runs its kernels by NumPy on the CPU in this process: slowly, but without a GPU."""
+    return os.environ.get("TRITON_INTERPRET", "0") == "1"
 
 
 def may_fuse(unit: str, x: Tensor, reason: str | None = None) -> bool:
@@ -65,15 +97,21 @@ def may_fuse(unit: str, x: Tensor, reason: str | None = None) -> bool:
     """
     if torch.compiler.is_compiling():
         # A compiler sees neither the context nor the log.
-        return reason is None and x.device.type == "cpu" and x.dtype in DTYPES
+        return reason is None and may_compile(x)
     if chosen.get() == "reference":
         return False
     reason = reason or unfit(x)
-    if reason is not None and chosen.get() == "cpu":
-        raise RuntimeError(f'backend("cpu") was asked for, but {unit} cannot run by it: {reason}')
+    if reason is not None and chosen.get() is not None:
+        raise RuntimeError(f'backend("{chosen.get()}") was asked for, but {unit} cannot run by it: {reason}')
     if reason is not None:
         say_once(unit, reason)
     return reason is None
+
+
+def may_compile(x: Tensor) -> bool:
+    if x.device.type == "cuda":
+        return x.dtype in TRITON_DTYPES and has_triton()
+    return x.device.type == "cpu" and x.dtype in DTYPES
 
 
 @cache

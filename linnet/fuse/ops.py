@@ -8,13 +8,14 @@ graph does not grow with the number of time steps.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import ModuleType
 
 import torch
 from torch import Tensor
 
+from linnet.fuse import passes, triton_passes
 from linnet.fuse.call import vector_width
 from linnet.fuse.operands import Operands
-from linnet.fuse.passes import Backward, run_forward
 from linnet.fuse.plan import Plan, plan_called
 
 
@@ -23,8 +24,17 @@ def scan_op(
     plan: str, tensors: Sequence[Tensor], mask: Tensor | None, resets: Tensor | None, reverse: bool
 ) -> list[Tensor]:
     """The output, the final states, the states of all steps and the products of all steps."""
+    return scan_by(passes, plan, tensors, mask, resets, reverse)
+
+
+@scan_op.register_kernel("cuda")
+def scan_on_gpu(plan, tensors, mask, resets, reverse):
+    return scan_by(triton_passes, plan, tensors, mask, resets, reverse)
+
+
+def scan_by(kernels: ModuleType, plan, tensors, mask, resets, reverse) -> list[Tensor]:
     operands = Operands.of(plan_called(plan), (mask, resets, reverse), tensors)
-    y, sequences, products = run_forward(operands, keep=True, share=False)
+    y, sequences, products = kernels.run_forward(operands, keep=True, share=False)
     last = 0 if reverse else -1
     finals = [sequence[last].to(y.dtype, copy=True) for sequence in sequences]
     return [y, *finals, *sequences, *products]
@@ -34,17 +44,24 @@ def scan_op(
 def scan_shapes(plan, tensors, mask, resets, reverse):
     operands = Operands.of(plan_called(plan), (mask, resets, reverse), tensors)
     steps, batch, size = operands.shape
-    joint, panel = operands.joint, vector_width(operands.real)
-    states = operands.plan.traced.states
+    joint, states = operands.joint, operands.plan.traced.states
     sequences = [joint.new_empty(steps + 1, batch, size, dtype=operands.real) for _ in states]
-    wide = [-(-len(matrix) // panel) * panel for matrix in operands.matrices]
-    products = [joint.new_empty(steps, batch, columns, dtype=operands.real) for columns in wide]
+    wide, dtype = product_kind(operands)
+    products = [joint.new_empty(steps, batch, columns, dtype=dtype) for columns in wide]
     return [
         joint.new_empty(steps, batch, size),
         *(joint.new_empty(batch, size) for _ in states),
         *sequences,
         *products,
     ]
+
+
+def product_kind(operands: Operands) -> tuple[list[int], torch.dtype]:
+    """How wide products are, and of which dtype: on the CPU whole panels, in the dtype of arithmetic."""
+    if operands.joint.device.type == "cuda":
+        return [len(matrix) for matrix in operands.matrices], operands.dtype
+    panel = vector_width(operands.real)
+    return [-(-len(matrix) // panel) * panel for matrix in operands.matrices], operands.real
 
 
 @torch.library.custom_op("linnet::scan_backward", mutates_args=(), device_types="cpu")
@@ -59,9 +76,18 @@ def scan_backward_op(
     reverse: bool,
 ) -> list[Tensor]:
     """The gradients of those of `tensors` that are needed."""
-    operands = Operands.of(plan_called(plan), (mask, resets, reverse), tensors)
+    return gradients_by(passes, plan, tensors, kept, above, needed, (mask, resets, reverse))
+
+
+@scan_backward_op.register_kernel("cuda")
+def scan_backward_on_gpu(plan, tensors, kept, above, needed, mask, resets, reverse):
+    return gradients_by(triton_passes, plan, tensors, kept, above, needed, (mask, resets, reverse))
+
+
+def gradients_by(kernels: ModuleType, plan, tensors, kept, above, needed, flags) -> list[Tensor]:
+    operands = Operands.of(plan_called(plan), flags, tensors)
     count = len(operands.plan.traced.states)
-    backward = Backward(operands, list(kept[:count]), list(kept[count:]), needed)
+    backward = kernels.Backward(operands, list(kept[:count]), list(kept[count:]), needed)
     gradients = backward.run(above[0], above[1:])
     return [
         gradient for gradient, need in zip(gradients, needed, strict=True) if need and gradient is not None

@@ -14,6 +14,9 @@ from linnet.fuse.memory import new_empty
 from linnet.fuse.operands import Operands, ScanCall, Source, arithmetic
 from linnet.fuse.plan import Plan, Product
 
+# How operands must lie.
+laid_out = side_by_side
+
 # More rows than this are worth a product that packs its matrices.
 PLAIN_ROWS = 64
 
@@ -224,17 +227,10 @@ class Backward:
         return room
 
     def twins(self, product: Product) -> int | None:
-        """Where the projections start whose gradients are those of the parts of `product`, if there are any.
-
-        A gate that adds both has one gradient for both; not so at a step that starts anew.
-        """
+        """Where the projections start that have the gradients of the parts of `product`, if there are any."""
         if self.operands.resets is not None:
             return None
-        gradients = dict(self.traced.backward.outputs)
-        wanted = [gradients[f"d.{name}"] for name in product.parts]
-        found = [gradients[f"d.{name}"] for name in self.operands.joint_names]
-        starts = range(len(found) - len(wanted) + 1)
-        return next((start for start in starts if found[start : start + len(wanted)] == wanted), None)
+        return self.operands.plan.twins(product, self.operands.joint_names)
 
     def read_by(self, i: int, state: Tensor) -> Tensor:
         """What product i reads of a state; likewise for gradients on their way back."""

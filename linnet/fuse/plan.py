@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -39,6 +40,17 @@ class Plan:
         text = repr((self.traced, self.extras, self.products))
         self.key = hashlib.sha256(text.encode()).hexdigest()[:16]
         PLANS[self.key] = self
+
+    def twins(self, product: Product, projected: Sequence[str]) -> int | None:
+        """Where those of `projected` start whose gradients are those of the parts of `product`, if any are.
+
+        A gate that adds both has one gradient for both; not so at a step that starts anew.
+        """
+        gradients = dict(self.traced.backward.outputs)
+        wanted = [gradients[f"d.{name}"] for name in product.parts]
+        found = [gradients[f"d.{name}"] for name in projected]
+        starts = range(len(found) - len(wanted) + 1)
+        return next((start for start in starts if found[start : start + len(wanted)] == wanted), None)
 
 
 PLANS: dict[str, Plan] = {}

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from linnet.fuse import reference
-from linnet.fuse.call import as_dtype, side_by_side
+from linnet.fuse import passes, reference, triton_passes
+from linnet.fuse.backend import runs_by_triton
+from linnet.fuse.call import as_dtype
 from linnet.fuse.operands import Operands, Source
-from linnet.fuse.passes import Backward, is_plain, projection_gradients, run_forward, run_projected
+from linnet.fuse.passes import Backward, is_plain, projection_gradients, run_projected
 from linnet.fuse.plan import Fusible, Plan
 from linnet.fuse.stream import run_step
 from linnet.fuse.trace import Step
@@ -34,20 +36,27 @@ class Beside(NamedTuple):
     def flags(self) -> tuple[Tensor | None, Tensor | None, bool]:
         return self.mask, self.resets, self.reverse
 
-    def tensors(self, dtype: torch.dtype) -> tuple[Tensor, ...]:
-        extras = [side_by_side(as_dtype(extra, dtype)) for extra in self.extras]
+    def tensors(self, dtype: torch.dtype, laid_out=passes.laid_out) -> tuple[Tensor, ...]:
+        extras = [laid_out(as_dtype(extra, dtype)) for extra in self.extras]
         return (*extras, *self.weights, *self.states, *self.matrices)
+
+
+def passes_for(tensor: Tensor) -> ModuleType:
+    """Those of the kernels that run on `tensor`; both modules have the same functions."""
+    return triton_passes if runs_by_triton(tensor) else passes
 
 
 def fused_scan(fusible: Fusible, joint: Tensor, beside: Beside) -> tuple[Tensor, dict[str, Tensor]]:
     """What `reference.scan` computes, in one kernel: the output [T, B, H] and the final states by name."""
-    tensors = (side_by_side(joint), *beside.tensors(joint.dtype))
+    kernels = passes_for(joint)
+    tensors = (kernels.laid_out(joint), *beside.tensors(joint.dtype, kernels.laid_out))
     if torch.compiler.is_compiling():
         from linnet.fuse.ops import compiled_scan
 
         y, *finals = compiled_scan(fusible.plan, tensors, *beside.flags)
     else:
-        y, *finals = FusedScan.apply(fusible, beside.flags, beside.drops, wants_gradients(tensors), *tensors)
+        how = (kernels, beside.flags, beside.drops, wants_gradients(tensors))
+        y, *finals = FusedScan.apply(fusible, *how, *tensors)
     return y, dict(zip(fusible.plan.traced.states, finals, strict=True))
 
 
@@ -87,14 +96,18 @@ def ends(sequences: Sequence[Tensor], reverse: bool, dtype: torch.dtype) -> list
     return [sequence[last].to(dtype, copy=len(sequence) > 1) for sequence in sequences]
 
 
+# Of what is no tensor among the arguments of FusedScan.
+NO_GRADIENTS = (None,) * 5
+
+
 class FusedScan(torch.autograd.Function):
     """The scan of a projection that autograd sees."""
 
     @staticmethod
-    def forward(ctx, fusible: Fusible, flags: tuple[Any, Any, Any], drops, keep: bool, *tensors):
+    def forward(ctx, fusible: Fusible, kernels, flags: tuple[Any, Any, Any], drops, keep: bool, *tensors):
         operands = Operands.of(fusible.plan, flags, tensors, drops=drops)
-        y, sequences, products = run_forward(operands, keep)
-        ctx.fusible, ctx.flags, ctx.drops = fusible, flags, drops
+        y, sequences, products = kernels.run_forward(operands, keep)
+        ctx.fusible, ctx.kernels, ctx.flags, ctx.drops = fusible, kernels, flags, drops
         if keep:
             ctx.save_for_backward(*tensors, *sequences, *products)
         return y, *ends(sequences, operands.reverse, y.dtype)
@@ -104,13 +117,13 @@ class FusedScan(torch.autograd.Function):
         (plan, step), saved = ctx.fusible, list(ctx.saved_tensors)
         products = [saved.pop() for _ in plan.products][::-1]
         sequences = [saved.pop() for _ in plan.traced.states][::-1]
-        needed = ctx.needs_input_grad[4:]
+        needed = ctx.needs_input_grad[5:]
         if torch.is_grad_enabled():
             saved = aliases(saved)
             operands = Operands.of(plan, ctx.flags, saved, drops=ctx.drops)
-            return None, None, None, None, *reference_gradients(step, operands, saved, needed, (dy, *dfinals))
+            return *NO_GRADIENTS, *reference_gradients(step, operands, saved, needed, (dy, *dfinals))
         operands = Operands.of(plan, ctx.flags, saved, drops=ctx.drops)
-        return None, None, None, None, *Backward(operands, sequences, products, needed).run(dy, dfinals)
+        return *NO_GRADIENTS, *ctx.kernels.Backward(operands, sequences, products, needed).run(dy, dfinals)
 
 
 class ProjectedScan(torch.autograd.Function):

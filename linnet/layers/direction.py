@@ -13,11 +13,11 @@ from torch.compiler import is_compiling
 from torch.func import functional_call
 
 from linnet.fuse import reference
-from linnet.fuse.backend import may_fuse
+from linnet.fuse.backend import may_fuse, runs_by_triton
 from linnet.fuse.plan import Fusible
 from linnet.layers.dropout import Dropout
 from linnet.units.cell import Cell, Parts
-from linnet.units.fused import Kernels, run_by_kernel
+from linnet.units.fused import Kernels, Way, fit_together, own_kernel, run_by_kernel, run_pair
 from linnet.units.noise import keep_mask
 from linnet.units.options import check_rate, choose
 
@@ -112,15 +112,21 @@ class Direction(nn.Module):
         self, x: Tensor, state: Parts, mask: Tensor | None = None, resets: Tensor | None = None
     ) -> tuple[Tensor, Parts]:
         """mask [T, B]: True where x is real. resets [T, B]: True where a sequence starts anew."""
-        if resets is not None and self.reverse:
-            # A sequence that starts at t ends at t when time runs backwards: clear before t - 1.
-            resets = torch.cat([resets[1:], torch.zeros_like(resets[:1])])
         run = self.by_kernel if self.fuses(x) else self.by_loop
-        y, state = run(x, state, mask, resets)
-        if self.projection is not None:
-            y = self.projection(y)
-            y = y if mask is None else y.masked_fill(~mask[..., None], 0)
-        return y, state
+        y, state = run(x, state, mask, self.own_resets(resets))
+        return self.project(y, mask), state
+
+    def own_resets(self, resets: Tensor | None) -> Tensor | None:
+        if resets is None or not self.reverse:
+            return resets
+        # A sequence that starts at t ends at t when time runs backwards: clear before t - 1.
+        return torch.cat([resets[1:], torch.zeros_like(resets[:1])])
+
+    def project(self, y: Tensor, mask: Tensor | None) -> Tensor:
+        if self.projection is None:
+            return y
+        y = self.projection(y)
+        return y if mask is None else y.masked_fill(~mask[..., None], 0)
 
     def by_loop(
         self, x: Tensor, state: Parts, mask: Tensor | None, resets: Tensor | None
@@ -170,6 +176,13 @@ class Direction(nn.Module):
         """Whether a kernel runs this pass; if not, the log says why."""
         return may_fuse(self.cell.unit_name, x, self.obstacle())
 
+    def may_share_a_launch(self) -> bool:
+        """An elementwise unit may, unless a pass has weights of its own, or somebody listens to it."""
+        listened = self._forward_hooks or self._forward_pre_hooks
+        drops_weights = self.training and self.weight_drop
+        plain = len(self.cell.stages()) == 1 and type(self.cell).output is Cell.output
+        return self.cell.is_elementwise and plain and not (listened or drops_weights)
+
     def obstacle(self) -> str | None:
         """Why the options of this direction keep it from a kernel, if they do."""
         if self.training and self.state_dropout and is_compiling():
@@ -184,7 +197,7 @@ class Direction(nn.Module):
         cell = self.cell
         dropped = self.carried is not None and self.carried.is_active
         changed = self.zoneout or dropped or (self.training and self.state_dropout)
-        own = None if changed or is_compiling() else cell.own_kernel(x.dtype)
+        own = None if changed or is_compiling() else own_kernel(cell, x)
         if own is not None:
             return own(x, state, (mask, resets, self.reverse))
         parts = {**cell.beside(x), **self.stays(x)}
@@ -222,6 +235,47 @@ class Direction(nn.Module):
         if not (self.training and self.state_dropout):
             return {}
         return {name: keep_mask(s.shape, self.state_dropout, like=s) for name, s in state.items()}
+
+
+def run_layer(
+    directions: Sequence[Direction],
+    x: Tensor,
+    held: Sequence[Parts],
+    mask: Tensor | None,
+    resets: Tensor | None,
+) -> tuple[Tensor, list[Parts]]:
+    """All directions of a layer: their outputs side by side and the final states of each."""
+    together = run_together(directions, x, held, mask, resets)
+    if together is not None:
+        return together
+    runs = [d.run(x, state, mask, resets) for d, state in zip(directions, held, strict=True)]
+    return concatenate([y for y, _ in runs]), [final for _, final in runs]
+
+
+def run_together(
+    directions: Sequence[Direction],
+    x: Tensor,
+    held: Sequence[Parts],
+    mask: Tensor | None,
+    resets: Tensor | None,
+) -> tuple[Tensor, list[Parts]] | None:
+    """Both directions of a layer in one launch, where there are kernels that do so; None where not."""
+    apart = len(directions) < 2 or is_compiling() or not runs_by_triton(x)
+    if apart or not all(d.may_share_a_launch() and d.fuses(x) for d in directions):
+        return None
+    parts = [{**d.cell.beside(x), **d.stays(x)} for d in directions]
+    plans = [d.plans_for(tuple(part)) for d, part in zip(directions, parts, strict=True)]
+    if not fit_together(plans):
+        return None
+    ways = [
+        Way(d.cell, plan[0], part, state, (mask, d.own_resets(resets), d.reverse))  # type: ignore[arg-type]
+        for d, plan, part, state in zip(directions, plans, parts, held, strict=True)
+    ]
+    y, finals = run_pair(ways, x)
+    if all(d.projection is None for d in directions):
+        return y, finals
+    outputs = zip(directions, y.chunk(len(directions), -1), strict=True)
+    return concatenate([d.project(half, mask) for d, half in outputs]), finals
 
 
 def layer_dropout(x: Tensor, rate: float, variational: bool) -> Tensor:

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from linnet.layers.direction import Direction, concatenate, layer_dropout
+from linnet.layers.direction import Direction, layer_dropout, run_layer
 from linnet.layers.sequence import check_flags, mask_of_lengths, repack, unpack
 from linnet.units.cell import Cell, Parts
 from linnet.units.options import check_rate, check_size
@@ -228,13 +228,10 @@ class Recurrent(nn.Module):
             resets = resets if resets is None else resets & mask
         finals: list[Parts] = []
         for number in range(self.num_layers):
-            outputs = []
-            for direction in self.layer(number):
-                held = {name: s[len(finals)] for name, s in state.items()}
-                y, final = direction.run(x, held, mask, resets)
-                outputs.append(y)
-                finals.append(final)
-            y = concatenate(outputs)
+            layer, first = self.layer(number), len(finals)
+            held = [{name: s[first + i] for name, s in state.items()} for i in range(len(layer))]
+            y, ends = run_layer(layer, x, held, mask, resets)
+            finals += ends
             if self.residual and y.shape == x.shape:
                 y = y + x
             last = number == self.num_layers - 1

@@ -5,13 +5,13 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, is_autocast_enabled
 from torch.compiler import is_compiling
 
-from linnet.fuse.backend import may_fuse, missing
+from linnet.fuse.backend import has_triton, may_fuse, missing, runs_by_triton
 from linnet.fuse.plan import Fusible, Plan, Product
 from linnet.fuse.trace import NotPointwise, Step, Traced, interpret, trace
 from linnet.units.cell import Cell, OwnKernel, Parts, Stage
@@ -60,7 +60,7 @@ class Kernels:
 
 def plans_or_reason(cell: Cell, beside: Sequence[str], after: After) -> list[Fusible] | str:
     reason = missing()
-    if reason is not None:
+    if reason is not None and not has_triton():
         return reason
     try:
         return make_plans(cell, beside, after)
@@ -70,7 +70,7 @@ def plans_or_reason(cell: Cell, beside: Sequence[str], after: After) -> list[Fus
 
 def kernel_for(cell: Cell, x: Tensor) -> OwnKernel | None:
     """What runs `cell` by itself over x's like; None, and a word in the log, if nothing does."""
-    own = cell.own_kernel(x.dtype)
+    own = own_kernel(cell, x)
     if own is not None:
         return own
     kernels = cell.__dict__.setdefault("kernels", Kernels())
@@ -80,6 +80,11 @@ def kernel_for(cell: Cell, x: Tensor) -> OwnKernel | None:
         may_fuse(cell.unit_name, x, plans)
         return None
     return partial(run_by_kernel, cell, plans, parts)
+
+
+def own_kernel(cell: Cell, x: Tensor) -> OwnKernel | None:
+    """The kernel that the unit has of its own; these are for the CPU."""
+    return None if runs_by_triton(x) else cell.own_kernel(x.dtype)
 
 
 def nothing_after(y: Tensor, new: Parts, old: Parts, parts: Parts) -> tuple[Tensor, Parts]:
@@ -108,13 +113,8 @@ def run_by_kernel(
     for stage, fusible, scan in zip(cell.stages(), plans, scans(cell, x, plans), strict=True):
         for attribute, name in stage.through.items():
             parts |= getattr(cell, attribute)(sequences[name])
-        shape = (*x.shape[:-1], cell.states[stage.states[0]])
-        extras = [parts[name] for name in fusible.plan.extras]
-        extras = [part if part.shape == shape else part.expand(shape) for part in extras]
-        weights, matrices = list(weights_of(cell, stage).values()), matrices_of(cell, stage)
-        states = [state[name] for name in stage.states]
         masks = [drops[product.state] for product in fusible.plan.products] if drops else ()
-        y, new = scan(Beside(extras, weights, states, matrices, *flags, masks))
+        y, new = scan(Beside(*beside_of(cell, stage, fusible, parts, x, state), *flags, drops=masks))
         finals |= new
         # A stage that others read, or that the output is made of, gives its state as its output.
         sequences[stage.states[0]] = y
@@ -122,12 +122,56 @@ def run_by_kernel(
     return cell.output(y, sequences), {name: as_dtype(s, state[name].dtype) for name, s in finals.items()}
 
 
+def beside_of(
+    cell: Cell, stage: Stage, fusible: Fusible, parts: Parts, x: Tensor, state: Parts
+) -> tuple[list[Tensor], list[Tensor], list[Tensor], list[Tensor]]:
+    """Extras, weights, states, matrices: what a scan of x reads beside its projection."""
+    shape = (*x.shape[:-1], cell.states[stage.states[0]])
+    extras = [parts[name] for name in fusible.plan.extras]
+    extras = [part if part.shape == shape else part.expand(shape) for part in extras]
+    weights, matrices = list(weights_of(cell, stage).values()), matrices_of(cell, stage)
+    return extras, weights, [state[name] for name in stage.states], matrices
+
+
+class Way(NamedTuple):
+    """One of the two ways along a sequence: the cell, its plan, what it reads, where it starts, its flags."""
+
+    cell: Cell
+    fusible: Fusible
+    parts: Parts
+    state: Parts
+    flags: tuple[Any, Any, Any]
+
+
+def fit_together(plans: Sequence[list[Fusible] | str]) -> bool:
+    """Whether two directions with these plans can run in one launch: the same step, without a matrix."""
+    if any(isinstance(each, str) or len(each) > 1 or each[0].plan.products for each in plans):
+        return False
+    return len({each[0].plan.key for each in plans if not isinstance(each, str)}) == 1
+
+
+def run_pair(ways: Sequence[Way], x: Tensor) -> tuple[Tensor, list[Parts]]:
+    """Both directions by one launch: the outputs side by side, and the final states of each."""
+    from linnet.fuse.pair import Scanned, pair_scan
+    from linnet.fuse.scan import Beside
+
+    scanned = []
+    for cell, fusible, parts, state, flags in ways:
+        beside = Beside(*beside_of(cell, cell.stages()[0], fusible, parts, x, state), *flags)
+        scanned.append(Scanned(fusible, cell.input.joint(x), beside))
+    y, finals = pair_scan(*scanned)
+    pairs = zip(finals, ways, strict=True)
+    return y, [{name: s.to(way.state[name].dtype) for name, s in final.items()} for final, way in pairs]
+
+
 def scans(cell: Cell, x: Tensor, plans: list[Fusible]) -> list[Callable[..., tuple[Tensor, Parts]]]:
     """For each stage the kernel with its projection; that of a single stage is never seen outside."""
     from linnet.fuse.scan import Source, fused_scan, projected_scan
 
     projection = cell.input
-    seen = len(plans) > 1 or not projection.is_plain or is_compiling() or is_autocast_enabled("cpu")
+    # On a GPU torch's own products are the best there are, and nothing is gained by hiding them.
+    apart = runs_by_triton(x) or is_compiling() or is_autocast_enabled(x.device.type)
+    seen = len(plans) > 1 or not projection.is_plain or apart
     if not seen:
         source = Source(projection.prepare(x), projection.weight, projection.bias)
         return [partial(projected_scan, plans[0], source)]

@@ -135,7 +135,11 @@ class NRUCell(Cell):
         return h, {"h": h, "m": m}
 
     def own_kernel(self, dtype: torch.dtype) -> OwnKernel | None:
-        """One kernel for the authors' form: joint directions, and heads that do not read x."""
+        """One kernel for the authors' form: joint directions, and heads that do not read x.
+
+        For the CPU alone. On a GPU the reference loop runs: two products of a step wait for each other, and a
+        kernel between them would save launches but not those; see docs/gpu.md.
+        """
         plain = self.directions == "joint" and "heads_x" not in self.input.parts
         if not plain or dtype == torch.bfloat16:
             return None

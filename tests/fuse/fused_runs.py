@@ -235,10 +235,10 @@ def start(*command: str) -> subprocess.Popen:
     return subprocess.Popen([sys.executable, "-W", "error", *command], env=environment, **pipes)
 
 
-def finish(process: subprocess.Popen) -> str:
+def finish(process: subprocess.Popen, seconds: int = 300) -> str:
     """What it printed; it must end, and end well."""
     try:
-        out, err = process.communicate(timeout=300)
+        out, err = process.communicate(timeout=seconds)
     finally:
         process.kill()
     assert process.returncode == 0, f"{out[-500:]}{err[-1000:]}"

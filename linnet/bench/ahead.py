@@ -1,0 +1,75 @@
+"""Every kernel compiled for GPUs that need not be here: registers, spills and shared memory.
+
+    python -m linnet.bench.ahead 80 90
+
+prints a row for each kernel of each unit, for these compute capabilities (80: A100, 90: H100), in the
+default configuration. It needs triton, which brings NVIDIA's assembler along, and no GPU.
+"""
+
+from __future__ import annotations
+
+import csv
+import sys
+from collections.abc import Iterator, Sequence
+
+import torch
+
+from linnet.bench.gpu_model import wanted
+from linnet.bench.recurrence import training_plans
+from linnet.fuse.plan import Plan
+from linnet.fuse.triton_kernels import compile_ahead
+from linnet.fuse.triton_source import Recipe
+from linnet.layers.stacks import UNITS
+
+COLUMNS = ("capability", "unit", "kernel", "dtype", "registers", "spilled", "shared", "ahead_of_time")
+# float32 everywhere; 16 bits of one unit of each kind, since dtypes change loads and stores alone.
+HALVES = ("sru", "lstm")
+
+
+def kernels() -> Iterator[tuple[str, Plan, torch.dtype]]:
+    for unit in UNITS:
+        for plans in {id(p): p for p in training_plans(unit)}.values():
+            for fusible in [] if isinstance(plans, str) else plans:
+                yield unit, fusible.plan, torch.float32
+                if unit in HALVES:
+                    yield unit, fusible.plan, torch.bfloat16
+
+
+def rows_to_make() -> Iterator[tuple[str, Plan, torch.dtype, str, bool]]:
+    """Unit, plan, dtype, kernel, and whether it is that of both directions."""
+    for unit, plan, dtype in kernels():
+        for name in ("forward", "backward"):
+            for both in (False,) if plan.products else (False, True):
+                yield unit, plan, dtype, name, both
+
+
+def row(
+    capability: int, unit: str, plan: Plan, dtype: torch.dtype, name: str, both: bool
+) -> dict[str, object]:
+    recipe = Recipe.of(plan, wanted(plan) if name == "backward" else ())
+    made = compile_ahead(recipe, name, both, dtype, capability)
+    check_offsets(made.intermediate, f"{unit} {name}")
+    kernel, states = f"{name}_both" if both else name, "+".join(plan.traced.states)
+    known = (capability, f"{unit} {states}", kernel, str(dtype).removeprefix("torch."))
+    figures = (made.registers, made.spilled, made.shared, "cp.async" in made.ptx)
+    return dict(zip(COLUMNS, (*known, *figures), strict=True))
+
+
+def check_offsets(intermediate: str, what: str) -> None:
+    """Products that make offsets are of 64 bits, or a long sequence of a large batch would wrap around."""
+    narrow = [line.strip() for line in intermediate.splitlines() if "arith.muli" in line and ": i32" in line]
+    if narrow:
+        raise ValueError(f"{what} computes an offset in 32 bits: {narrow[0]}")
+
+
+def main(arguments: Sequence[str]) -> None:
+    writer = csv.DictWriter(sys.stdout, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    for capability in map(int, arguments):
+        for made in rows_to_make():
+            writer.writerow(row(capability, *made))
+            sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

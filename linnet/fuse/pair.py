@@ -1,0 +1,94 @@
+"""Both directions of a layer in one launch, as a function that autograd knows.
+
+For elementwise units by Triton: two directions are twice as many programs, and a GPU that one direction
+does not fill takes no longer for both. Their outputs are written next to each other, where a layer wants
+them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from linnet.fuse.operands import Operands
+from linnet.fuse.plan import Fusible
+from linnet.fuse.scan import Beside, aliases, ends, reference_gradients, wants_gradients
+from linnet.fuse.triton_passes import Side, backward_together, forward_together
+
+
+class Scanned(NamedTuple):
+    """One direction: its plan, its projection [T, B, n H], and what else it reads."""
+
+    fusible: Fusible
+    joint: Tensor
+    beside: Beside
+
+    def tensors(self) -> tuple[Tensor, ...]:
+        return (self.joint, *self.beside.tensors(self.joint.dtype, laid_out=lambda tensor: tensor))
+
+
+def pair_scan(ahead: Scanned, back: Scanned) -> tuple[Tensor, list[dict[str, Tensor]]]:
+    """The outputs side by side, [T, B, 2 H], and the final states of each direction by name."""
+    groups = ahead.tensors(), back.tensors()
+    fusibles, flags = (ahead.fusible, back.fusible), (ahead.beside.flags, back.beside.flags)
+    y, *finals = PairScan.apply(
+        fusibles, flags, wants_gradients((*groups[0], *groups[1])), *groups[0], *groups[1]
+    )
+    names = ahead.fusible.plan.traced.states
+    halves = finals[: len(names)], finals[len(names) :]
+    return y, [dict(zip(names, half, strict=True)) for half in halves]
+
+
+def halves(tensors: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    middle = len(tensors) // 2
+    return list(tensors[:middle]), list(tensors[middle:])
+
+
+class PairScan(torch.autograd.Function):
+    """Arguments and results: those of the direction along time, then those of the other."""
+
+    @staticmethod
+    def forward(ctx, fusibles: tuple[Fusible, Fusible], flags, keep: bool, *tensors):
+        sides = operands_of(fusibles, flags, tensors)
+        y, sequences = forward_together(sides, keep)
+        ctx.fusibles, ctx.flags, ctx.count = fusibles, flags, len(tensors)
+        if keep:
+            ctx.save_for_backward(*tensors, *sequences[0], *sequences[1])
+        pairs = zip(sides, sequences, strict=True)
+        return y, *(end for side, kept in pairs for end in ends(kept, side.reverse, y.dtype))
+
+    @staticmethod
+    def backward(ctx, dy, *dfinals):
+        tensors, sequences = ctx.saved_tensors[: ctx.count], halves(ctx.saved_tensors[ctx.count :])
+        above = zip(dy.chunk(2, -1), halves(dfinals), strict=True)
+        needed = halves(ctx.needs_input_grad[3:])
+        if torch.is_grad_enabled():
+            return None, None, None, *by_reference(ctx, aliases(tensors), needed, above)
+        sides = operands_of(ctx.fusibles, ctx.flags, tensors)
+        # One kernel for both: what either needs.
+        either = [a or b for a, b in zip(*needed, strict=True)]
+        whole = [
+            Side(side, kept, either, *gradients)
+            for side, kept, gradients in zip(sides, sequences, above, strict=True)
+        ]
+        found = [gradient for side in backward_together(whole) for gradient in side]
+        pairs = zip(found, ctx.needs_input_grad[3:], strict=True)
+        return None, None, None, *(gradient if need else None for gradient, need in pairs)
+
+
+def operands_of(fusibles, flags, tensors) -> list[Operands]:
+    sides = zip(fusibles, flags, halves(tensors), strict=True)
+    return [Operands.of(fusible.plan, flag, half) for fusible, flag, half in sides]
+
+
+def by_reference(ctx, tensors, needed, above) -> list[Tensor | None]:
+    """Gradients that are to be differentiated again."""
+    sides = operands_of(ctx.fusibles, ctx.flags, tensors)
+    parts = zip(ctx.fusibles, sides, halves(tensors), needed, above, strict=True)
+    gradients: list[Tensor | None] = []
+    for fusible, side, sources, needs, (dy, dfinals) in parts:
+        gradients += reference_gradients(fusible.step, side, sources, needs, (dy, *dfinals))
+    return gradients

@@ -1,0 +1,215 @@
+"""From Triton source to kernels: made into functions, tuned and launched, or compiled ahead of time.
+
+Triton is imported when the first kernel is made, and not before.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import linecache
+import re
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from functools import cache
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from linnet.fuse.backend import is_interpreted
+from linnet.fuse.triton_source import (
+    FLAGS,
+    SCALARS,
+    Emitted,
+    Place,
+    Recipe,
+    backward_source,
+    forward_source,
+)
+
+
+class Config(NamedTuple):
+    """Channels of a program, the warps that share them, and how many steps are on their way at once."""
+
+    block: int
+    warps: int
+    stages: int
+
+
+# A step waits for its inputs longer than it computes, so what counts is how many bytes are on their way:
+# enough programs for all multiprocessors, and the loads of coming steps begun before they are needed
+# (stages; Triton moves them through shared memory). Such loads take four bytes a thread or more, which is
+# why every configuration gives a thread two numbers: two of 16 bits are four bytes.
+#   128 channels, 2 warps   the default
+#    64 channels, 1 warp    twice the programs, for small batches and narrow layers
+#   256 channels, 4 warps   half the programs, for large batches and wide layers
+#   8 stages                more on its way at once, for memory that answers late
+# The key by which a choice is remembered is the number of channels (and, by Triton itself, the dtypes).
+# Neither the batch nor the length is part of it: both change from call to call, and tuning anew each time
+# would cost more than it brings.
+CONFIGS = (Config(128, 2, 4), Config(64, 1, 4), Config(256, 4, 4), Config(128, 2, 8))
+TUNED_BY = ["size"]
+# The interpreter's time goes by operations, however wide: all channels in one block.
+INTERPRETED = Config(1024, 1, 1)
+
+# Products and sums in one instruction, as on the CPU; said here, since Triton's default is about to change.
+OPTIONS = {"enable_fp_fusion": True}
+
+
+def configs_for(recipe: Recipe) -> tuple[Config, ...]:
+    """Those to choose from; the first is the default."""
+    if is_interpreted():
+        return (INTERPRETED,)
+    # Between products a kernel takes one step: there is none that could be on its way.
+    single = tuple(dict.fromkeys(config._replace(stages=1) for config in CONFIGS))
+    return single if recipe.products else CONFIGS
+
+
+@cache
+def emitted(recipe: Recipe, name: str) -> Emitted:
+    return forward_source(recipe) if name == "forward" else backward_source(recipe)
+
+
+@cache
+def functions(source: str) -> dict[str, Any]:
+    """What the source defines. Triton reads the source of a function anew: it finds it in linecache."""
+    name = f"<linnet kernel {hashlib.sha256(source.encode()).hexdigest()[:16]}>"
+    linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
+    namespace: dict[str, Any] = {"__name__": "linnet.fuse.generated"}
+    exec(compile(source, name, "exec", dont_inherit=True), namespace)
+    return namespace
+
+
+@cache
+def kernel(recipe: Recipe, name: str, both: bool) -> Any:
+    """The kernel, which tunes itself at its first launch for a number of channels."""
+    import triton
+
+    function = functions(emitted(recipe, name).source)[f"{name}_both" if both else name]
+    choices = [triton.Config(settings(c), num_warps=c.warps) for c in configs_for(recipe)]
+    return triton.autotune(choices, key=TUNED_BY)(function)
+
+
+def settings(config: Config) -> dict[str, int]:
+    return {"BLOCK": config.block, "STAGES": config.stages}
+
+
+Tensors = Mapping[str, Tensor | None]
+
+
+def launch(
+    recipe: Recipe,
+    name: str,
+    sides: Sequence[Tensors],
+    shape: tuple[int, int],
+    when: tuple[int, int],
+    **how: Any,
+) -> None:
+    """One launch over [B, H] = shape for `sides`, the operands of one direction or of both.
+
+    when    the step that is taken first and how many there are
+    how     REVERSE (of a single side), KEEP
+    """
+    places = emitted(recipe, name).places
+    arguments = [argument for side in sides for argument in flat(places, side)]
+    (batch, size), (first, steps), both = shape, when, len(sides) > 1
+    device = next(tensor for tensor in sides[0].values() if tensor is not None).device
+    scalars = (steps, size) if both else (first, steps, size)
+
+    def grid(meta: Mapping[str, int]) -> tuple[int, int]:
+        return (batch * -(-size // meta["BLOCK"]), len(sides))
+
+    # Triton launches on the current device, which need not be that of the operands.
+    with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
+        kernel(recipe, name, both)[grid](*arguments, *scalars, **how, REAL=real_of(sides[0]), **OPTIONS)
+
+
+def flat(places: Sequence[Place], tensors: Tensors) -> list[Any]:
+    """Each operand and its strides."""
+    arguments: list[Any] = []
+    for place in places:
+        tensor = tensors[place.key]
+        strides = tensor.stride() if tensor is not None else (0,) * len(place.dims)
+        arguments += [tensor, *strides]
+    return arguments
+
+
+def real_of(tensors: Tensors) -> Any:
+    """Triton's name of the dtype of arithmetic: float64 for float64, float32 for all else."""
+    import triton.language as tl
+
+    dtypes = {t.dtype for t in tensors.values() if t is not None}
+    return tl.float64 if torch.float64 in dtypes else tl.float32
+
+
+# ------------------------------------------------------------------------------- ahead of time
+
+TYPES = {torch.float32: "fp32", torch.float64: "fp64", torch.float16: "fp16", torch.bfloat16: "bf16"}
+# What is in the dtype of arithmetic, whatever that of the inputs.
+WIDE = ("states", "carry", "since", "sum")
+
+
+class Compiled(NamedTuple):
+    """A kernel for a GPU that need not be here: its code, and what it takes of a multiprocessor."""
+
+    intermediate: str  # Triton's own, before any GPU is known
+    ptx: str
+    registers: int  # of a thread
+    spilled: int  # bytes of a thread that found no register
+    shared: int  # bytes of a program
+
+
+def compile_ahead(recipe: Recipe, name: str, both: bool, dtype: torch.dtype, capability: int) -> Compiled:
+    """For a compute capability (80: A100, 90: H100) in the default configuration, with masks and resets, for
+    sizes that are multiples of 16."""
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    made, config = emitted(recipe, name), configs_for(recipe)[0]
+    function = functions(made.source)[f"{name}_both" if both else name]
+    types = argument_types(made.places, dtype, both)
+    constants = {n: v for n, v in constants_of(config, dtype).items() if n in function.arg_names}
+    signature = {n: "constexpr" if n in constants else types[n] for n in function.arg_names}
+    constants |= {n: 1 for n, kind in signature.items() if kind == "constexpr" and n not in constants}
+    even = [i for i, n in enumerate(function.arg_names) if n not in constants and n not in ("first", "steps")]
+    source = ASTSource(function, signature, constants, {(i,): [["tt.divisibility", 16]] for i in even})
+    options = {"num_warps": config.warps, **OPTIONS}
+    compiled = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
+    used = resources(compiled.asm["cubin"])
+    spilled = max(used["STACK"], used["LOCAL"])
+    code = compiled.asm
+    return Compiled(code["ttir"], code["ptx"], used["REG"], spilled, compiled.metadata.shared)
+
+
+def constants_of(config: Config, dtype: torch.dtype) -> dict[str, Any]:
+    import triton.language as tl
+
+    real = tl.float64 if dtype == torch.float64 else tl.float32
+    return {"REVERSE": False, "KEEP": True, "REAL": real, **settings(config)}
+
+
+def argument_types(places: Sequence[Place], dtype: torch.dtype, both: bool) -> dict[str, str]:
+    """As Triton writes them. Channels stand side by side, which it takes for a constant."""
+    wide = "fp64" if dtype == torch.float64 else "fp32"
+    types = dict.fromkeys(SCALARS, "i64")
+    for place in places:
+        kind = "u1" if place.key in FLAGS else wide if place.key.split(".")[0] in WIDE else TYPES[dtype]
+        strides = {place.stride(dim): "constexpr" if dim == "c" else "i64" for dim in place.dims}
+        own = {place.argument: f"*{kind}", **strides}
+        types |= {f"{n}_{way}": t for n, t in own.items() for way in ("ahead", "back")} if both else own
+    return types
+
+
+def resources(cubin: bytes) -> dict[str, int]:
+    """What a kernel takes, as NVIDIA's own tool tells: {"REG": 32, "STACK": 0, ...}."""
+    from triton import knobs
+
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        command = [knobs.nvidia.cuobjdump.path, "-res-usage", file.name]
+        told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return {name: int(number) for name, number in re.findall(r"([A-Z]+)(?:\[\d+\])?:(\d+)", told)}

@@ -1,0 +1,332 @@
+"""One pass of Triton's kernels over a sequence: forward, and backward with the large products after it.
+
+The same passes as those of the CPU. An elementwise unit takes one launch for a whole sequence, and for
+both directions of a layer if they are given together. A unit with recurrent matrices takes, at each step,
+a product by torch for each matrix and one launch for all that is elementwise; the gradient of a matrix is
+one large product after the loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from linnet.fuse.call import as_dtype
+from linnet.fuse.operands import Operands
+from linnet.fuse.triton_kernels import launch
+from linnet.fuse.triton_source import Recipe
+
+Needed = Sequence[bool]
+
+
+def laid_out(tensor: Tensor) -> Tensor:
+    """These kernels take any strides."""
+    return tensor
+
+
+def run_forward(
+    operands: Operands, keep: bool, share: bool = True
+) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+    """The output, the states as [T + 1, B, H] (or the last as [1, B, H]), and the products."""
+    if operands.plan.products:
+        return Steps(operands).forward(keep, share)
+    y, (sequences,) = forward_together([operands], keep, share)
+    return y, sequences, []
+
+
+class Backward:
+    """One backward pass; see `passes.Backward`."""
+
+    def __init__(self, operands: Operands, sequences: list[Tensor], products: list[Tensor], needed: Needed):
+        self.operands, self.sequences, self.products = operands, sequences, products
+        self.needed = needed
+
+    def run(self, dy: Tensor, dfinals: Sequence[Tensor]) -> list[Tensor | None]:
+        side = Side(self.operands, self.sequences, self.needed, dy, dfinals)
+        if self.operands.plan.products:
+            return Steps(self.operands).backward(side, self.products)
+        return backward_together([side])[0]
+
+
+def shape_of(operands: Operands) -> tuple[int, int]:
+    return operands.shape[1], operands.shape[2]
+
+
+def read_by_all(operands: Operands) -> dict[str, Tensor | None]:
+    """What both kernels read, by its name in the source."""
+    traced = operands.plan.traced
+    extras = zip(operands.extra_names, operands.extras, strict=True)
+    weights = zip(traced.weights, operands.weights, strict=True)
+    return {
+        "joint": operands.joint,
+        **{f"extra.{name}": extra for name, extra in extras},
+        **{f"weight.{name}": weight for name, weight in weights},
+        "mask": operands.mask,
+        "resets": operands.resets,
+    }
+
+
+# ------------------------------------------------------------------------------- rooms for results
+
+
+class Rooms(NamedTuple):
+    """The output of all sides next to each other; and of each side its output and its states by name.
+
+    The output of a side is None where it is a state: what is kept of that is the output already.
+    """
+
+    y: Tensor
+    outputs: list[Tensor | None]
+    states: list[dict[str, Tensor]]
+
+
+def new_rooms(sides: Sequence[Operands], keep: bool, share: bool) -> Rooms:
+    first = sides[0]
+    (steps, batch, size), like = first.shape, first.joint
+    same = keep and share and first.mask is None and first.dtype == first.real
+    shared = first.plan.traced.output_state if same else None
+    slots = (steps + 1 if keep else 1, batch, size)
+    states = [
+        {name: like.new_empty(slots, dtype=first.real) for name in first.plan.traced.states if name != shared}
+        for _ in sides
+    ]
+    if shared is None:
+        y = like.new_empty(steps, batch, len(sides) * size, dtype=first.dtype)
+        return Rooms(y, list(y.split(size, -1)), states)
+    # In the backward direction the output of step t is in slot t, in the other in slot t + 1: where both
+    # stand side by side, the slots of one are a row below those of the other.
+    room = like.new_empty(steps + len(sides), batch, len(sides) * size, dtype=first.real)
+    for i, columns in enumerate(room.split(size, -1)):
+        states[i][shared] = columns[i : i + steps + 1]
+    row = 0 if first.reverse else 1
+    return Rooms(room[row : row + steps], [None] * len(sides), states)
+
+
+def forward_together(
+    sides: Sequence[Operands], keep: bool, share: bool = True
+) -> tuple[Tensor, list[list[Tensor]]]:
+    """One launch: the outputs next to each other, and the states of each side.
+
+    Two sides are the two directions of a layer, the one along time first.
+    """
+    first = sides[0]
+    steps, names = first.shape[0], first.plan.traced.states
+    rooms = new_rooms(sides, keep, share)
+    known = []
+    for side, y, states in zip(sides, rooms.outputs, rooms.states, strict=True):
+        starts = {f"start.{name}": start for name, start in zip(names, side.states, strict=True)}
+        kept = {f"states.{name}": states[name] for name in names}
+        known.append({**read_by_all(side), **starts, **kept, "y": y})
+    how = {"KEEP": keep} if len(sides) > 1 else {"KEEP": keep, "REVERSE": first.reverse}
+    when = (steps - 1 if first.reverse else 0, steps)
+    launch(Recipe.of(first.plan), "forward", known, shape_of(first), when, **how)
+    return rooms.y, [[states[name] for name in names] for states in rooms.states]
+
+
+# ------------------------------------------------------------------------------- gradients
+
+
+class Side:
+    """What the backward pass of one direction reads, and room for the gradients it makes."""
+
+    def __init__(
+        self,
+        operands: Operands,
+        sequences: Sequence[Tensor],
+        needed: Needed,
+        dy: Tensor,
+        dfinals: Sequence[Tensor],
+    ):
+        self.operands, self.traced = operands, operands.plan.traced
+        self.sequences, self.dy, self.dfinals = sequences, dy, dfinals
+        needs = iter(needed)
+        groups = ([operands.joint], operands.extras, operands.weights, operands.states, operands.matrices)
+        self.need_joint, self.need_extras, self.need_weights, _, self.need_matrices = (
+            [next(needs) for _ in group] for group in groups
+        )
+        self.wanted: list[str] = []
+        self.joint = self.new_joint()
+        self.extras = [self.new_extra(*named) for named in self.named_extras()]
+        self.sums = {name: self.new_sum() for name in self.summed()}
+
+    def new_joint(self) -> Tensor | None:
+        if not self.need_joint[0]:
+            return None
+        self.wanted += self.operands.joint_names
+        return torch.empty_like(self.operands.joint, memory_format=torch.contiguous_format)
+
+    def named_extras(self) -> Iterator[tuple[str, Tensor, bool]]:
+        return zip(self.operands.extra_names, self.operands.extras, self.need_extras, strict=True)
+
+    def new_extra(self, name: str, extra: Tensor, need: bool) -> Tensor | None:
+        if not need:
+            return None
+        self.wanted.append(name)
+        return torch.empty_like(extra, memory_format=torch.contiguous_format)
+
+    def summed(self) -> list[str]:
+        """The weights whose gradients are asked for."""
+        names = zip(self.traced.weights, self.need_weights, strict=True)
+        found = [name for name, need in names if need]
+        self.wanted += found
+        return found
+
+    def new_sum(self) -> Tensor:
+        """Of a weight's gradient: sums over time for each row of the batch, which are then added up by torch
+        in one order. No two programs add to the same number."""
+        return self.operands.joint.new_zeros(shape_of(self.operands), dtype=self.operands.real)
+
+    def carries(self) -> dict[str, Tensor]:
+        like, shape = self.operands.joint, shape_of(self.operands)
+        return {name: like.new_empty(shape, dtype=self.operands.real) for name in self.traced.states}
+
+    def known(self) -> dict[str, Tensor | None]:
+        """What does not change from step to step."""
+        extras = zip(self.operands.extra_names, self.extras, strict=True)
+        states = zip(self.traced.states, self.sequences, strict=True)
+        return {
+            **read_by_all(self.operands),
+            **{f"states.{name}": sequence for name, sequence in states},
+            "dy": self.dy,
+            "d.joint": self.joint,
+            **{f"d.extra.{name}": extra for name, extra in extras},
+        }
+
+    def gradients(
+        self, carries: dict[str, Tensor], sums: dict[str, Tensor], matrices: Sequence[Tensor | None]
+    ) -> list[Tensor | None]:
+        """In the order of the operands."""
+        dtype = self.operands.dtype
+        weights = [sums[name].sum(0).to(dtype) if name in sums else None for name in self.traced.weights]
+        states = [carries[name].to(dtype) for name in self.traced.states]
+        return [self.joint, *self.extras, *weights, *states, *matrices]
+
+
+def named(kind: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {f"{kind}.{name}": tensor for name, tensor in tensors.items()}
+
+
+def backward_together(sides: Sequence[Side]) -> list[list[Tensor | None]]:
+    """One launch; `sides` as in `forward_together`, which must want the same gradients."""
+    first = sides[0]
+    operands = first.operands
+    known, carries, sums = [], [], []
+    for side in sides:
+        above = dict(zip(side.traced.states, side.dfinals, strict=True))
+        carries.append(side.carries())
+        sums.append({name: side.new_sum() for name in side.sums})
+        more = {**named("above", above), **named("carry", carries[-1])}
+        more |= {**named("since", side.sums), **named("sum", sums[-1])}
+        known.append({**side.known(), **more})
+    how = {} if len(sides) > 1 else {"REVERSE": operands.reverse}
+    when = (0 if operands.reverse else operands.shape[0] - 1, operands.shape[0])
+    launch(Recipe.of(operands.plan, first.wanted), "backward", known, shape_of(operands), when, **how)
+    made = zip(sides, carries, sums, strict=True)
+    return [side.gradients(carry, total, ()) for side, carry, total in made]
+
+
+# ------------------------------------------------------------------------------- recurrent matrices
+
+
+class Steps:
+    """A unit with recurrent matrices: at each step the products, and then all that is elementwise."""
+
+    def __init__(self, operands: Operands):
+        self.operands, self.plan = operands, operands.plan
+        # Matrices read the state in the dtype of storage: this is what makes half precision quick.
+        self.matrices = [as_dtype(matrix, operands.dtype) for matrix in operands.matrices]
+        self.steps, self.shape = operands.shape[0], shape_of(operands)
+
+    def forward(self, keep: bool, share: bool) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+        operands, names = self.operands, self.plan.traced.states
+        y, (output,), (kept,) = new_rooms([operands], keep, share)
+        slots = {name: self.slots(kept[name]) for name in names}
+        held = dict(zip(names, operands.states, strict=True))
+        if keep:
+            for name in names:
+                kept[name][-1 if operands.reverse else 0] = held[name]
+        products = [self.new_product(matrix, keep) for matrix in self.matrices]
+        known = {**read_by_all(operands), **self.along_time(products), "y": output}
+        for number, t in enumerate(self.times(operands.reverse)):
+            for i, product in enumerate(self.plan.products):
+                seen = self.seen(i, held[product.state])
+                torch.mm(seen, self.matrices[i].T, out=products[i][t if keep else 0])
+            new = {name: slots[name][(t + (not operands.reverse)) if keep else number % 2] for name in names}
+            step = {**named("start", held), **{f"states.{name}": new[name][None] for name in names}}
+            self.launch("forward", (), {**known, **step}, t, KEEP=False)
+            held = new
+        last = [kept[name] if keep else held[name][None] for name in names]
+        return y, last, products if keep else []
+
+    def slots(self, sequence: Tensor) -> Sequence[Tensor]:
+        """Of all steps; or two that are written in turn, since a state is read while the next is made."""
+        return sequence.unbind(0) if len(sequence) > 1 else (sequence[0], torch.empty_like(sequence[0]))
+
+    def times(self, backwards: bool) -> range:
+        return range(self.steps - 1, -1, -1) if backwards else range(self.steps)
+
+    def new_product(self, matrix: Tensor, keep: bool) -> Tensor:
+        steps = self.steps if keep else 1
+        return self.operands.joint.new_empty(steps, self.shape[0], len(matrix), dtype=self.operands.dtype)
+
+    def along_time(self, products: Sequence[Tensor]) -> dict[str, Tensor]:
+        return {f"product.{i}": room.expand(self.steps, -1, -1) for i, room in enumerate(products)}
+
+    def seen(self, i: int, state: Tensor) -> Tensor:
+        """The state as product i reads it."""
+        seen = state * self.operands.drops[i] if self.operands.drops else state
+        return as_dtype(seen, self.operands.dtype)
+
+    def launch(
+        self, name: str, wanted: Sequence[str], known: dict[str, Tensor | None], t: int, **how
+    ) -> None:
+        recipe = Recipe.of(self.plan, wanted)
+        launch(recipe, name, [known], self.shape, (t, 1), REVERSE=self.operands.reverse, **how)
+
+    def backward(self, side: Side, products: Sequence[Tensor]) -> list[Tensor | None]:
+        dproducts = [self.room_of_gradient(side, i) for i in range(len(self.matrices))]
+        known = {**side.known(), **self.along_time(products)}
+        known |= {f"d.product.{i}": room for i, room in enumerate(dproducts)}
+        above = dict(zip(side.traced.states, side.dfinals, strict=True))
+        carries = side.carries(), side.carries()
+        sums = side.sums, {name: side.new_sum() for name in side.sums}
+        for number, t in enumerate(self.times(not self.operands.reverse)):
+            # Read the one, write the other: a launch that tunes itself runs many times.
+            carry, since, total = carries[number % 2], sums[number % 2], sums[1 - number % 2]
+            step = {**named("above", above), **named("carry", carry)}
+            step |= {**named("since", since), **named("sum", total)}
+            self.launch("backward", side.wanted, {**known, **step}, t)
+            for i, product in enumerate(self.plan.products):
+                self.go_through(i, dproducts[i][t], carry[product.state])
+            above = carry
+        return side.gradients(above, sums[self.steps % 2], self.gradients(side, dproducts))
+
+    def room_of_gradient(self, side: Side, i: int) -> Tensor:
+        """[T, B, parts * H]: room of its own, or that in which the same numbers are written anyway."""
+        product, size = self.plan.products[i], self.shape[1]
+        names = self.operands.joint_names
+        first = self.plan.twins(product, names) if self.operands.resets is None else None
+        if side.joint is not None and first is not None:
+            return side.joint.narrow(-1, first * size, len(product.parts) * size)
+        side.wanted += product.parts
+        return self.new_product(self.matrices[i], keep=True)
+
+    def go_through(self, i: int, dproduct: Tensor, carry: Tensor) -> None:
+        """The gradient of product i back into the state that it read."""
+        if not self.operands.drops and carry.dtype == dproduct.dtype:
+            carry.addmm_(dproduct, self.matrices[i])
+            return
+        through = dproduct @ self.matrices[i]
+        carry += through * self.operands.drops[i] if self.operands.drops else through
+
+    def gradients(self, side: Side, dproducts: Sequence[Tensor]) -> list[Tensor | None]:
+        """dR = (gradients of the products)^T (states before): one product over all steps."""
+        made: list[Tensor | None] = []
+        for i, (product, need) in enumerate(zip(self.plan.products, side.need_matrices, strict=True)):
+            sequence = side.sequences[side.traced.states.index(product.state)]
+            before = self.seen(i, sequence[1:] if self.operands.reverse else sequence[:-1])
+            made.append(dproducts[i].flatten(0, 1).T @ before.flatten(0, 1) if need else None)
+        return made

@@ -1,0 +1,435 @@
+"""Triton source for a traced step: one kernel forward and one backward, for any unit.
+
+A program takes one sequence of the batch and a block of its channels along time, with the state in
+registers: each channel of each sequence is independent, so programs share nothing and need no order.
+The equations stand apart, in a function of their own that is written from the traced lines; around it
+is the loop that brings them their numbers.
+
+    forward     reads the inputs; writes the output, and the states of all steps or the last alone
+    backward    reads the inputs and the states, recomputes the gates, writes the inputs' gradients;
+                those of weights are summed over time in registers, one sum for each sequence
+    ..._both    both directions of a layer in one launch; the second index of a program is its direction
+
+Units with a recurrent matrix run these kernels for one step at a time, between the products.
+
+All offsets are of 64 bits, and each operand has its own strides. Nothing here needs triton: what is made
+is text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+from linnet.fuse.plan import Plan, Product
+from linnet.fuse.trace import Pointwise, Traced
+from linnet.fuse.triton_step import SCALARS, Names, Writer, head, pruned, step_function
+
+FLAGS = ("mask", "resets")
+# Settings that every kernel has: the dtype of arithmetic, the channels of a program, the steps on their way.
+SETTINGS = ("REAL", "BLOCK", "STAGES")
+DIMENSIONS = {"t": "time", "b": "row", "c": "channel"}
+
+
+class Place(NamedTuple):
+    """An operand: what the host calls it, its argument in the source, and the strides it comes with.
+
+    dims: of t, b and c, those along which it has a stride (time, sequence, channel).
+    """
+
+    key: str
+    argument: str
+    dims: str
+
+    @property
+    def arguments(self) -> list[str]:
+        return [self.argument, *self.strides]
+
+    @property
+    def strides(self) -> list[str]:
+        return [self.stride(dim) for dim in self.dims]
+
+    def stride(self, dim: str) -> str:
+        return f"{self.argument}_{DIMENSIONS[dim]}"
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Everything a kernel depends on, but for dtypes: pointers bring those along."""
+
+    traced: Traced
+    extras: tuple[str, ...]
+    products: tuple[Product, ...]
+    wanted: tuple[str, ...] = ()  # the inputs and weights whose gradients are asked for
+
+    @classmethod
+    def of(cls, plan: Plan, wanted: Sequence[str] = ()) -> Recipe:
+        return cls(plan.traced, plan.extras, plan.products, tuple(wanted))
+
+    @cached_property
+    def projected(self) -> tuple[str, ...]:
+        """The inputs that stand side by side in one projection."""
+        parts = {part for product in self.products for part in product.parts}
+        return tuple(name for name in self.traced.inputs if name not in parts and name not in self.extras)
+
+
+class Emitted(NamedTuple):
+    """A kernel's source, its name, and its operands in their order."""
+
+    source: str
+    name: str
+    places: tuple[Place, ...]
+
+
+def forward_source(recipe: Recipe) -> Emitted:
+    return Forward(recipe).emit()
+
+
+def backward_source(recipe: Recipe) -> Emitted:
+    return Backward(recipe).emit()
+
+
+class Kernel:
+    """A traced step along time, in a program for one sequence and a block of its channels."""
+
+    name: str
+    options: tuple[str, ...] = ()  # beside those that all kernels have
+
+    def __init__(self, recipe: Recipe):
+        self.recipe, self.traced = recipe, recipe.traced
+        self.names, self.write = Names(), Writer()
+        self.places: dict[str, Place] = {}
+        # What the source calls the numbers that a step reads and makes.
+        self.values: dict[str, str] = {}
+
+    def emit(self) -> Emitted:
+        self.operands()
+        self.signature(self.name, self.arguments(), SCALARS, self.options)
+        with self.write.indented():
+            self.body()
+        if not self.recipe.products:
+            self.both()
+        step = step_function(f"{self.name}_step", self.graph)
+        source = "\n".join([*head(self.graph), "", "", *step, "", "", *self.write.lines, ""])
+        return Emitted(source, self.name, tuple(self.places.values()))
+
+    def arguments(self, way: str = "") -> list[list[str]]:
+        """Each operand with its strides; `way` is added to their names."""
+        return [[f"{name}{way}" for name in place.arguments] for place in self.places.values()]
+
+    def signature(
+        self, name: str, groups: Sequence[Sequence[str]], scalars: Sequence[str], options: Sequence[str]
+    ) -> None:
+        """One line for each operand."""
+        # Numbers that change from call to call: nothing is compiled anew for one that is 1, or even.
+        changing = ", ".join(f'"{scalar}"' for scalar in scalars if scalar != "size")
+        self.write(f"@triton.jit(do_not_specialize=[{changing}])")
+        with self.write.block(f"def {name}(", "):"):
+            for pointer, *strides in groups:
+                self.write(" ".join([f"{pointer},", *map(stride_argument, strides)]))
+            self.write(" ".join(f"{scalar}: tl.int64," for scalar in scalars))
+            self.write(" ".join(f"{option}: tl.constexpr," for option in (*options, *SETTINGS)))
+
+    def both(self) -> None:
+        """Two sets of operands: the first is taken along time, the second against it."""
+        groups = [*self.arguments("_ahead"), *self.arguments("_back")]
+        options = [option for option in self.options if option != "REVERSE"]
+        self.write.lines += ["", ""]
+        self.signature(f"{self.name}_both", groups, ("steps", "size"), options)
+        with self.write.indented():
+            with self.write.block("if tl.program_id(1) == 0:"):
+                self.call("_ahead", reverse=False)
+            with self.write.block("else:"):
+                self.call("_back", reverse=True)
+
+    def call(self, way: str, reverse: bool) -> None:
+        """The kernel for one direction, with the operands of that way."""
+        first = "0" if reverse == (self.name == "backward") else "steps - 1"
+        settings = [str(reverse) if name == "REVERSE" else name for name in (*self.options, *SETTINGS)]
+        with self.write.block(f"{self.name}(", ")"):
+            for group in self.arguments(way):
+                self.write(f"{', '.join(group)},")
+            self.write(f"tl.cast({first}, tl.int64), steps, size,")
+            self.write(f"{', '.join(settings)},")
+
+    def place(self, key: str, wish: str, dims: str) -> None:
+        name = self.names(wish)
+        while not self.names.taken.isdisjoint(Place(key, name, dims).strides):
+            name = self.names(f"{name}_")
+        self.places[key] = Place(key, name, dims)
+        self.names.taken |= set(self.places[key].strides)
+
+    def read_operands(self) -> None:
+        """What both kernels read, as far as they need it."""
+        if any(name in self.used for name in self.recipe.projected):
+            self.place("joint", "joint", "tbc")
+        for name in self.recipe.extras:
+            if name in self.used:
+                self.place(f"extra.{name}", f"extra_{name}", "tbc")
+        for i, product in enumerate(self.recipe.products):
+            if any(part in self.used for part in product.parts):
+                self.place(f"product.{i}", f"product_{i}", "tbc")
+        for name in self.traced.weights:
+            if name in self.used:
+                self.place(f"weight.{name}", f"weight_{name}", "c")
+
+    def name_values(self, *more: str) -> None:
+        for name in (*self.traced.inputs, *self.traced.weights, *self.traced.states, *more):
+            self.values[name] = self.names(name)
+
+    @property
+    def used(self) -> set[str]:
+        return set(self.graph.inputs)
+
+    @cached_property
+    def graph(self) -> Pointwise:
+        raise NotImplementedError
+
+    def operands(self) -> None:
+        raise NotImplementedError
+
+    def body(self) -> None:
+        raise NotImplementedError
+
+    def open(self) -> None:
+        """Which sequence and which channels; and where this program finds each operand."""
+        write = self.write
+        write("blocks = tl.cdiv(size, BLOCK)")
+        write("row = tl.program_id(0) // blocks")
+        write("channels = tl.program_id(0) % blocks * BLOCK + tl.arange(0, BLOCK)")
+        write("inside = channels < size")
+        for place in self.places.values():
+            if place.key not in FLAGS:
+                self.go_there(place)
+        for name in self.traced.weights:
+            if name in self.used:
+                self.load(self.values[name], f"weight.{name}")
+
+    def go_there(self, place: Place) -> None:
+        ways = [("b", "row"), ("c", "channels")]
+        along = [f"{index} * {place.stride(dim)}" for dim, index in ways if dim in place.dims]
+        self.write(f"{place.argument} += {' + '.join(along)}")
+
+    def load(self, value: str, key: str, t: str = "", part: int = 0) -> None:
+        self.write(f"{value} = tl.load({self.at(key, t, part)}, mask=inside, other=0.0).to(REAL)")
+
+    def store(self, key: str, value: str, t: str = "", part: int = 0) -> None:
+        self.write(f"tl.store({self.at(key, t, part)}, {value}, mask=inside)")
+
+    def at(self, key: str, t: str, part: int) -> str:
+        """Where an operand lies at time t; `part` counts those that stand side by side."""
+        place = self.places[key]
+        terms = [place.argument]
+        terms += [f"{t} * {place.stride('t')}"] if t else []
+        terms += [f"{part} * size * {place.stride('c')}"] if part else []
+        return " + ".join(terms)
+
+    def load_inputs(self) -> None:
+        for column, name in enumerate(self.recipe.projected):
+            if name in self.used:
+                self.load(self.values[name], "joint", "t", column)
+        for name in self.recipe.extras:
+            if name in self.used:
+                self.load(self.values[name], f"extra.{name}", "t")
+        for i, product in enumerate(self.recipe.products):
+            for column, part in enumerate(product.parts):
+                if part in self.used:
+                    self.load(self.values[part], f"product.{i}", "t", column)
+
+    def start_anew(self, names: Sequence[str]) -> None:
+        """Where a sequence starts anew, states are zeros, and so are their products."""
+        with self.write.block("if resets is not None:"):
+            self.write("anew = tl.load(resets + t * resets_time + row * resets_row)")
+            for name in names:
+                self.write(f"{name} = tl.where(anew, 0.0, {name})")
+
+    def product_parts(self) -> list[str]:
+        parts = [part for product in self.recipe.products for part in product.parts]
+        return [self.values[part] for part in parts if part in self.used]
+
+    def run_step(self, results: Sequence[str]) -> None:
+        arguments = ", ".join(self.values[name] for name in self.graph.inputs)
+        self.write(f"{', '.join(results)} = {self.name}_step({arguments})")
+
+
+def stride_argument(name: str) -> str:
+    """Of 64 bits; but that of channels is left to Triton, which then knows when it is 1 and loads in runs."""
+    return f"{name}," if f"_{DIMENSIONS['c']}" in name else f"{name}: tl.int64,"
+
+
+class Forward(Kernel):
+    """`states` of all steps, [T + 1, B, H] with KEEP: step t reads slot t and makes slot t + 1 (REVERSE: the
+    other way round); without, the last state alone."""
+
+    name = "forward"
+    options = ("REVERSE", "KEEP")
+
+    @cached_property
+    def graph(self) -> Pointwise:
+        return pruned(self.traced.forward, [name for name, _ in self.traced.forward.outputs])
+
+    def operands(self) -> None:
+        self.read_operands()
+        for name in self.traced.states:
+            self.place(f"start.{name}", f"start_{name}", "bc")
+            self.place(f"states.{name}", f"states_{name}", "tbc")
+        self.place("y", "y", "tbc")
+        for flag in FLAGS:
+            self.places[flag] = Place(flag, flag, "tb")
+        self.name_values()
+
+    def go_there(self, place: Place) -> None:
+        if place.key != "y":
+            return super().go_there(place)
+        # The output may be a state, which is kept anyway.
+        with self.write.block(f"if {place.argument} is not None:"):
+            return super().go_there(place)
+
+    def body(self) -> None:
+        write, states = self.write, self.traced.states
+        held = [self.values[name] for name in states]
+        self.open()
+        for name in states:
+            self.load(self.values[name], f"start.{name}")
+        with write.block("if KEEP:"):
+            write("before = first + 1 if REVERSE else first")
+            for name in states:
+                self.store(f"states.{name}", self.values[name], "before")
+        with write.block("for number in tl.range(0, steps, num_stages=STAGES):"):
+            write("t = first - number if REVERSE else first + number")
+            self.load_inputs()
+            self.start_anew([*held, *self.product_parts()])
+            output, new = self.names("output"), [self.names(f"new_{name}") for name in states]
+            self.run_step([output, *new])
+            with write.block("if mask is not None:"):
+                write("real = tl.load(mask + t * mask_time + row * mask_row)")
+                write(f"{output} = tl.where(real, {output}, 0.0)")
+                for name, value in zip(held, new, strict=True):
+                    write(f"{value} = tl.where(real, {value}, {name})")
+            for name, value in zip(held, new, strict=True):
+                write(f"{name} = {value}")
+            self.keep(output)
+        with write.block("if not KEEP:"):
+            for name in states:
+                self.store(f"states.{name}", self.values[name])
+
+    def keep(self, output: str) -> None:
+        write = self.write
+        with write.block("if KEEP:"):
+            write("after = t if REVERSE else t + 1")
+            for name in self.traced.states:
+                self.store(f"states.{name}", self.values[name], "after")
+        with write.block(f"if {self.places['y'].argument} is not None:"):
+            self.store("y", output, "t")
+
+
+class Backward(Kernel):
+    """`above` are the gradients of the states after the last step taken here, `carry` those before the first;
+    `since` what the sums of weights' gradients start from (None: nothing)."""
+
+    name = "backward"
+    options = ("REVERSE",)
+
+    @cached_property
+    def graph(self) -> Pointwise:
+        return pruned(self.traced.backward, [f"d.{name}" for name in self.results])
+
+    @cached_property
+    def results(self) -> tuple[str, ...]:
+        return (*self.recipe.wanted, *self.traced.states)
+
+    def wants(self, names: Sequence[str]) -> bool:
+        return any(name in self.recipe.wanted for name in names)
+
+    def operands(self) -> None:
+        self.read_operands()
+        for name in self.traced.states:
+            if name in self.used:
+                self.place(f"states.{name}", f"states_{name}", "tbc")
+            self.place(f"above.{name}", f"above_{name}", "bc")
+            self.place(f"carry.{name}", f"carry_{name}", "bc")
+        self.place("dy", "dy", "tbc")
+        self.gradient_operands()
+        for flag in FLAGS:
+            self.places[flag] = Place(flag, flag, "tb")
+        self.name_values(*(f"d_new_{name}" for name in self.traced.states))
+        self.values |= {f"dnew.{name}": self.values[f"d_new_{name}"] for name in self.traced.states}
+        self.values["dy"] = self.names("d_output")
+        self.values |= {f"d.{name}": self.names(f"d_{name}") for name in self.results}
+        self.values |= {f"sum.{name}": self.names(f"sum_of_{name}") for name in self.summed}
+
+    def gradient_operands(self) -> None:
+        if self.wants(self.recipe.projected):
+            self.place("d.joint", "d_joint", "tbc")
+        for name in self.recipe.extras:
+            if name in self.recipe.wanted:
+                self.place(f"d.extra.{name}", f"d_extra_{name}", "tbc")
+        for i, product in enumerate(self.recipe.products):
+            if self.wants(product.parts):
+                self.place(f"d.product.{i}", f"d_product_{i}", "tbc")
+        for name in self.summed:
+            self.place(f"since.{name}", f"since_{name}", "bc")
+            self.place(f"sum.{name}", f"sum_{name}", "bc")
+
+    @property
+    def summed(self) -> list[str]:
+        return [name for name in self.recipe.wanted if name in self.traced.weights]
+
+    def body(self) -> None:
+        write, states = self.write, self.traced.states
+        self.open()
+        for name in states:
+            self.load(self.values[f"dnew.{name}"], f"above.{name}")
+        for name in self.summed:
+            self.load(self.values[f"sum.{name}"], f"since.{name}")
+        with write.block("for number in tl.range(0, steps, num_stages=STAGES):"):
+            write("t = first + number if REVERSE else first - number")
+            self.load_inputs()
+            write("before = t + 1 if REVERSE else t")
+            for name in states:
+                if name in self.used:
+                    self.load(self.values[name], f"states.{name}", "before")
+            self.load(self.values["dy"], "dy", "t")
+            self.start_anew(
+                [*(self.values[name] for name in states if name in self.used), *self.product_parts()]
+            )
+            self.run_step([self.values[f"d.{name}"] for name in self.results])
+            self.stop_gradients()
+            self.store_gradients()
+            for name in states:
+                write(f"{self.values[f'dnew.{name}']} = {self.values[f'd.{name}']}")
+        for name in states:
+            self.store(f"carry.{name}", self.values[f"dnew.{name}"])
+        for name in self.summed:
+            self.store(f"sum.{name}", self.values[f"sum.{name}"])
+
+    def stop_gradients(self) -> None:
+        """At a padded step, which hands on what comes from above; and beyond a start anew."""
+        write, values = self.write, self.values
+        with write.block("if mask is not None:"):
+            write("real = tl.load(mask + t * mask_time + row * mask_row)")
+            for name in self.recipe.wanted:
+                gradient = values[f"d.{name}"]
+                write(f"{gradient} = tl.where(real, {gradient}, 0.0)")
+            for name in self.traced.states:
+                gradient = values[f"d.{name}"]
+                write(f"{gradient} = tl.where(real, {gradient}, {values[f'dnew.{name}']})")
+        with write.block("if resets is not None:"):
+            made = [part for product in self.recipe.products for part in product.parts]
+            for name in self.results:
+                if name in made or name in self.traced.states:
+                    gradient = values[f"d.{name}"]
+                    write(f"{gradient} = tl.where(anew, 0.0, {gradient})")
+
+    def store_gradients(self) -> None:
+        groups = [("d.joint", self.recipe.projected)]
+        groups += [(f"d.extra.{name}", (name,)) for name in self.recipe.extras]
+        groups += [(f"d.product.{i}", product.parts) for i, product in enumerate(self.recipe.products)]
+        for key, names in groups:
+            for column, name in enumerate(names):
+                if name in self.recipe.wanted:
+                    self.store(key, self.values[f"d.{name}"], "t", column)
+        for name in self.summed:
+            self.write(f"{self.values[f'sum.{name}']} += {self.values[f'd.{name}']}")

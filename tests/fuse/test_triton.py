@@ -1,0 +1,179 @@
+"""Triton kernels: their source, their place among the backends, and what the interpreter makes of them."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import triton_cases
+from fused_runs import FUSED, Variant, draw, finish, over, plans_of
+from user_units import Leaky
+
+import linnet
+from linnet.fuse import backend
+from linnet.fuse.trace import OPERATIONS
+from linnet.fuse.triton_source import Recipe, backward_source, forward_source
+from linnet.fuse.triton_step import ARITHMETIC, FUNCTIONS, Names
+
+NO_TRITON = "triton is not installed; pip install linnet[triton]"
+needs_triton = pytest.mark.skipif(find_spec("triton") is None, reason=NO_TRITON)
+# Half a minute of work, on a machine that may be busy with other things.
+PATIENCE = 1200
+ROOT = Path(linnet.__file__).parents[1]
+
+
+def start(*command: str, **environment: str) -> subprocess.Popen:
+    """A Python process that finds what this one finds."""
+    path = os.pathsep.join([str(ROOT), *sys.path])
+    known = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path, **environment}
+    pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen([sys.executable, "-W", "error", *command], env=known, **pipes)
+
+
+@needs_triton
+@over("group", triton_cases.GROUPS)
+def test_kernels_compute_what_the_reference_does(group: str):
+    """Output, final state and every gradient, by Triton's interpreter."""
+    print(finish(start(triton_cases.__file__, group, TRITON_INTERPRET="1"), PATIENCE))
+
+
+# ------------------------------------------------------------------------------------- the source
+
+
+def recipes(variant: Variant) -> list[tuple[Recipe, Recipe]]:
+    """Of each stage: forward, and backward with all gradients."""
+    plans = [plan for plan, _ in plans_of(variant.build(4))]
+    return [(Recipe.of(p), Recipe.of(p, (*p.traced.inputs, *p.traced.weights))) for p in plans]
+
+
+def test_every_operation_of_a_trace_can_be_written():
+    assert set(ARITHMETIC) | set(FUNCTIONS) == set(OPERATIONS)
+
+
+@over("variant", [*FUSED, Variant(Leaky, {})])
+def test_the_source_is_python_and_always_the_same(variant: Variant):
+    for forward, backward in recipes(variant):
+        for made, again in (
+            (forward_source(forward), forward_source(forward)),
+            (backward_source(backward), backward_source(backward)),
+        ):
+            compile(made.source, made.name, "exec")
+            assert made == again
+            assert ("_both(" in made.source) == (not forward.products)
+            assert "atomic" not in made.source
+
+
+def test_the_equations_stand_there_once():
+    """Both directions and all flags share one function of numbers, written from the traced lines."""
+    ((forward, _),) = recipes(Variant(linnet.LRN, {}))
+    source = forward_source(forward).source
+    assert source.count("tl.sigmoid") == 2
+    body = source[source.index("def forward_step") : source.index("return")]
+    lines = [line.split(" = ")[0].strip() for line in body.splitlines() if " = " in line]
+    assert lines == [line.result for line in forward.traced.forward.lines]
+
+
+def test_a_backward_kernel_reads_and_writes_only_what_is_asked_for():
+    ((_, backward),) = recipes(Variant(linnet.SRU, {}))
+    few = Recipe(backward.traced, backward.extras, backward.products, ("v_f",))
+    keys = {place.key for place in backward_source(few).places}
+    assert "d.joint" not in keys
+    assert {"sum.v_f", "carry.c"} <= keys
+    assert "sum.v_r" not in keys
+
+
+def test_names_of_a_unit_cannot_clash_with_those_of_a_kernel():
+    names = Names()
+    wished = ("t", "stay.h", "stay_h", "first", "ß", "lambda", "t")
+    made = [names(wish) for wish in wished]
+    assert len(set(made)) == len(wished)
+    assert all(re.fullmatch(r"\w+", name, re.ASCII) for name in made)
+    assert not {"t", "first", "lambda"} & set(made)
+
+
+# ------------------------------------------------------------------------------------- the backend
+
+
+def test_triton_is_an_error_on_the_cpu_that_says_what_to_do():
+    with (
+        linnet.backend("triton"),
+        pytest.raises(RuntimeError, match=r'backend\("triton"\) was asked for') as error,
+    ):
+        linnet.SRU(4, 4)(torch.zeros(2, 1, 4))
+    missing = find_spec("triton") is None
+    assert ("pip install linnet[triton]" if missing else ".to('cuda')") in str(error.value)
+
+
+def test_where_triton_is_missing_a_gpu_runs_the_reference_and_the_log_says_so(monkeypatch, caplog):
+    monkeypatch.setattr(backend, "has_triton", lambda: False)
+    backend.say_once.cache_clear()
+    x = torch._subclasses.FakeTensorMode().from_tensor(torch.zeros(2, 1, 4)).to("meta")
+    monkeypatch.setattr(backend, "runs_by_triton", lambda x: True)
+    with caplog.at_level(logging.INFO, logger="linnet"):
+        assert not backend.may_fuse("SRU", x)
+    (record,) = [r for r in caplog.records if r.name == "linnet"]
+    assert record.getMessage() == (
+        "SRU runs by the reference loop: the package triton is not installed; pip install linnet[triton]"
+    )
+
+
+def test_a_tensor_on_a_gpu_calls_for_triton():
+    with torch._subclasses.FakeTensorMode():
+        x = torch.empty(2, 1, 4, device="cuda")
+        assert backend.runs_by_triton(x)
+        assert not backend.runs_by_triton(x.to("cpu"))
+        wrong = x.to(torch.int32)
+        with linnet.backend("cpu"):
+            assert not backend.runs_by_triton(x)
+            assert backend.unfit(x) == "there is no kernel for cuda"
+    if find_spec("triton") is not None:
+        assert backend.unfit_for_triton(x) is None
+        assert backend.unfit_for_triton(wrong) == "there is no Triton kernel for torch.int32"
+
+
+@over("name", ["NRU", "EURNN", "GORU", "StatisticalRU"])
+def test_units_without_a_kernel_say_why(name: str):
+    reason = plans_of(getattr(linnet, name)(4, 4))
+    assert isinstance(reason, str)
+    assert reason
+
+
+@needs_triton
+def test_a_machine_with_triton_but_no_gpu_runs_as_without_it():
+    """Neither importing nor running touches triton, and nothing warns."""
+    code = (
+        "import sys, torch, linnet\n"
+        "y, _ = linnet.SRU(4, 4, bidirectional=True)(torch.zeros(2, 1, 4))\n"
+        "y.sum().backward()\n"
+        "assert 'triton' not in sys.modules\n"
+    )
+    assert finish(start("-c", code)) == ""
+
+
+def test_without_triton_linnet_imports_and_runs():
+    code = (
+        "import sys; sys.modules['triton'] = None\n"
+        "import torch, linnet\n"
+        "linnet.LRN(4, 4)(torch.zeros(2, 1, 4))[0].sum().backward()\n"
+        "from linnet.bench.show import gpu_kernel\n"
+        "assert 'def forward(' in gpu_kernel('lrn')\n"
+    )
+    assert finish(start("-c", code)) == ""
+
+
+def test_an_own_kernel_of_the_cpu_is_not_for_a_gpu():
+    from linnet.units.fused import own_kernel
+
+    cell = linnet.NRUCell(4, 16, memory_size=16, num_heads=4)
+    x = draw(2, 1, 4, seed=0, dtype=torch.float32)
+    assert own_kernel(cell, x) is not None
+    with linnet.backend("triton"):
+        assert own_kernel(cell, x) is None
