@@ -19,8 +19,10 @@ log = logging.getLogger("linnet")
 BACKENDS = ("reference", "cpu", "triton")
 DTYPES = (torch.float32, torch.float64, torch.bfloat16)
 TRITON_DTYPES = (*DTYPES, torch.float16)
-# Looked for when this is imported, and not imported itself: a compiler that asks later cannot look.
+# Looked for when this is imported, and not imported themselves: a compiler that asks later cannot look.
 HAS_TRITON = find_spec("triton") is not None
+HAS_LLVM = find_spec("llvmlite") is not None
+NO_LLVM = "the package llvmlite is not installed"
 chosen: ContextVar[str | None] = ContextVar("linnet_backend", default=None)
 
 
@@ -47,14 +49,15 @@ def runs_by_triton(x: Tensor) -> bool:
 
 
 def has_triton() -> bool:
-    return HAS_TRITON
+    """Whether Triton's kernels can run; what finds their operands needs LLVM's package too."""
+    return HAS_TRITON and HAS_LLVM
 
 
 @cache
 def missing() -> str | None:
     """Why no kernel for the CPU can run here at all, if none can."""
-    if find_spec("llvmlite") is None:
-        return "the package llvmlite is not installed"
+    if not HAS_LLVM:
+        return NO_LLVM
     if not has_parallel_for():
         return f"torch {torch.__version__} does not lend its threads to kernels (2.10 and later do)"
     return None
@@ -76,7 +79,9 @@ def unfit_for_cpu(x: Tensor) -> str | None:
 
 
 def unfit_for_triton(x: Tensor) -> str | None:
-    if not has_triton():
+    if not HAS_LLVM:
+        return NO_LLVM
+    if not HAS_TRITON:
         return "the package triton is not installed; pip install linnet[triton]"
     if x.device.type != "cuda" and not is_interpreted():
         return (
@@ -111,7 +116,7 @@ def may_fuse(unit: str, x: Tensor, reason: str | None = None) -> bool:
 def may_compile(x: Tensor) -> bool:
     if x.device.type == "cuda":
         return x.dtype in TRITON_DTYPES and has_triton()
-    return x.device.type == "cpu" and x.dtype in DTYPES
+    return x.device.type == "cpu" and x.dtype in DTYPES and HAS_LLVM
 
 
 @cache

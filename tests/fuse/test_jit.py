@@ -8,6 +8,7 @@ import logging
 import os
 import signal
 import tempfile
+from array import array
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -64,7 +65,7 @@ def compilations(monkeypatch) -> list[str]:
 def works(source: str = SOURCE) -> bool:
     function = jit.compile_function(source, "count")
     counted = torch.full((100,), -1)
-    jit.run(function, 100, 10, [counted.data_ptr()])
+    jit.run(function, 100, 10, array("q", [counted.data_ptr()]))
     return torch.equal(counted, torch.arange(100))
 
 

@@ -113,7 +113,7 @@ def test_triton_is_an_error_on_the_cpu_that_says_what_to_do():
 
 
 def test_where_triton_is_missing_a_gpu_runs_the_reference_and_the_log_says_so(monkeypatch, caplog):
-    monkeypatch.setattr(backend, "has_triton", lambda: False)
+    monkeypatch.setattr(backend, "HAS_TRITON", False)
     backend.say_once.cache_clear()
     x = torch._subclasses.FakeTensorMode().from_tensor(torch.zeros(2, 1, 4)).to("meta")
     monkeypatch.setattr(backend, "runs_by_triton", lambda x: True)
