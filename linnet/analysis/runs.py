@@ -134,8 +134,8 @@ def settings(config: RunConfig) -> dict[str, Any]:
 def unit_name(config: RunConfig) -> str:
     """The unit, or the name that a comparison gives to this form of it."""
     unit, options = config.model.unit, config.model.unit_options
-    for name, (base, those) in variants(options.get("chrono", 1)).items():
-        if (base, dict(those)) == (unit, options):
+    for name, variant in variants(options.get("chrono", 1)).items():
+        if (variant.unit, dict(variant.options)) == (unit, options):
             return name
     return unit
 

@@ -30,6 +30,7 @@ class LanguageTask:
     eval_batch    the same three for evaluation. By default every token counts; the RAN and SCRN authors
     eval_length   validate with the batch of training and eval_tail="drop"
     eval_tail
+    carry         whether the state goes on from window to window; else each begins from zeros
     seed          of the varied lengths
     """
 
@@ -48,6 +49,7 @@ class LanguageTask:
         eval_batch: int = 10,
         eval_length: int | None = None,
         eval_tail: str = "keep",
+        carry: bool = True,
         seed: int = 1,
     ):
         for name, size in (("batch", batch), ("length", length), ("eval_batch", eval_batch)):
@@ -57,7 +59,7 @@ class LanguageTask:
         choose("eval_tail", eval_tail, TAILS)
         self.corpus, self.config, self.seed = corpus, config, seed
         self.batch, self.length, self.tail = batch, length, tail
-        self.varied, self.delta = varied, delta
+        self.varied, self.delta, self.carry = varied, delta, carry
         self.eval_batch, self.eval_length, self.eval_tail = eval_batch, eval_length or length, eval_tail
 
     def build(self) -> LanguageModel:
@@ -82,7 +84,7 @@ class LanguageTask:
         return window_count(self.corpus.train, self.batch, self.length, tail=self.tail)
 
     def step(self, model: nn.Module, batch: Window, carry: Any) -> StepResult:
-        parts = model.loss(batch.inputs, batch.targets, carry)  # type: ignore[operator]
+        parts = model.loss(batch.inputs, batch.targets, carry if self.carry else None)  # type: ignore[operator]
         return StepResult(parts.objective, parts.nll, parts.count, dict(parts.penalties), parts.state)
 
     # --------------------------------------------------------------------------------- evaluation
@@ -109,7 +111,8 @@ class LanguageTask:
         for window in windows(tokens, self.eval_batch, self.eval_length, tail=self.eval_tail):
             given = window.inputs.to(device), window.targets.to(device)
             parts = model.loss(*given, state)  # type: ignore[operator]
-            nll, count, state = nll + float(parts.nll), count + parts.count, parts.state
+            nll, count = nll + float(parts.nll), count + parts.count
+            state = parts.state if self.carry else None
         return nll, count
 
     def describe(self) -> dict[str, Any]:

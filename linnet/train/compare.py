@@ -28,12 +28,12 @@ def plans(
     fit, variants = how.fitting(config.data), how.variants(config.data)
     for name in units:
         if name in variants:
-            unit, options = variants[name]
+            unit, options, settings = variants[name]
         else:
             refuse_unknown(name, variants)
-            unit, options = name, config.model.unit_options if name == config.model.unit else {}
-        model = override(config, {"unit": unit, "unit_options": dict(options)}).model
-        fitted = dataclasses.replace(config, model=fit(model, budget))
+            unit, options, settings = name, config.model.unit_options if name == config.model.unit else {}, {}
+        own = override(config, {**settings, "unit": unit, "unit_options": dict(options)})
+        fitted = dataclasses.replace(own, model=fit(own.model, budget))
         for seed in seeds or (config.loop.seed,):
             place = folder / (name if len(seeds) < 2 else f"{name}-{seed}")
             yield override(fitted, {"seed": seed}), place

@@ -9,6 +9,14 @@ from typing import Any, NamedTuple
 from linnet.train.errors import nearest
 
 
+class Variant(NamedTuple):
+    """A form of a unit that is compared under a name of its own, or under that of the unit."""
+
+    unit: str
+    options: Mapping[str, Any]
+    settings: Mapping[str, Any] = {}  # of its runs, beside those that all runs have
+
+
 class Comparison(NamedTuple):
     """How units are compared at a task: what is taken where the user names nothing."""
 
@@ -18,8 +26,7 @@ class Comparison(NamedTuple):
     fitting: Callable[
         [Any], Callable[[Any, int], Any]
     ]  # data -> (model, budget) -> the model as wide as fits
-    # data -> variants of units by a name of their own: a unit's name and its options
-    variants: Callable[[Any], Mapping[str, tuple[str, Mapping[str, Any]]]] = lambda data: {}
+    variants: Callable[[Any], Mapping[str, Variant]] = lambda data: {}  # data -> those there are, by name
 
 
 class Kind(NamedTuple):

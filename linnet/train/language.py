@@ -18,7 +18,7 @@ from linnet.tasks.language import LanguageTask
 from linnet.train import checkpoints
 from linnet.train.config import Checked, RunConfig, fingerprint, option
 from linnet.train.errors import Mismatch, room_for
-from linnet.train.kinds import Comparison
+from linnet.train.kinds import Comparison, Variant
 from linnet.train.records import read_config
 
 VOCABULARY = "vocabulary.json"
@@ -44,6 +44,7 @@ class LanguageData(Checked):
     length: int = option(35, "steps through which gradients go back", least=1)
     varied: bool = option(False, "windows of random length around --length, as in AWD-LSTM")
     delta: int = option(40, "varied: how much longer than --length a window may be", least=0)
+    carry: bool = option(True, "the state goes on from window to window; else each begins from zeros")
     tail: str | None = option(None, "what does not divide: keep, trim or drop it", choices=TAILS)
     eval_batch: int = option(10, "columns in evaluation", least=1)
     eval_length: int | None = option(None, "steps of a window in evaluation (--length)", least=1)
@@ -63,6 +64,7 @@ class Language(LanguageTask):
             length=data.length,
             varied=data.varied,
             delta=data.delta,
+            carry=data.carry,
             tail=data.tail,
             eval_batch=data.eval_batch,
             eval_length=data.eval_length,
@@ -104,7 +106,7 @@ def fitting(data: LanguageData) -> Callable[[LanguageModelConfig, int], Language
 
 
 # Nothing saturates in NRU, and over a text whose state is never forgotten its memory grows without bound.
-VARIANTS = {"nru": ("nru", {"layer_norm": True})}
+VARIANTS = {"nru": Variant("nru", {}, {"carry": False})}
 COMPARISON = Comparison(
     ("lstm", "sru", "lrn", "ran", "scrn", "nru"), 2_500_000, SETTINGS, fitting, lambda data: VARIANTS
 )

@@ -14,7 +14,7 @@ from linnet.tasks.memory import MemoryTask, Source
 from linnet.train import checkpoints
 from linnet.train.config import Checked, RunConfig, fingerprint, option
 from linnet.train.errors import Mismatch
-from linnet.train.kinds import Comparison, Kind, kind
+from linnet.train.kinds import Comparison, Kind, Variant, kind
 from linnet.train.records import read_config
 
 
@@ -168,7 +168,7 @@ def load_run(folder: Path, name: str = "best") -> tuple[RunConfig, Memory, Seque
 # ------------------------------------------------------------------------------------------ rivals
 
 
-def variants(length: int) -> dict[str, tuple[str, dict[str, Any]]]:
+def variants(length: int) -> dict[str, Variant]:
     """The rivals as the NRU authors have them, where they are not our units as they come.
 
     `length`: the steps of a sequence, which chrono initialisation wants to know.
@@ -176,10 +176,10 @@ def variants(length: int) -> dict[str, tuple[str, dict[str, Any]]]:
     peepholes: dict[str, Any] = {"peepholes": True, "init": "orthogonal"}
     norm: dict[str, Any] = {"activation": "relu", "layer_norm": True}
     return {
-        "rnn-orth": ("rnn", {**norm, "init": "orthogonal"}),
-        "rnn-id": ("rnn", {**norm, "init": "identity"}),
-        "lstm-peephole": ("lstm", peepholes),
-        "lstm-chrono": ("lstm", {**peepholes, "chrono": length}),
-        "gru-before": ("gru", {"form": "before", "init": "orthogonal"}),
-        "janet-chrono": ("janet", {"chrono": length}),
+        "rnn-orth": Variant("rnn", {**norm, "init": "orthogonal"}),
+        "rnn-id": Variant("rnn", {**norm, "init": "identity"}),
+        "lstm-peephole": Variant("lstm", peepholes),
+        "lstm-chrono": Variant("lstm", {**peepholes, "chrono": length}),
+        "gru-before": Variant("gru", {"form": "before", "init": "orthogonal"}),
+        "janet-chrono": Variant("janet", {"chrono": length}),
     }

@@ -96,6 +96,20 @@ def test_steps_carry_the_state():
     rest.objective.backward()
 
 
+def test_a_state_that_is_not_carried_begins_from_zeros():
+    task = make(carry=False, eval_batch=1, eval_length=5)
+    model = model_of(task)
+    first, second = list(task.training(1))[:2]
+    carried = task.step(model, first, None)
+    same(task.step(model, second, carried.carry).nll, task.step(model, second, None).nll)
+    tokens, total = task.corpus.valid, 0.0
+    for start in range(0, len(tokens) - 1, 5):
+        window = tokens[start : start + 6]
+        log_p, _ = model.log_probs(window[:-1, None])
+        total -= log_p[:, 0].gather(-1, window[1:, None]).sum().item()
+    assert task.evaluate(model, "valid")["loss"] == pytest.approx(total / (len(tokens) - 1), rel=1e-12)
+
+
 def test_penalties_are_metrics():
     task = make(config=LanguageModelConfig(unit="ran", embedding_size=4, hidden_size=5, ar=1.0))
     result = task.step(model_of(task), next(task.training(1)), None)

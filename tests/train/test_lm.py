@@ -16,6 +16,8 @@ from linnet.analysis.generate import Telling, generate, sample
 from linnet.analysis.report import page
 from linnet.analysis.runs import read_run
 from linnet.train import checkpoints
+from linnet.train.compare import plans
+from linnet.train.config import RunConfig
 from linnet.train.errors import Mismatch, NotFinite
 from linnet.train.language import load_run
 from linnet.train.records import claim, read_config, read_metrics, read_result
@@ -163,6 +165,12 @@ def test_a_comparison_keeps_to_its_budget(comparison: Path):
         assert result["parameters"] == pytest.approx(1500, rel=0.1)
         assert read_config(comparison / unit).model.unit == unit
         assert (comparison / unit / "sample.txt").read_text().strip()
+
+
+def test_in_a_comparison_of_texts_nru_forgets_at_each_window(tmp_path: Path):
+    """Its memory has nothing that bounds it."""
+    made = list(plans(RunConfig(), ["nru", "lstm"], 2_500_000, tmp_path))
+    assert [(config.model.unit, config.data.carry) for config, _ in made] == [("nru", False), ("lstm", True)]
 
 
 def test_the_report_is_one_page_that_needs_nothing_else(comparison: Path):
