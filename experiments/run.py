@@ -413,7 +413,9 @@ def pair(figures: dict[str, Any]) -> str:
     numbers = ", ".join(short(number(str(figures.get(name, "")))) for name in ("valid", "test"))
     solved = figures.get("solved", "")
     return (
-        f"{numbers}; solved {f'after {solved}' if str(solved).isdigit() else solved}" if solved else numbers
+        f"{numbers}; {f'solved after {solved}' if str(solved).isdigit() else 'not solved'}"
+        if solved
+        else numbers
     )
 
 
