@@ -231,10 +231,10 @@ def results(case: Case, by: str, fresh: bool = True) -> Results:
     return run(case, rnn, by)
 
 
-def run(case: Case, rnn: Recurrent, by: str) -> Results:
+def run(case: Case, rnn: Recurrent, by: str, scale: float = 1.0) -> Results:
     dtype = rnn.first_cell.example.dtype
     with_gradient = case.gradients in ("all", "x")
-    leaf = lay_out(case, randn(case.number, case.steps, case.batch, case.input_size).to(dtype))
+    leaf = lay_out(case, scale * randn(case.number, case.steps, case.batch, case.input_size).to(dtype))
     leaf = leaf.requires_grad_(with_gradient)
     batch_first = case.layout == "batch first"
     torch.manual_seed(case.number)
@@ -321,8 +321,15 @@ def compare(case: Case, found: Results, expected: Results) -> None:
             continue  # it overflows in float64: nothing to compare with
         allowed = max(TOLERANCES[case.dtype], AS_THE_LOOP * error(expected[name], right))
         off = error(found[name], right)
-        if not off <= allowed:
+        if not off <= allowed and not off <= AS_THE_LOOP * swing(case, expected)[name]:
             raise Wrong(f"{name} is off by {off:.2g} of its largest number; allowed are {allowed:.2g}")
+
+
+def swing(case: Case, expected: Results) -> dict[str, float]:
+    """By how much results of the loop move with the last bit of x: long sequences may amplify it."""
+    rnn = replace(case, built=[]).build()
+    moved = run(case, rnn, "reference", 1 + torch.finfo(case.dtype).eps)
+    return {name: error(moved[name], right) for name, right in expected.items()}
 
 
 def results_exactly(case: Case) -> Results:
