@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from linnet.bench import soak
-from linnet.bench.cases import Case, Wrong, draw, fusing, results
+from linnet.bench.cases import AS_THE_LOOP, TOLERANCES, Case, Wrong, compare, draw, fusing, results, swing
 from linnet.bench.recurrence import launches
 from linnet.layers.stacks import UNITS
 
@@ -64,6 +64,18 @@ def test_a_kernel_that_does_nothing_is_found():
     soak.check_parity(SMALL)
     with launches(lambda run, *arguments: None), pytest.raises(Wrong, match=r"is off by|differs from run"):
         soak.check_parity(SMALL)
+
+
+def test_only_what_the_loops_own_swing_explains_is_allowed():
+    """A long sequence of NRU by which the loop itself amplifies the last bit of x to 1e-9."""
+    case = draw(1374364982)
+    expected = results(case, "reference")
+    own = swing(case, expected)["output"]
+    assert own > TOLERANCES[torch.float64] / AS_THE_LOOP
+    largest = max(0.1, expected["output"].abs().max().item())
+    compare(case, {**expected, "output": expected["output"] + 4 * own * largest}, expected)
+    with pytest.raises(Wrong, match="output is off by"):
+        compare(case, {**expected, "output": expected["output"] + 20 * own * largest}, expected)
 
 
 def test_a_run_that_leaks_is_found(monkeypatch: pytest.MonkeyPatch):
