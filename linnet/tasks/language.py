@@ -13,7 +13,7 @@ from torch import nn
 from linnet.data.batches import TAILS, Window, epoch_generator, varied_windows, window_count, windows
 from linnet.data.corpora import Corpus
 from linnet.models.language import LanguageModel, LanguageModelConfig
-from linnet.tasks.task import StepResult
+from linnet.tasks.task import StepResult, evaluating
 from linnet.units.options import check_size, choose
 
 SPLITS = ("train", "valid", "test")
@@ -93,12 +93,8 @@ class LanguageTask:
     def evaluate(self, model: nn.Module, split: str) -> dict[str, float]:
         """loss: the mean of -log p in nats; perplexity, its exponential; bpc, the same in bits a token."""
         choose("split", split, SPLITS)
-        mode = model.training
-        model.eval()
-        try:
+        with evaluating(model):
             nll, count = self.total(model, split)
-        finally:
-            model.train(mode)
         loss = nll / count
         # Where exp has no number for it, a perplexity is no figure but the verdict is clear.
         perplexity = math.exp(loss) if loss < 700 else math.inf

@@ -18,7 +18,7 @@ from linnet.data.batches import IGNORE
 from linnet.data.memory import BLANK, SPLITS, Batch
 from linnet.models.language import detach
 from linnet.models.sequence import SequenceModel, SequenceModelConfig
-from linnet.tasks.task import StepResult
+from linnet.tasks.task import StepResult, evaluating
 from linnet.units.options import check_size, choose
 
 CLOSE = 0.04
@@ -146,12 +146,8 @@ class MemoryTask:
     def evaluate(self, model: nn.Module, split: str) -> dict[str, float]:
         """loss and accuracy, over the same sequences each time; baseline: the loss there without a memory."""
         choose("split", split, SPLITS)
-        mode = model.training
-        model.eval()
-        try:
+        with evaluating(model):
             return self.total(model, split)
-        finally:
-            model.train(mode)
 
     def total(self, model: nn.Module, split: str) -> dict[str, float]:
         device = next(model.parameters()).device

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
 
 from torch import Tensor, nn
@@ -43,3 +44,14 @@ class Task(Protocol):
 
     def describe(self) -> dict[str, Any]:
         """What a checkpoint must have been made for to fit this task."""
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Without dropout; afterwards the model is in the mode it was in."""
+    mode = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(mode)
