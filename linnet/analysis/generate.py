@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -32,23 +33,43 @@ def generate(
     temperature: float = 1.0,
     top_p: float = 1.0,
     seed: int = 1,
+    window: int | None = None,
 ) -> Iterator[str]:
-    """The prompt as the vocabulary reads it, then piece after piece of what follows."""
-    check(tokens, temperature, top_p)
-    model.eval()
+    """The prompt as the vocabulary reads it, then piece after piece of what follows.
+
+    window    the most tokens that the state may hold, for a model whose windows began from zeros
+    """
+    check(tokens, temperature, top_p, window)
     generator = torch.Generator().manual_seed(seed)
     ids = vocabulary.encode(prompt).tolist() if prompt else []
-    start = ids or [first_token(vocabulary)]
-    state, logits = None, None
-    for token in start:
-        logits, state = model.step_logits(torch.tensor([token]), state)
-    told = Telling(vocabulary)
+    reader, told = Reader(model.eval(), window), Telling(vocabulary)
+    logits = [reader.next(token) for token in ids or [first_token(vocabulary)]][-1]
     yield told.text(ids)
     for _ in range(tokens):
-        assert logits is not None
-        token = int(sample(logits[0], temperature, top_p, generator))
+        token = int(sample(logits, temperature, top_p, generator))
         yield told.text([token])
-        logits, state = model.step_logits(torch.tensor([token]), state)
+        logits = reader.next(token)
+
+
+class Reader:
+    """Token after token into one state. Where that is full, it starts anew from the newer half of them."""
+
+    def __init__(self, model: LanguageModel, window: int | None):
+        self.model, self.window = model, window
+        self.held: list[int] = []
+        self.state: Any = None
+
+    def next(self, token: int) -> Tensor:
+        """The logits of what follows, [V]."""
+        unread = [token]
+        if self.window and len(self.held) == self.window:
+            unread = [*self.held, token][-((self.window + 1) // 2) :]
+            self.held, self.state = [], None
+        for each in unread:
+            logits, self.state = self.model.step_logits(torch.tensor([each]), self.state)
+        # What a state without a bound has read need not be kept.
+        self.held += unread if self.window else []
+        return logits[0]
 
 
 class Telling:
@@ -80,7 +101,9 @@ def first_token(vocabulary: Vocabulary) -> int:
     return 0
 
 
-def check(tokens: int, temperature: float, top_p: float) -> None:
+def check(tokens: int, temperature: float, top_p: float, window: int | None) -> None:
+    if window is not None and window < 1:
+        raise ValueError(f"window is at least 1 token, or None for a state that is carried on; got {window}")
     if tokens < 0 or not temperature >= 0 or not 0 < top_p <= 1:
         raise ValueError(
             "tokens and temperature are at least 0 and top_p is above 0 and at most 1; "

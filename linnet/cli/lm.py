@@ -172,6 +172,11 @@ def dynamically(options: argparse.Namespace, task: Any, model: Any) -> Callable[
 
     from linnet.train import dynamic
 
+    if not task.carry:
+        raise ValueError(
+            "--dynamic learns from short windows, each from where the last one ended, and this run was "
+            "trained on windows that begin from zeros (--no-carry); evaluate it without --dynamic"
+        )
     names = [field.name for field in dataclasses.fields(dynamic.DynamicConfig)]
     given = {name: getattr(options, name) for name in names if hasattr(options, name)}
     settings = dynamic.DynamicConfig(**given)
@@ -201,8 +206,9 @@ def write(options: argparse.Namespace) -> None:
     from linnet.analysis.generate import generate
     from linnet.train.language import load_run
 
-    _, model, vocabulary = load_run(options.folder, options.checkpoint)
+    config, model, vocabulary = load_run(options.folder, options.checkpoint)
     how = {"temperature": options.temperature, "top_p": options.top_p, "seed": options.seed}
+    how["window"] = config.data.window
     for piece in generate(model, vocabulary, options.prompt, tokens=options.tokens, **how):
         sys.stdout.write(piece)
         sys.stdout.flush()
@@ -300,8 +306,9 @@ def sample(folder: Path, tokens: int) -> str:
     from linnet.analysis.generate import generate
     from linnet.train.language import load_run
 
-    _, model, vocabulary = load_run(folder)
-    return "".join(generate(model, vocabulary, tokens=tokens, temperature=0.8, top_p=0.95))
+    config, model, vocabulary = load_run(folder)
+    how = {"temperature": 0.8, "top_p": 0.95, "window": config.data.window}
+    return "".join(generate(model, vocabulary, tokens=tokens, **how))
 
 
 def conclude(folder: Path, places: list[Path], title: str) -> None:

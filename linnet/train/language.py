@@ -52,6 +52,11 @@ class LanguageData(Checked):
     test_batch: int | None = option(None, "columns in the test, where it is not --eval-batch", least=1)
     test_tail: str | None = option(None, "the same for --eval-tail", choices=TAILS)
 
+    @property
+    def window(self) -> int | None:
+        """The most tokens that a state of such a model has read; None: there is no such bound."""
+        return None if self.carry else self.length
+
 
 class Language(LanguageTask):
     """A language task whose test may be cut otherwise than its validation."""

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from linnet import cli
-from linnet.analysis.generate import Telling, generate, sample
+from linnet.analysis.generate import Reader, Telling, generate, sample
 from linnet.analysis.report import page
 from linnet.analysis.runs import read_run
 from linnet.train import checkpoints
@@ -118,6 +118,32 @@ def test_one_state_is_as_good_as_reading_all_again(run: Path):
     assert said == vocabulary.decode(ids)
 
 
+def test_a_state_with_a_window_holds_no_more_than_that(run: Path):
+    _, model, vocabulary = load_run(run)
+    ids = vocabulary.encode("the the th").tolist()
+    reader = Reader(model, window=4)
+    # Full after four; then the newer two, and so on with every third.
+    reads = [ids[:1], ids[:2], ids[:3], ids[:4], ids[3:5], ids[3:6], ids[3:7], ids[6:8], ids[6:9]]
+    with torch.no_grad():
+        for token, read in zip(ids, reads, strict=False):
+            chances, _ = model.log_probs(torch.tensor(read)[:, None])
+            torch.testing.assert_close(reader.next(token).log_softmax(0), chances[-1, 0])
+
+
+def test_a_run_without_carry_generates_within_its_windows(
+    text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    folder = tmp_path / "run"
+    assert cli.main(["train", "lm", *arguments(text, folder), "--no-carry", "--steps", "1"]) == 0
+    config, model, vocabulary = load_run(folder)
+    capsys.readouterr()
+    assert cli.main(["generate", str(folder), "--tokens", "60"]) == 0
+    within = "".join(generate(model, vocabulary, tokens=60, window=config.data.length))
+    assert capsys.readouterr().out == within + "\n" != "".join(generate(model, vocabulary, tokens=60)) + "\n"
+    assert cli.main(["eval", str(folder), "--dynamic"]) == 1
+    assert "evaluate it without --dynamic" in capsys.readouterr().err
+
+
 def test_top_p_leaves_the_unlikely_out():
     logits = torch.tensor([0.5, 0.3, 0.15, 0.05]).log()
     draws = torch.Generator().manual_seed(0)
@@ -143,6 +169,8 @@ def test_wrong_wishes_are_answered(run: Path, wrong: dict[str, float]):
     _, model, vocabulary = load_run(run)
     with pytest.raises(ValueError, match="top_p is above 0"):
         list(generate(model, vocabulary, **wrong))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="window is at least 1"):
+        list(generate(model, vocabulary, window=0))
 
 
 # --------------------------------------------------------------------------------------- compare
