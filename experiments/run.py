@@ -392,7 +392,7 @@ def measured_part(tables: Sequence[Table], results: Sequence[Result]) -> str:
         "paper: valid, test",
         "ours: valid, test",
         "size",
-        "epochs",
+        "epochs, updates",
         "changed",
         "circumstances",
     ]
@@ -420,12 +420,13 @@ def pair(figures: dict[str, Any]) -> str:
 
 
 def circumstances(result: Result) -> list[str]:
-    where = f"{result['threads']} threads of {result['cpu']}"
+    where = f"{result['threads']} thread{'s' * (result['threads'] != '1')} of {result['cpu']}"
     made = f"{result['date']}, commit {result['commit'] or 'unknown'}, {where}"
     speed = f", {int(result['tokens_per_second']):,} tokens/s" if result["tokens_per_second"] else ""
     note = f"; {result['note']}" if result["note"] else ""
     size = short(number(result["parameters"]))
-    return [size, result["epochs"] or "-", result["changed"] or "-", f"{made}{speed}{note}"]
+    length = f"{result['epochs']}, {int(result['steps']):,}" if result["steps"] else "-"
+    return [size, length, result["changed"] or "-", f"{made}{speed}{note}"]
 
 
 def with_part(old: str, part: str) -> str:
