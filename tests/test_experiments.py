@@ -25,7 +25,7 @@ VOCABULARIES = {
     "text8": 27,
     "bwb": 793_470,
 }
-BUDGET = 2_500_000
+BUDGET = 2_500_000  # of units_on_ptb
 PAPERS = {
     *("ran_table1", "ran_table2", "ran_table3", "lrn_table5", "lrn_table7", "sru_table4", "nru_table2"),
     *(f"scrn_table{number}" for number in range(2, 8)),
