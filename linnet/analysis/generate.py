@@ -43,7 +43,8 @@ def generate(
     generator = torch.Generator().manual_seed(seed)
     ids = vocabulary.encode(prompt).tolist() if prompt else []
     reader, told = Reader(model.eval(), window), Telling(vocabulary)
-    logits = [reader.next(token) for token in ids or [first_token(vocabulary)]][-1]
+    for token in ids or [first_token(vocabulary)]:
+        logits = reader.next(token)
     yield told.text(ids)
     for _ in range(tokens):
         token = int(sample(logits, temperature, top_p, generator))
