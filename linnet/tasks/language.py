@@ -85,7 +85,8 @@ class LanguageTask:
 
     def step(self, model: nn.Module, batch: Window, carry: Any) -> StepResult:
         parts = model.loss(batch.inputs, batch.targets, carry if self.carry else None)  # type: ignore[operator]
-        return StepResult(parts.objective, parts.nll, parts.count, dict(parts.penalties), parts.state)
+        tokens, penalties = batch.inputs.numel(), dict(parts.penalties)
+        return StepResult(parts.objective, parts.nll, parts.count, tokens, penalties, parts.state)
 
     # --------------------------------------------------------------------------------- evaluation
 

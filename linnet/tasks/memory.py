@@ -119,8 +119,9 @@ class MemoryTask:
 
     def step(self, model: nn.Module, batch: Batch, carry: Any) -> StepResult:
         judged, state = self.judge(model, batch, carry)
-        nll = judged.objective.detach() * judged.count
-        return StepResult(judged.objective, nll, judged.count, {"accuracy": share(judged)}, state)
+        nll, (steps, width) = judged.objective.detach() * judged.count, batch.inputs.shape[:2]
+        metrics = {"accuracy": share(judged)}
+        return StepResult(judged.objective, nll, judged.count, steps * width, metrics, state)
 
     def judge(self, model: nn.Module, batch: Batch, carry: Any) -> tuple[Judged, Any]:
         """The answers to a batch, and the state for the next one: None where it starts anew."""

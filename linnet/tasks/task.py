@@ -15,6 +15,7 @@ class StepResult(NamedTuple):
     objective: Tensor  # a mean over what the batch counts, with all penalties; to be differentiated
     nll: Tensor  # the sum of the loss over what is counted, without penalties and without a graph
     count: int  # type: ignore[assignment]  # how much is counted
+    tokens: int  # how much was read, all steps of all sequences: what a speed is of
     metrics: dict[str, float]  # further figures of this batch
     carry: Any  # the recurrent state, without a graph; None where batches are independent
 

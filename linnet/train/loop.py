@@ -117,8 +117,8 @@ class Found:
     """What a step finds, likewise: a state that was converted to another precision would not fit any more."""
 
     def __init__(self, result: Any):
-        self.nll, self.count, self.metrics = float(result.nll), int(result.count), result.metrics
-        self.carry = result.carry
+        self.nll, self.count, self.tokens = float(result.nll), int(result.count), int(result.tokens)
+        self.metrics, self.carry = result.metrics, result.carry
 
 
 class Stepper(nn.Module):
@@ -232,33 +232,36 @@ class Run:
         started = time.perf_counter()
         steps = [self.backward(batch, len(group), last=batch is group[-1]) for batch in group]
         norm = self.clip()
-        loss = sum(nll for nll, _, _ in steps) / max(sum(count for _, count, _ in steps), 1)
+        loss = sum(step.nll for step in steps) / max(sum(step.count for step in steps), 1)
         self.refuse_nonsense(loss, norm)
-        rate = self.rate(sum(length for _, _, length in steps) / len(steps))
+        rate = self.rate(sum(map(self.length, steps)) / len(steps))
         optimisers.set_rate(self.optimiser, rate)
         self.optimiser.step()
         self.optimiser.zero_grad()
         self.here.step += 1
         if self.average:
             self.average.update(self.here.step)
-        self.advance(len(group), sum(count for _, count, _ in steps), time.perf_counter() - started)
+        self.advance(len(group), sum(step.tokens for step in steps), time.perf_counter() - started)
         self.sums |= {"lr": rate, "gradient_norm": norm}
         self.progress.step(self.here.step, self.here.tokens, self.here.seconds, loss, rate)
 
-    def backward(self, batch: Any, size: int, last: bool) -> tuple[float, int, float]:
-        """Add a batch's gradient: its summed loss, how many targets it is over, and its steps in time."""
+    def backward(self, batch: Any, size: int, last: bool) -> Found:
+        """Add a batch's gradient; what was found."""
         shared = self.fabric.world_size > 1
         given = Given(on_device(batch, self.fabric.device), self.carry)
         with self.fabric.no_backward_sync(self.stepper, enabled=not last) if shared else nullcontext():
             objective, found = self.stepper(given)
-            nll, count, self.carry = found.nll, found.count, found.carry
-            length = count * self.fabric.world_size / self.config.data.batch
-            over = length if self.config.optimiser.loss_over == "sequences" else 1.0
-            self.fabric.backward(objective * (over * self.weight(count) / size))
-        for name, value in {"nll": nll, "count": count, **found.metrics}.items():
+            self.carry = found.carry
+            over = self.length(found) if self.config.optimiser.loss_over == "sequences" else 1.0
+            self.fabric.backward(objective * (over * self.weight(found.count) / size))
+        for name, value in {"nll": found.nll, "count": found.count, **found.metrics}.items():
             self.sums[name] = self.sums.get(name, 0) + float(value)
         self.sums["batches"] = self.sums.get("batches", 0) + 1
-        return nll, count, length
+        return found
+
+    def length(self, found: Found) -> float:
+        """How many targets each sequence of a batch had."""
+        return found.count * self.fabric.world_size / self.config.data.batch
 
     def weight(self, count: int) -> float:
         """Processes with more targets weigh more: their mean is then that of one process."""

@@ -95,13 +95,14 @@ def test_it_is_a_task_that_learns_nothing_of_its_evaluation():
     assert task.evaluate(model, "test") != task.evaluate(model, "valid")
 
 
-def test_all_steps_of_copying_count_and_ten_of_denoising():
-    for source, count in ((Copying(20), 40 * 4), (Denoising(20), 10 * 4), (Adding(20), 4), (images(), 4)):
+def test_all_steps_of_copying_count_and_ten_of_denoising_and_all_are_read():
+    sources = ((Copying(20), 40, 40), (Denoising(20), 31, 10), (Adding(20), 20, 1), (images(), 5, 1))
+    for source, steps, counted in sources:
         task = make(source)
         batch = next(task.training(1))
         result = task.step(task.build(), batch, None)
-        assert result.count == count
-        assert float(result.nll) == pytest.approx(float(result.objective.detach()) * count)
+        assert (result.tokens, result.count) == (steps * 4, counted * 4)
+        assert float(result.nll) == pytest.approx(float(result.objective.detach()) * result.count)
 
 
 def test_the_loss_is_the_mean_over_the_steps_that_count():

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from linnet.tasks.task import StepResult
 from linnet.train.kinds import KINDS, Kind
 
 
@@ -38,14 +39,6 @@ class Batch(NamedTuple):
     inputs: Tensor
     targets: Tensor
     index: int
-
-
-class Result(NamedTuple):
-    objective: Tensor
-    nll: Tensor
-    count: int
-    metrics: dict[str, float]
-    carry: Any
 
 
 class Net(nn.Module):
@@ -83,13 +76,14 @@ class ToyTask:
             targets = mine[at + 1 : at + 1 + self.data.length]
             yield Batch(mine[at : at + len(targets)], targets, index)
 
-    def step(self, model: Net, batch: Batch, carry: ToyState | None) -> Result:
+    def step(self, model: Net, batch: Batch, carry: ToyState | None) -> StepResult:
         logits, state = model(batch.inputs, carry)
         nll = F.cross_entropy(logits.flatten(0, 1), batch.targets.flatten(), reduction="sum")
         if batch.index == self.data.poison:
             nll = nll * float("nan")
         count = batch.targets.numel()
-        return Result(nll / count, nll.detach(), count, {"norm": float(state.h.norm())}, state)
+        metrics = {"norm": float(state.h.norm())}
+        return StepResult(nll / count, nll.detach(), count, batch.inputs.numel(), metrics, state)
 
     def evaluate(self, model: Net, split: str) -> dict[str, float]:
         assert not model.training
