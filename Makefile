@@ -22,7 +22,7 @@ format: $(READY)  ## put the code into shape
 	$(BIN)/ruff check --fix .
 
 bench: $(READY)  ## measure everything, about ten minutes; the rows, the plot and the README's tables
-	$(BIN)/linnet bench --what all --plot --readme $(BENCH)
+	$(BIN)/linnet bench --what all --plot --readme --targets $(BENCH)
 
 soak: $(READY)  ## an hour of random cases; SOAK="--minutes 5 --seed 1" for another length or seed
 	$(BIN)/python -m linnet.bench.soak $(SOAK)

@@ -104,7 +104,9 @@ def test_whoever_reads_only_the_beginning_is_not_bothered():
 
 def test_bench_measures_draws_and_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
-    Path("README.md").write_text(f"{report.BEGIN}{report.END}")
+    for page in (Path("README.md"), Path("benchmarks/README.md")):
+        page.parent.mkdir(exist_ok=True)
+        page.write_text(f"{report.BEGIN}{report.END}")
     tiny = ["--quick", "--threads", "1", "--huge-pages", "here"]
     some = ["--what", "speed", "--units", "sru", "nru", "--shapes", "4x2x8", "1x1x8", "--reference"]
     assert cli.main(["bench", *some, *tiny, "--results", "rows.csv"]) == 0
@@ -116,9 +118,10 @@ def test_bench_measures_draws_and_writes(tmp_path: Path, monkeypatch: pytest.Mon
     }
     assert "reference" not in {row["ratio_to"] for row in found}
     # Without --what nothing is measured.
-    assert cli.main(["bench", "--results", "rows.csv", "--plot", "--readme"]) == 0
+    assert cli.main(["bench", "--results", "rows.csv", "--plot", "--readme", "--targets"]) == 0
     assert rows.read(Path("rows.csv")) == found
     assert "](benchmarks/speed.png)" in Path("README.md").read_text(encoding="utf-8")
+    assert "| SRU inference | `nn.LSTM` | " in Path("benchmarks/README.md").read_text(encoding="utf-8")
 
 
 def test_a_quick_run_leaves_nothing_behind(

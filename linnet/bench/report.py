@@ -1,4 +1,4 @@
-"""From rows to what people read: a table in plain text, the README's tables, a plot."""
+"""From rows to what people read: a table in plain text, the tables of two pages, a plot."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SHOWN = {
 }
 NOTHING = "-"
 LEFT = ("unit", "backend", "mode", "ratio_to", "met")
-BEGIN, END = "<!-- speed: begin, written by linnet bench --readme -->", "<!-- speed: end -->"
+BEGIN, END = "<!-- speed: begin, written by linnet bench -->", "<!-- speed: end -->"
 # Two rows that agree in these are the same measurement, made twice.
 KEY = ("what", "unit", "backend", "mode", "L", "B", "d", "dtype", "threads", "huge_pages", "ratio_to")
 
@@ -64,18 +64,27 @@ def units_in(rows: Sequence[Row]) -> list[str]:
     return [unit for unit in UNITS if unit in there]
 
 
-# ------------------------------------------------------------------------------------ the README
+# ------------------------------------------------------------------------------------- the pages
 
 
 def write_readme(readme: Path, rows: Sequence[Row], plot: Path | None = None) -> None:
-    """Put the tables between the two markers; nothing else of the file changes."""
-    old = readme.read_text(encoding="utf-8")
-    if old.count(BEGIN) != 1 or old.count(END) != 1:
-        raise ValueError(f"{readme} must hold once each: {BEGIN} and {END}")
+    """How fast each unit is."""
     picture = image(readme, plot) if plot is not None and plot.exists() else ""
-    body = "\n\n".join(filter(None, [speed_table(rows), picture, targets_table(rows)]))
+    fill(readme, "\n\n".join(filter(None, [speed_table(rows), picture])))
+
+
+def write_targets(page: Path, rows: Sequence[Row]) -> None:
+    """What was asked for, and what was reached."""
+    fill(page, targets_table(rows))
+
+
+def fill(page: Path, body: str) -> None:
+    """Put this between the two markers; nothing else of the file changes."""
+    old = page.read_text(encoding="utf-8")
+    if old.count(BEGIN) != 1 or old.count(END) != 1:
+        raise ValueError(f"{page} must hold once each: {BEGIN} and {END}")
     between = re.compile(re.escape(BEGIN) + ".*" + re.escape(END), re.DOTALL)
-    readme.write_text(between.sub(lambda _: f"{BEGIN}\n\n{body}\n\n{END}", old), encoding="utf-8")
+    page.write_text(between.sub(lambda _: f"{BEGIN}\n\n{body}\n\n{END}", old), encoding="utf-8")
 
 
 def image(readme: Path, plot: Path) -> str:

@@ -19,7 +19,8 @@ from linnet.layers.stacks import UNITS
 
 DEVICES = ("cpu", "cuda")
 WHAT = ("speed", "recurrence", "growth", "memory", "start", "loss", "loop", "all")
-RESULTS, PLOT, README = Path("benchmarks/results.csv"), Path("benchmarks/speed.png"), Path("README.md")
+RESULTS, PLOT = Path("benchmarks/results.csv"), Path("benchmarks/speed.png")
+README, TARGETS = Path("README.md"), Path("benchmarks/README.md")
 
 
 def shape(text: str) -> Shape:
@@ -141,7 +142,7 @@ def add_bench(command: argparse.ArgumentParser) -> None:
         "Measure, print tables and append rows to a file. Everything that is compared runs in turn in one "
         "process. recurrence, growth and memory are of SRU and LRN, start is of SRU, LSTM and NRU, loss "
         "of softmaxes over two vocabularies, loop of language models of SRU, LSTM and SCRN. "
-        "With --plot or --readme and without --what, nothing is measured: they read the rows."
+        "With --plot, --readme or --targets and without --what, nothing is measured: they read the rows."
     )
     add = command.add_argument
     add("--what", choices=WHAT, help="which part (all, which takes about ten minutes on two cores)")
@@ -163,7 +164,8 @@ def add_bench(command: argparse.ArgumentParser) -> None:
     add("--results", type=Path, metavar="CSV", help=f"where rows are appended ({RESULTS})")
     add("--no-rows", action="store_true", help="append no rows anywhere")
     add("--plot", type=Path, nargs="?", const=PLOT, metavar="PNG", help=f"draw the rows ({PLOT})")
-    add("--readme", type=Path, nargs="?", const=README, metavar="MD", help=f"write its tables ({README})")
+    add("--readme", type=Path, nargs="?", const=README, metavar="MD", help=f"write its table ({README})")
+    add("--targets", type=Path, nargs="?", const=TARGETS, metavar="MD", help=f"asked, reached ({TARGETS})")
     command.set_defaults(run=bench)
 
 
@@ -177,18 +179,19 @@ def shapes_help() -> str:
 
 
 def bench(options: argparse.Namespace) -> None:
-    from linnet.bench import report, rows
+    from linnet.bench import rows
     from linnet.bench.run import run
 
     path = options.results or (None if options.quick else RESULTS)
     measured: list[rows.Row] = []
-    if options.what or not (options.plot or options.readme):
+    shown = options.plot or options.readme or options.targets
+    if options.what or not shown:
         again = options.huge_pages == "both"
         kept = None if options.no_rows else path
         measured = run(settings(options), options.what or "all", kept, again)
-    if options.plot or options.readme:
+    if shown:
         known = rows.read(path) if path is not None and path.exists() else measured or rows.read(RESULTS)
-        draw(options, known, report.write_plot, report.write_readme)
+        show_rows(options, known)
 
 
 def settings(options: argparse.Namespace) -> Settings:
@@ -199,13 +202,18 @@ def settings(options: argparse.Namespace) -> Settings:
     return quick(made) if options.quick else made
 
 
-def draw(options: argparse.Namespace, known: list, plot: Callable, readme: Callable) -> None:
+def show_rows(options: argparse.Namespace, known: list) -> None:
+    from linnet.bench import report
+
     if options.plot:
-        plot(options.plot, known)
+        report.write_plot(options.plot, known)
         print(f"The plot is {options.plot}.")
     if options.readme:
-        readme(options.readme, known, options.plot or PLOT)
-        print(f"The tables are in {options.readme}.")
+        report.write_readme(options.readme, known, options.plot or PLOT)
+        print(f"The speed of each unit is in {options.readme}.")
+    if options.targets:
+        report.write_targets(options.targets, known)
+        print(f"What was asked and what was reached is in {options.targets}.")
 
 
 # ------------------------------------------------------------------------------------------ main

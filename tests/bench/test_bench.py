@@ -15,6 +15,7 @@ from linnet.bench.run import run, with_other_pages
 from linnet.bench.settings import SHAPES, SOFTMAXES, Settings, Shape, Words, quick
 from linnet.bench.speed import races
 from linnet.bench.timing import Times, race
+from linnet.cli import README, TARGETS
 from linnet.layers.stacks import UNITS
 
 TINY = replace(quick(Settings(threads=1)), rounds=1, units=("sru", "lrn", "gru", "nru", "goru"))
@@ -370,10 +371,19 @@ def test_the_readme_tables_come_from_the_last_rows(tmp_path: Path, measured: Pat
     assert "old" not in text
     assert "| unit | 6, 3, 16 | step 1, 1, 16 |" in text
     assert "| SRU | 0.12 / " in text
-    assert "| SRU, LRN training, d = 16 | the limit | " in text
-    once = text
     report.write_readme(readme, [*found, {**old, "ratio": "0.1234", "met": "yes"}])
-    assert readme.read_text(encoding="utf-8") == once
+    assert readme.read_text(encoding="utf-8") == text
+
+
+def test_what_was_asked_and_reached_is_on_a_page_of_its_own(tmp_path: Path, measured: Path):
+    page = tmp_path / "README.md"
+    page.write_text(f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n", encoding="utf-8")
+    report.write_targets(page, rows.read(measured))
+    text = page.read_text(encoding="utf-8")
+    assert text.startswith(f"before\n{report.BEGIN}\n\n| what | of | reached | asked | met |")
+    assert text.endswith(f"\n\n{report.END}\nafter\n")
+    assert "old" not in text
+    assert "| SRU, LRN training, d = 16 | the limit | " in text
 
 
 def test_a_readme_without_markers_is_left_alone(tmp_path: Path, measured: Path):
@@ -384,8 +394,9 @@ def test_a_readme_without_markers_is_left_alone(tmp_path: Path, measured: Path):
     assert readme.read_text() == "nothing here\n"
 
 
-def test_the_readme_of_this_repository_has_the_markers():
-    text = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+@pytest.mark.parametrize("page", [README, TARGETS], ids=str)
+def test_the_pages_of_this_repository_have_the_markers(page: Path):
+    text = (Path(__file__).parents[2] / page).read_text(encoding="utf-8")
     assert (text.count(report.BEGIN), text.count(report.END)) == (1, 1)
 
 
