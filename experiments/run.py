@@ -15,7 +15,6 @@ import argparse
 import csv
 import dataclasses
 import io
-import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -24,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from linnet.analysis.runs import updates_to_solve
-from linnet.bench.report import markdown
+from linnet.bench.report import filled, markdown
 from linnet.bench.rows import commit
 from linnet.cli.lm import overwrite
 from linnet.cli.options import add_run_options, changed, given_options
@@ -429,17 +428,9 @@ def circumstances(result: Result) -> list[str]:
     return [size, length, result["changed"] or "-", f"{made}{speed}{note}"]
 
 
-def with_part(old: str, part: str) -> str:
-    """The page with this between its markers; nothing else of it changes."""
-    if old.count(BEGIN) != 1 or old.count(END) != 1:
-        raise ValueError(f"{README} must hold once each: {BEGIN} and {END}")
-    between = re.compile(re.escape(BEGIN) + ".*" + re.escape(END), re.DOTALL)
-    return between.sub(lambda _: f"{BEGIN}\n\n{part}\n\n{END}", old)
-
-
-def write_readme() -> None:
-    page = with_part(README.read_text(encoding="utf-8"), readme_part(read_results()))
-    write_atomically(README, page.encode())
+def page() -> str:
+    """The README with its tables as they should be."""
+    return filled(README, readme_part(read_results()), BEGIN, END)
 
 
 # ----------------------------------------------------------------------------------- command line
@@ -469,7 +460,7 @@ def task_of(arguments: Sequence[str]) -> str:
 def run(options: argparse.Namespace) -> None:
     results, given = read_results(options.results), given_options(options, options.task)
     if options.readme:
-        write_readme()
+        write_atomically(README, page().encode())
     elif options.list or not options.table:
         print(list_tables(results))
     elif options.row:

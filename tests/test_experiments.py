@@ -196,9 +196,8 @@ def test_results_are_of_rows_that_exist():
 
 
 def test_the_readme_is_up_to_date():
-    page = experiments.README.read_text(encoding="utf-8")
-    fresh = experiments.with_part(page, experiments.readme_part(experiments.read_results()))
-    assert page == fresh, "run: python experiments/run.py --readme"
+    there = experiments.README.read_text(encoding="utf-8")
+    assert there == experiments.page(), "run: python experiments/run.py --readme"
 
 
 def test_a_line_takes_the_place_of_the_same_one(tmp_path: Path):

@@ -79,12 +79,16 @@ def write_targets(page: Path, rows: Sequence[Row]) -> None:
 
 
 def fill(page: Path, body: str) -> None:
-    """Put this between the two markers; nothing else of the file changes."""
+    page.write_text(filled(page, body, BEGIN, END), encoding="utf-8")
+
+
+def filled(page: Path, body: str, begin: str, end: str) -> str:
+    """The page with this between the two markers, and nothing else changed."""
     old = page.read_text(encoding="utf-8")
-    if old.count(BEGIN) != 1 or old.count(END) != 1:
-        raise ValueError(f"{page} must hold once each: {BEGIN} and {END}")
-    between = re.compile(re.escape(BEGIN) + ".*" + re.escape(END), re.DOTALL)
-    page.write_text(between.sub(lambda _: f"{BEGIN}\n\n{body}\n\n{END}", old), encoding="utf-8")
+    if old.count(begin) != 1 or old.count(end) != 1:
+        raise ValueError(f"{page} must hold once each: {begin} and {end}")
+    between = re.compile(re.escape(begin) + ".*" + re.escape(end), re.DOTALL)
+    return between.sub(lambda _: f"{begin}\n\n{body}\n\n{end}", old)
 
 
 def image(readme: Path, plot: Path) -> str:
