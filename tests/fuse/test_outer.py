@@ -22,7 +22,7 @@ from fused_runs import (
     variant,
     works_or_says,
 )
-from helpers import tensors
+from helpers import each, tensors
 
 import linnet
 
@@ -102,6 +102,16 @@ def test_heads_that_write_nothing_have_a_gradient():
     ours = run("cpu", rnn, x)
     assert all(tensor.isfinite().all() for tensor in ours.values())
     agree(ours, run("reference", rnn, x), 1e-12)
+
+
+def test_where_the_norm_overflows_nothing_is_written():
+    """Directions of 1e8 have fifth powers that float32 does not hold: a norm of infinity, and so 0."""
+    rnn = FORMS[0].build(31, dtype=torch.float32)
+    x = draw(5, 3, 7, seed=5, dtype=torch.float32).requires_grad_()
+    state = each(lambda s: 2e4 * s, draw_state(rnn, 3))
+    ours = run("cpu", rnn, x, state)
+    assert torch.equal(ours["final state 1"], state[1])
+    agree(ours, run("reference", rnn, x, state), 1e-6)
 
 
 def test_results_are_the_same_bits_from_run_to_run():
