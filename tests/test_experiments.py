@@ -139,7 +139,7 @@ def test_short_runs_stop_when_the_task_is_solved(name: str):
 
 def test_what_is_raced_has_as_many_parameters():
     table = TABLES["nru_copying"]
-    assert len(table.row) == 17
+    assert len(table.row) == 20
     for row in table.row:
         config = experiments.config_of(table, row)
         assert SequenceModel(10, 9, config.model, device="meta").count() == pytest.approx(23_500, rel=0.005)
