@@ -44,6 +44,8 @@ from linnet.train.schedules import Place, factor, stuck
 
 MEANING = ("vocabulary", "weights")
 """What must agree for the weights of one run to mean something in another."""
+REMEDIES = "Try a smaller --lr, a --clip, or --precision 64-true where numbers are only too large,"
+"""What may help a run whose loss or gradient is not a number."""
 
 
 def train(config: RunConfig, folder: str | Path, progress: Progress | None = None) -> Row:
@@ -294,13 +296,13 @@ class Run:
     def remedy(self) -> str:
         """What is left, and what to do, when the numbers have gone wrong."""
         if not checkpoints.find(self.folder, "last"):
-            return "There is no checkpoint yet. Try a smaller --lr or a --clip, with --overwrite"
+            return f"There is no checkpoint yet. {REMEDIES} with --overwrite"
         again = ""
         if checkpoints.find(self.folder, "best"):
             again = f"; --start-from {self.folder} begins with its best weights"
         return (
-            f"The last checkpoint, of step {self.saved[0]}, is in {self.folder / 'last'}. Try a smaller --lr "
-            f"or a --clip in another --run-dir{again}"
+            f"The last checkpoint, of step {self.saved[0]}, is in {self.folder / 'last'}. "
+            f"{REMEDIES} in another --run-dir{again}"
         )
 
     def rate(self, length: float) -> float:
