@@ -164,7 +164,7 @@ def test_a_loss_that_is_no_number_stops_with_the_last_checkpoint_kept(tmp_path: 
 
 
 def test_where_nothing_was_kept_nothing_is_promised(tmp_path: Path):
-    with pytest.raises(NotFinite, match=r"There is no checkpoint yet\. Try a smaller --lr .* --overwrite"):
+    with pytest.raises(NotFinite, match=r"There is no checkpoint yet\. Try a smaller --lr, .* --overwrite"):
         train(config(poison=1), tmp_path)
 
 
