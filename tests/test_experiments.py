@@ -142,7 +142,9 @@ def test_what_is_raced_has_as_many_parameters():
     assert len(table.row) == 23
     for row in table.row:
         config = experiments.config_of(table, row)
-        assert SequenceModel(10, 9, config.model, device="meta").count() == pytest.approx(23_500, rel=0.01)
+        # With 144 cells a channel is 1.4 % of all parameters: the rows have 0.9 % too many.
+        off = 0.01 if "-144-" in row.name else 0.005
+        assert SequenceModel(10, 9, config.model, device="meta").count() == pytest.approx(23_500, rel=off)
         assert row.name.endswith(f"seed{config.loop.seed}")
         assert config.data.data_seed == config.loop.seed
 
