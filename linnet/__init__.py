@@ -1,7 +1,7 @@
 """Linnet: light recurrent networks behind the interface of nn.LSTM."""
 
 from linnet.export import export_onnx
-from linnet.fuse.backend import backend
+from linnet.fuse.backend import FallbackWarning, backend
 from linnet.layers.checkpoints import load_foreign
 from linnet.layers.recurrent import Recurrent
 from linnet.layers.stacks import (
@@ -58,6 +58,7 @@ __all__ = [
     "EURNN",
     "EURNNCell",
     "export_onnx",
+    "FallbackWarning",
     "GLRN",
     "GLRNCell",
     "GORU",

@@ -141,8 +141,8 @@ def why_not(direction: Direction) -> str | None:
     plans = direction.plans_for(tuple(direction.cell.beside(x)))
     if isinstance(plans, str):
         return f"{plans}; one step of it can, linnet.export_onnx(rnn.cells[0], path, x_t, state)"
-    missing = [missing_operation(plan) for plan, _ in plans]
-    return direction.obstacle() or next(filter(None, missing), None)
+    missing = [missing_operation(plan) for plan in plans]
+    return direction.obstacle(x) or next(filter(None, missing), None)
 
 
 def free_shapes(model: nn.Module, example: Arguments) -> Any:

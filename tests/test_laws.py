@@ -392,6 +392,23 @@ def test_a_reset_starts_a_new_sequence(variant: Variant, shape: Shape, data: st.
         same([s[:, b : b + 1] for s in tensors(final)], end)
 
 
+@law(4)
+def test_resets_in_a_mask_with_holes_are_those_of_the_sequence_without_them(
+    variant: Variant, shape: Shape, data: st.DataObject
+):
+    """Left padding, for example: a reset at the first real step starts nothing anew for the way back."""
+    rnn = shape.build(variant, layers=2, bidirectional=both_ways(data, variant))
+    x, state, mask, resets = shape.x(variant), shape.state(rnn), mask_of(data, shape), mask_of(data, shape)
+    y, final = rnn(x, state, mask=mask, resets=resets)
+    for b in range(shape.batch):
+        real, its_state = mask[:, b], each(lambda s, b=b: s[:, b : b + 1], state)
+        end = tensors(its_state)
+        if real.any():
+            its_y, end = stretch_by_stretch(rnn, x[real, b : b + 1], its_state, resets[real, b])
+            same(y[real, b : b + 1], its_y)
+        same([s[:, b : b + 1] for s in tensors(final)], list(end))
+
+
 @over(PLAIN)
 @pytest.mark.parametrize("bidirectional", [False, True])
 def test_a_reset_in_the_padding_changes_nothing(variant: Variant, bidirectional: bool):

@@ -29,10 +29,10 @@ HALVES = ("sru", "lstm")
 def kernels() -> Iterator[tuple[str, Plan, torch.dtype]]:
     for unit in UNITS:
         for plans in {id(p): p for p in training_plans(unit)}.values():
-            for fusible in [] if isinstance(plans, str) else plans:
-                yield unit, fusible.plan, torch.float32
+            for plan in [] if isinstance(plans, str) else plans:
+                yield unit, plan, torch.float32
                 if unit in HALVES:
-                    yield unit, fusible.plan, torch.bfloat16
+                    yield unit, plan, torch.bfloat16
 
 
 def rows_to_make() -> Iterator[tuple[str, Plan, torch.dtype, str, bool]]:

@@ -224,14 +224,17 @@ def randn(seed: int, *shape: int) -> Tensor:
 # ------------------------------------------------------------------------------------------ running
 
 
-def results(case: Case, by: str, fresh: bool = True) -> Results:
-    """The output, the final states and the gradients, by name; `fresh`: with a module of its own."""
+def results(case: Case, by: str | None, fresh: bool = True) -> Results:
+    """The output, the final states and the gradients, by name; `fresh`: with a module of its own.
+
+    by: the backend, or None for what runs by default.
+    """
     case = replace(case, built=[]) if fresh else case
     rnn = case.build()
     return run(case, rnn, by)
 
 
-def run(case: Case, rnn: Recurrent, by: str, scale: float = 1.0) -> Results:
+def run(case: Case, rnn: Recurrent, by: str | None, scale: float = 1.0) -> Results:
     dtype = rnn.first_cell.example.dtype
     with_gradient = case.gradients in ("all", "x")
     leaf = lay_out(case, scale * randn(case.number, case.steps, case.batch, case.input_size).to(dtype))
@@ -273,18 +276,23 @@ def given_state(case: Case, rnn: Recurrent, dtype: torch.dtype) -> Any:
 
 
 def call(case: Case, rnn: Recurrent, x: Tensor, state: Any) -> tuple[Tensor, Any]:
+    flags = flags_of(case, x)
+    if case.flags != "packed":
+        return rnn(x, state, **flags)
+    packed, final = rnn(pack_padded_sequence(x, flags["lengths"], enforce_sorted=False), state)
+    return packed.data, final
+
+
+def flags_of(case: Case, x: Tensor) -> dict[str, Tensor]:
+    """The lengths, mask or resets of a case, for x [T, B, D]."""
     chance = torch.Generator().manual_seed(case.number)
     if case.flags in ("lengths", "packed"):
-        lengths = torch.randint(1, case.steps + 1, (case.batch,), generator=chance)
-        if case.flags == "lengths":
-            return rnn(x, state, lengths=lengths)
-        packed, final = rnn(pack_padded_sequence(x, lengths, enforce_sorted=False), state)
-        return packed.data, final
+        return {"lengths": torch.randint(1, case.steps + 1, (case.batch,), generator=chance)}
     flags = {
         "mask": torch.rand(x.shape[:2], generator=chance) < 0.7,
         "resets": torch.rand(x.shape[:2], generator=chance) < 0.2,
     }
-    return rnn(x, state, **{name: flag for name, flag in flags.items() if name in case.flags})
+    return {name: flag for name, flag in flags.items() if name in case.flags}
 
 
 def tensors(state: Any) -> tuple[Tensor, ...]:

@@ -105,7 +105,7 @@ def wanted(plan: Plan) -> tuple[str, ...]:
 
 def plans_of(unit: str) -> list[Plan]:
     (plans,) = {id(p): p for p in training_plans(unit)}.values()
-    return [] if isinstance(plans, str) else [fusible.plan for fusible in plans]
+    return [] if isinstance(plans, str) else plans
 
 
 def fused_units() -> list[str]:

@@ -20,7 +20,7 @@ from linnet.bench.rows import Book, Row
 from linnet.bench.settings import Settings, Shape
 from linnet.bench.targets import BEYOND_CACHE, judged, target_of
 from linnet.bench.timing import Call, Times, quiet, timed
-from linnet.fuse.plan import Fusible
+from linnet.fuse.plan import Plan
 from linnet.layers.stacks import UNITS
 
 KINDS = ("forward", "backward")
@@ -81,10 +81,10 @@ def plan_of(unit: str):
     (plans,) = {id(p): p for p in training_plans(unit)}.values()
     if isinstance(plans, str):
         raise ValueError(plans)
-    return plans[0].plan
+    return plans[0]
 
 
-def training_plans(unit: str) -> Iterator[list[Fusible] | str]:
+def training_plans(unit: str) -> Iterator[list[Plan] | str]:
     direction = UNITS[unit](4, 4).layer(0)[0]
     return (plans for (training, *_), plans in direction.kernels.plans.items() if training)
 

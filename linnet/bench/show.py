@@ -55,7 +55,7 @@ def recipes(rnn: Any, backward: bool) -> list[Any]:
     plans = next(plans for (training, *_), plans in rnn.directions[0].kernels.plans.items() if training)
     if isinstance(plans, str):
         raise RuntimeError(f"{type(rnn).__name__} runs by the reference loop on a GPU: {plans}")
-    return [Recipe.of(plan, wanted(plan) if backward else ()) for plan, _ in plans]
+    return [Recipe.of(plan, wanted(plan) if backward else ()) for plan in plans]
 
 
 def as_ptx(recipe: Any, way: str, dtype: torch.dtype) -> str:
@@ -74,7 +74,7 @@ def traced(rnn: Any, backward: bool) -> list[str]:
     """One list for each stage; none for a unit whose kernel is written by hand."""
     for (training, *_), plans in rnn.directions[0].kernels.plans.items():
         if training and not isinstance(plans, str):
-            return [str(plan.traced.backward if backward else plan.traced.forward) for plan, _ in plans]
+            return [str(plan.traced.backward if backward else plan.traced.forward) for plan in plans]
     return []
 
 

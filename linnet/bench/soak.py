@@ -11,6 +11,7 @@ A case follows from its number alone. What is done with it:
     kill      of two processes that compile it at once into one empty cache, one is killed; the other,
               and one that comes after, must check its parity
     memory    repeated, it must not make the process grow
+    others    what users do to modules: see attacks.py
 
 The work is done in processes of its own, so that a crash, too, ends with the number of its case.
 """
@@ -34,10 +35,14 @@ from pathlib import Path
 
 import torch
 
+from linnet.bench import attacks
 from linnet.bench.cases import Case, Wrong, compare, draw, results
 from linnet.bench.memory import resident, trim
 
-SHARES = {"parity": 80, "threads": 8, "fork": 8, "memory": 3, "kill": 1}
+SHARES = {
+    **{"parity": 50, "threads": 6, "fork": 6, "memory": 2, "kill": 1},
+    **{"changed": 5, "hooks": 10, "watched": 10, "misfit": 10, "races": 5},
+}
 PATIENCE = 300  # seconds that a process or a thread may take for one case
 MOST_WRONG = 10  # after which there is no point in going on
 A_PART = 300  # cases for one process, which keeps every kernel it has made
@@ -161,6 +166,11 @@ CHECKS: dict[str, Callable[[Case], None]] = {
     "fork": check_fork,
     "memory": check_memory,
     "kill": check_kill,
+    "changed": attacks.check_changed,
+    "hooks": attacks.check_hooks,
+    "watched": attacks.check_watched,
+    "misfit": attacks.check_misfit,
+    "races": attacks.check_races,
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -11,7 +12,8 @@ from functools import cache
 from importlib.util import find_spec
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor
 
 from linnet.fuse.threads import has_parallel_for
 
@@ -26,19 +28,43 @@ NO_LLVM = "the package llvmlite is not installed"
 chosen: ContextVar[str | None] = ContextVar("linnet_backend", default=None)
 
 
+class FallbackWarning(UserWarning):
+    """A unit runs by the reference loop, many times slower than by the kernel that it could have."""
+
+
+class ByNature(str):
+    """A reason that lies in the unit itself: for the log, since there is nothing that a user could change."""
+
+    __slots__ = ()
+
+
 @contextmanager
-def backend(name: str) -> Iterator[None]:
+def backend(name: str | None) -> Iterator[None]:
     """Within this context all modules run by the backend `name`: "reference", "cpu" or "triton".
 
-    Without it, each module takes the fused kernel for its device where there is one.
+    Without it, or with None, each module takes the fused kernel for its device where there is one.
     """
-    if name not in BACKENDS:
+    if name is not None and name not in BACKENDS:
         raise ValueError(f"backend must be one of {', '.join(map(repr, BACKENDS))}; got {name!r}")
     token = chosen.set(name)
     try:
         yield
     finally:
         chosen.reset(token)
+
+
+def is_watched(x: Tensor) -> bool:
+    """Whether somebody records what torch dispatches: a compiler, a tracer, a dispatch mode, a fake tensor.
+
+    They must see a registered operation. A kernel called by its address would leave them with memory that
+    nobody, as far as they know, has written to.
+    """
+    return (
+        torch.compiler.is_compiling()
+        or torch._C._len_torch_dispatch_stack() > 0
+        or torch._C._get_tracing_state() is not None
+        or type(x) is FakeTensor
+    )
 
 
 def runs_by_triton(x: Tensor) -> bool:
@@ -69,7 +95,22 @@ def unfit(x: Tensor) -> str | None:
         return "torch.func looks inside"
     if torch.autograd.forward_ad._current_level >= 0:
         return "forward-mode gradients look inside"
+    if not is_plain_tensor(x):
+        return f"x is of the class {type(x).__name__}, which may have a way of its own to compute"
+    if torch._C._get_tracing_state() is not None and is_in_onnx_export():
+        return "this exporter to ONNX does not know Linnet's operations; linnet.export_onnx does"
     return unfit_for_triton(x) if runs_by_triton(x) else unfit_for_cpu(x)
+
+
+def is_in_onnx_export() -> bool:
+    """Whether torch's older exporter, which traces, is at work."""
+    from torch.onnx import is_in_onnx_export
+
+    return is_in_onnx_export()
+
+
+def is_plain_tensor(x: Tensor) -> bool:
+    return type(x) in (Tensor, nn.Parameter, FakeTensor)
 
 
 def unfit_for_cpu(x: Tensor) -> str | None:
@@ -98,7 +139,7 @@ def is_interpreted() -> bool:
 def may_fuse(unit: str, x: Tensor, reason: str | None = None) -> bool:
     """Whether a kernel may run `unit` on x, unless there is a `reason` against it.
 
-    If not, the log says why, once; where the kernel was asked for by name, it is an error.
+    If not, a warning says why, once; where the kernel was asked for by name, it is an error.
     """
     if torch.compiler.is_compiling():
         # A compiler sees neither the context nor the log.
@@ -121,4 +162,10 @@ def may_compile(x: Tensor) -> bool:
 
 @cache
 def say_once(unit: str, reason: str) -> None:
-    log.info("%s runs by the reference loop: %s", unit, reason)
+    text = f"{unit} runs by the reference loop: {reason}"
+    if isinstance(reason, ByNature):
+        log.info(text)
+    else:
+        warnings.warn(
+            f'{text}. linnet.backend("reference") asks for the loop.', FallbackWarning, stacklevel=2
+        )

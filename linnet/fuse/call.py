@@ -82,7 +82,7 @@ class Call:
             return
         gates, panel = len(weight) // self.shape[-1], vector_width(self.real)
         panels = packed(as_dtype(weight, self.real), gates, panel)
-        starts = torch.zeros(gates, panels.shape[0] // gates * panel, dtype=self.real)
+        starts = torch.zeros(gates, panels.shape[0] // gates * panel, dtype=self.real, device="cpu")
         if bias is not None:
             biased = len(bias) // self.shape[-1]
             starts[gates - biased :, : self.shape[-1]] = bias.view(biased, -1)
@@ -140,7 +140,7 @@ class Cut(NamedTuple):
 @cache
 def zeros(size: int, dtype: torch.dtype) -> Tensor:
     """To read from only."""
-    return torch.zeros(size, dtype=dtype)
+    return torch.zeros(size, dtype=dtype, device="cpu")
 
 
 def whole_bias(bias: Tensor | None, count: int, dtype: torch.dtype) -> Tensor:

@@ -21,8 +21,8 @@ MADV_HUGEPAGE = 14
 
 
 def new_empty(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
-    """torch.empty, with large pages asked for where there is much to touch."""
-    tensor = torch.empty(shape, dtype=dtype)
+    """torch.empty on the CPU, with large pages asked for where there is much to touch."""
+    tensor = torch.empty(shape, dtype=dtype, device="cpu")
     if tensor.nbytes >= LARGE:
         ask_for_large_pages(tensor)
     return tensor

@@ -54,20 +54,24 @@ class PairScan(torch.autograd.Function):
     def forward(ctx, fusibles: tuple[Fusible, Fusible], flags, keep: bool, *tensors):
         sides = operands_of(fusibles, flags, tensors)
         y, sequences = forward_together(sides, keep)
-        ctx.fusibles, ctx.flags, ctx.count = fusibles, flags, len(tensors)
+        ctx.fusibles, ctx.count = fusibles, len(tensors)
         if keep:
-            ctx.save_for_backward(*tensors, *sequences[0], *sequences[1])
+            # Both directions have the same mask; each has its own resets.
+            (mask, ahead, ctx.ahead), (_, back, ctx.back) = flags
+            ctx.save_for_backward(mask, ahead, back, *tensors, *sequences[0], *sequences[1])
         pairs = zip(sides, sequences, strict=True)
         return y, *(end for side, kept in pairs for end in ends(kept, side.reverse, y.dtype))
 
     @staticmethod
     def backward(ctx, dy, *dfinals):
-        tensors, sequences = ctx.saved_tensors[: ctx.count], halves(ctx.saved_tensors[ctx.count :])
+        mask, ahead, back, *saved = ctx.saved_tensors
+        flags = (mask, ahead, ctx.ahead), (mask, back, ctx.back)
+        tensors, sequences = saved[: ctx.count], halves(saved[ctx.count :])
         above = zip(dy.chunk(2, -1), halves(dfinals), strict=True)
         needed = halves(ctx.needs_input_grad[3:])
         if torch.is_grad_enabled():
-            return None, None, None, *by_reference(ctx, aliases(tensors), needed, above)
-        sides = operands_of(ctx.fusibles, ctx.flags, tensors)
+            return None, None, None, *by_reference(ctx.fusibles, flags, aliases(tensors), needed, above)
+        sides = operands_of(ctx.fusibles, flags, tensors)
         # One kernel for both: what either needs.
         either = [a or b for a, b in zip(*needed, strict=True)]
         whole = [
@@ -84,10 +88,10 @@ def operands_of(fusibles, flags, tensors) -> list[Operands]:
     return [Operands.of(fusible.plan, flag, half) for fusible, flag, half in sides]
 
 
-def by_reference(ctx, tensors, needed, above) -> list[Tensor | None]:
+def by_reference(fusibles, flags, tensors, needed, above) -> list[Tensor | None]:
     """Gradients that are to be differentiated again."""
-    sides = operands_of(ctx.fusibles, ctx.flags, tensors)
-    parts = zip(ctx.fusibles, sides, halves(tensors), needed, above, strict=True)
+    sides = operands_of(fusibles, flags, tensors)
+    parts = zip(fusibles, sides, halves(tensors), needed, above, strict=True)
     gradients: list[Tensor | None] = []
     for fusible, side, sources, needs, (dy, dfinals) in parts:
         gradients += reference_gradients(fusible.step, side, sources, needs, (dy, *dfinals))

@@ -199,7 +199,9 @@ class Backward:
         _, batch, size = self.operands.shape
         named = zip(self.traced.weights, self.need_weights, strict=True)
         return [
-            self.want(name, torch.zeros(batch, size, dtype=self.operands.real)) if need else None
+            self.want(name, torch.zeros(batch, size, dtype=self.operands.real, device="cpu"))
+            if need
+            else None
             for name, need in named
         ]
 

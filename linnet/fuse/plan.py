@@ -33,6 +33,8 @@ class Plan:
     # Found at once, without a look at all it is made of: {what was asked for: (kernel, its operands)}.
     kernels: dict[tuple, tuple] = field(default_factory=dict, repr=False, compare=False)
 
+    # The kinds of the operands that were last found to fit; see fuse/scan.py.
+    fits: tuple | None = field(default=None, repr=False, compare=False)
     # The last step that was taken on its own, and what it goes for; see fuse/stream.py.
     stream: tuple[tuple, Any] | None = field(default=None, repr=False, compare=False)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -11,8 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from linnet.fuse import passes, reference, triton_passes
-from linnet.fuse.backend import runs_by_triton
-from linnet.fuse.call import as_dtype
+from linnet.fuse.backend import is_plain_tensor, is_watched, runs_by_triton
+from linnet.fuse.call import Flags, as_dtype
 from linnet.fuse.operands import Operands, Source
 from linnet.fuse.passes import Backward, is_plain, projection_gradients, run_projected
 from linnet.fuse.plan import Fusible, Plan
@@ -46,11 +46,68 @@ def passes_for(tensor: Tensor) -> ModuleType:
     return triton_passes if runs_by_triton(tensor) else passes
 
 
+def scan(fusible: Fusible, made: Source | Tensor, beside: Beside) -> tuple[Tensor, dict[str, Tensor]]:
+    """The output [T, B, H] and the final states by name; `made` is the projection, or what it is made of."""
+    run = projected_scan if isinstance(made, Source) else fused_scan
+    return run(fusible, made, beside)  # type: ignore[arg-type]
+
+
+def misfit(plan: Plan, made: Source | Tensor, beside: Beside) -> str | None:
+    """What of the operands is not as the plan needs it, if anything is: kernels read them by their addresses.
+
+    Looked at closely when they are not like those of the call before.
+    """
+    x, *projecting = made if isinstance(made, Source) else (made,)
+    weights = [w for w in (*projecting, *beside.weights, *beside.matrices) if w is not None]
+    free = torch.is_autocast_enabled(x.device.type)
+    kinds = (free, beside.states[0].shape[-1], x.shape[-1], x.dtype, x.device, [kind_of(w) for w in weights])
+    if plan.fits == kinds:
+        return None
+    wrong = (
+        wrong_kind(name, w, shape, None if free else x) for name, w, shape in expected(plan, made, beside)
+    )
+    reason = next(filter(None, wrong), None)
+    if reason is None:
+        plan.fits = kinds
+    return reason
+
+
+def kind_of(tensor: Tensor) -> tuple:
+    return type(tensor), tensor.shape, tensor.dtype, tensor.device
+
+
+def expected(
+    plan: Plan, made: Source | Tensor, beside: Beside
+) -> Iterator[tuple[str, Tensor, tuple[int, ...]]]:
+    """Each operand that no time step changes, with its name and the shape it must have."""
+    size = beside.states[0].shape[-1]
+    parts = len(plan.traced.inputs) - len(plan.extras) - sum(len(product.parts) for product in plan.products)
+    if isinstance(made, Source):
+        yield "the input matrix", made.weight, (parts * size, made.x.shape[-1])
+        if made.bias is not None:
+            yield "the input bias", made.bias, (min(parts, max(1, made.bias.numel() // size)) * size,)
+    else:
+        yield "the projected input", made, (*made.shape[:2], parts * size)
+    for name, weight in zip(plan.traced.weights, beside.weights, strict=True):
+        yield name, weight, (size,)
+    for product, matrix in zip(plan.products, beside.matrices, strict=True):
+        yield f"the matrix of {', '.join(product.parts)}", matrix, (len(product.parts) * size, size)
+
+
+def wrong_kind(name: str, tensor: Tensor, shape: tuple[int, ...], x: Tensor | None) -> str | None:
+    """Why `tensor` cannot be read as one of `shape`, and of the dtype and device of x if that is given."""
+    if tuple(tensor.shape) != shape:
+        return f"{name} has the shape {tuple(tensor.shape)} instead of {shape}"
+    if x is not None and (tensor.dtype, tensor.device) != (x.dtype, x.device):
+        return f"{name} is {tensor.dtype} on {tensor.device}, and x is {x.dtype} on {x.device}"
+    return None if is_plain_tensor(tensor) else f"{name} is of the class {type(tensor).__name__}"
+
+
 def fused_scan(fusible: Fusible, joint: Tensor, beside: Beside) -> tuple[Tensor, dict[str, Tensor]]:
     """What `reference.scan` computes, in one kernel: the output [T, B, H] and the final states by name."""
     kernels = passes_for(joint)
     tensors = (kernels.laid_out(joint), *beside.tensors(joint.dtype, kernels.laid_out))
-    if torch.compiler.is_compiling():
+    if is_watched(joint):
         from linnet.fuse.ops import compiled_scan
 
         y, *finals = compiled_scan(fusible.plan, tensors, *beside.flags)
@@ -100,29 +157,40 @@ def ends(sequences: Sequence[Tensor], reverse: bool, dtype: torch.dtype) -> list
 NO_GRADIENTS = (None,) * 5
 
 
+def save(ctx: Any, flags: Flags, tensors: Sequence[Tensor | None]) -> None:
+    """For backward; a mask or resets too, so that autograd notices if they change in place until then."""
+    *masks, ctx.reverse = flags
+    ctx.save_for_backward(*masks, *tensors)
+
+
+def saved(ctx: Any) -> tuple[Flags, list[Any]]:
+    mask, resets, *tensors = ctx.saved_tensors
+    return (mask, resets, ctx.reverse), tensors
+
+
 class FusedScan(torch.autograd.Function):
     """The scan of a projection that autograd sees."""
 
     @staticmethod
-    def forward(ctx, fusible: Fusible, kernels, flags: tuple[Any, Any, Any], drops, keep: bool, *tensors):
+    def forward(ctx, fusible: Fusible, kernels, flags: Flags, drops, keep: bool, *tensors):
         operands = Operands.of(fusible.plan, flags, tensors, drops=drops)
         y, sequences, products = kernels.run_forward(operands, keep)
-        ctx.fusible, ctx.kernels, ctx.flags, ctx.drops = fusible, kernels, flags, drops
+        ctx.fusible, ctx.kernels, ctx.drops = fusible, kernels, drops
         if keep:
-            ctx.save_for_backward(*tensors, *sequences, *products)
+            save(ctx, flags, (*tensors, *sequences, *products))
         return y, *ends(sequences, operands.reverse, y.dtype)
 
     @staticmethod
     def backward(ctx, dy, *dfinals):
-        (plan, step), saved = ctx.fusible, list(ctx.saved_tensors)
-        products = [saved.pop() for _ in plan.products][::-1]
-        sequences = [saved.pop() for _ in plan.traced.states][::-1]
+        (plan, step), (flags, tensors) = ctx.fusible, saved(ctx)
+        products = [tensors.pop() for _ in plan.products][::-1]
+        sequences = [tensors.pop() for _ in plan.traced.states][::-1]
         needed = ctx.needs_input_grad[5:]
         if torch.is_grad_enabled():
-            saved = aliases(saved)
-            operands = Operands.of(plan, ctx.flags, saved, drops=ctx.drops)
-            return *NO_GRADIENTS, *reference_gradients(step, operands, saved, needed, (dy, *dfinals))
-        operands = Operands.of(plan, ctx.flags, saved, drops=ctx.drops)
+            tensors = aliases(tensors)
+            operands = Operands.of(plan, flags, tensors, drops=ctx.drops)
+            return *NO_GRADIENTS, *reference_gradients(step, operands, tensors, needed, (dy, *dfinals))
+        operands = Operands.of(plan, flags, tensors, drops=ctx.drops)
         return *NO_GRADIENTS, *ctx.kernels.Backward(operands, sequences, products, needed).run(dy, dfinals)
 
 
@@ -130,34 +198,42 @@ class ProjectedScan(torch.autograd.Function):
     """The scan of a projection that nobody else sees: its gradient overwrites it."""
 
     @staticmethod
-    def forward(ctx, fusible: Fusible, flags: tuple[Any, Any, Any], drops, x, weight, bias, *tensors):
-        ctx.fusible, ctx.flags, ctx.drops, ctx.used = fusible, flags, drops, False
+    def forward(ctx, fusible: Fusible, flags: Flags, drops, x, weight, bias, *tensors):
+        ctx.fusible, ctx.drops, ctx.unused = fusible, drops, [True]
         how = (flags, Source(x, weight, bias), tensors, drops)
         operands, y, sequences, products = run_projected(fusible.plan, *how, keep=True)
-        ctx.save_for_backward(x, weight, bias, operands.joint, *tensors, *sequences, *products)
+        save(ctx, flags, (x, weight, bias, operands.joint, *tensors, *sequences, *products))
         return y, *ends(sequences, operands.reverse, y.dtype)
 
     @staticmethod
     def backward(ctx, dy, *dfinals):
-        (plan, step), (x, weight, bias, joint, *saved) = ctx.fusible, ctx.saved_tensors
-        products = [saved.pop() for _ in plan.products][::-1]
-        sequences = [saved.pop() for _ in plan.traced.states][::-1]
+        (plan, step), (flags, (x, weight, bias, joint, *tensors)) = ctx.fusible, saved(ctx)
+        products = [tensors.pop() for _ in plan.products][::-1]
+        sequences = [tensors.pop() for _ in plan.traced.states][::-1]
         needed = ctx.needs_input_grad[3:]
         if torch.is_grad_enabled():
-            sources = aliases([x, weight, bias, *saved])
-            tensors = (Source(*sources[:3]).linear(), *sources[3:])
-            operands = Operands.of(plan, ctx.flags, tensors, drops=ctx.drops)
+            sources = aliases([x, weight, bias, *tensors])
+            operands = Operands.of(
+                plan, flags, (Source(*sources[:3]).linear(), *sources[3:]), drops=ctx.drops
+            )
             return None, None, None, *reference_gradients(step, operands, sources, needed, (dy, *dfinals))
         source = Source(x, weight, bias)
-        if ctx.used:
+        if not is_first(ctx.unused):
             # Differentiated for a second time: the projection, overwritten by then, is made anew, and
             # in the same way, since other sums would round otherwise.
-            joint = run_projected(plan, ctx.flags, source, saved, ctx.drops, keep=True)[0].joint
-        operands = Operands.of(plan, ctx.flags, (joint, *saved), source, ctx.drops)
-        ctx.used = True
+            joint = run_projected(plan, flags, source, tensors, ctx.drops, keep=True)[0].joint
+        operands = Operands.of(plan, flags, (joint, *tensors), source, ctx.drops)
         backward = Backward(operands, sequences, products, (any(needed[:3]), *needed[3:]), in_place=True)
         djoint, *others = backward.run(dy, dfinals)
         return None, None, None, *projection_gradients(djoint, source, needed[:3]), *others
+
+
+def is_first(unused: list[bool]) -> bool:
+    """True for one caller only, also where several threads ask at once: taking from a list is atomic."""
+    try:
+        return unused.pop()
+    except IndexError:
+        return False
 
 
 def reference_gradients(step: Step, operands: Operands, sources, needed, above) -> list[Tensor | None]:

@@ -35,9 +35,11 @@ def run_step(
         return None
     places = [tensor.data_ptr() for tensor in fixed]
     key = (x.dtype, x.shape, x.stride(), torch.get_num_threads(), places, [e.stride() for e in extras])
-    if plan.stream is None or plan.stream[0] != key:
-        plan.stream = key, StepCall(plan, source, (*extras, *weights, *states, *matrices))
-    return plan.stream[1](x, source.bias, extras, states)
+    # Read once: another thread may put its own call in the place of this one at any moment.
+    kept = plan.stream
+    if kept is None or kept[0] != key:
+        kept = plan.stream = key, StepCall(plan, source, (*extras, *weights, *states, *matrices))
+    return kept[1](x, source.bias, extras, states)
 
 
 class StepCall:
@@ -83,7 +85,7 @@ class StepCall:
         room = self.put_room(numbers)
         states = [state.contiguous() for state in states]
         new = self.put_states(numbers, states)
-        y = torch.empty((1, *self.shape), dtype=x.dtype)
+        y = torch.empty((1, *self.shape), dtype=x.dtype, device="cpu")
         if self.shared is None:
             numbers[self.at["y"]] = y.data_ptr()
         jit.run(self.function, self.units, self.grain, numbers)
@@ -92,7 +94,7 @@ class StepCall:
 
     def put_room(self, numbers: array[int]) -> Tensor:
         """For the projections and the products."""
-        room = torch.empty(self.room, dtype=torch.uint8)
+        room = torch.empty(self.room, dtype=torch.uint8, device="cpu")
         first = room.data_ptr()
         for at, offset in self.in_room:
             numbers[at] = first + offset
@@ -100,7 +102,7 @@ class StepCall:
 
     def put_states(self, numbers: array[int], states: Tensors) -> list[Tensor]:
         """The old ones are at slot 0, and the new ones, wherever they lie, at slot 1."""
-        new = [torch.empty(self.shape, dtype=state.dtype) for state in states]
+        new = [torch.empty(self.shape, dtype=state.dtype, device="cpu") for state in states]
         for at, before, after in zip(self.states, states, new, strict=True):
             numbers[at] = before.data_ptr()
             numbers[at + 1] = after.data_ptr() - before.data_ptr()

@@ -15,7 +15,8 @@ before a first call (see docs/log.md).
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -23,7 +24,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 Values = dict[str, Tensor]
 # inputs, states, weights -> y, new states; all by name.
@@ -87,9 +88,20 @@ class Traced:
 
 def trace(step: Step, inputs: Sequence[str], states: Sequence[str], weights: Sequence[str]) -> Traced:
     """Trace `step` and its gradient; raise NotPointwise if it does more than elementwise arithmetic."""
-    # Whoever builds a unit may have switched gradients off.
-    with torch.inference_mode(False), torch.enable_grad():
+    with undisturbed():
         return record(step, inputs, states, weights)
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Real numbers on the CPU, with gradients, whatever the mode in which somebody builds a unit."""
+    tracing = torch._C._get_tracing_state()
+    torch._C._set_tracing_state(None)  # type: ignore[attr-defined]
+    try:
+        with _disable_current_modes(), torch.device("cpu"), torch.inference_mode(False), torch.enable_grad():
+            yield
+    finally:
+        torch._C._set_tracing_state(tracing)  # type: ignore[attr-defined]
 
 
 def record(step: Step, inputs: Sequence[str], states: Sequence[str], weights: Sequence[str]) -> Traced:

@@ -60,15 +60,37 @@ class Foreign:
             raise ValueError(f"this is no {source!r} state dict for {unit}:\n  {listed}")
 
 
-def load_foreign(rnn: Recurrent, state_dict: Mapping[str, Tensor], source: str) -> None:
+def load_foreign(
+    rnn: Recurrent, state_dict: Mapping[str, Tensor], source: str, *, normalize_after: bool | None = None
+) -> None:
     """Load a state dict of another code base: source is "sru", "torch", "nru" or "lrn".
 
-    sru     the `sru` package's SRU, any depth, direction, low rank or layer norm
+    sru     the `sru` package's SRU, any depth, direction, low rank or layer norm. Where it has layer norms
+            that would fit before and after each layer, `normalize_after` says how it was built; Linnet
+            has the norm before, normalize_after=False
     torch   nn.LSTM, nn.GRU or nn.RNN into LSTM, GRU(form="after") or RNN
     nru     the NRU authors' NRUCell, or their NRU model (whose output layer is left out)
     lrn     the LRN authors' language-model cell, or their stack of cells
     """
+    if source == "sru" and isinstance(rnn, SRU):
+        check_norm_place(rnn, state_dict, normalize_after)
     rnn.load_state_dict(convert(rnn, state_dict, source))
+
+
+def check_norm_place(rnn: Recurrent, state_dict: Mapping[str, Tensor], normalize_after: bool | None) -> None:
+    """The package's layer norms have the same names wherever they act; only their sizes may tell."""
+    if normalize_after:
+        raise ValueError(
+            "normalize_after=True, a layer norm after each layer, has no counterpart in Linnet's SRU; "
+            'its prenorm="layer" is the package\'s normalize_after=False'
+        )
+    norms = any(".layer_norm." in key for key in state_dict)
+    sizes = {rnn.input_size, *(rnn.layer_output_size(layer) for layer in range(rnn.num_layers))}
+    if norms and normalize_after is None and len(sizes) == 1:
+        raise ValueError(
+            "the layer norms of this state dict fit before and after each layer, and it does not say which "
+            "the `sru` package's normalize_after was; if it was False, pass normalize_after=False"
+        )
 
 
 def convert(rnn: Recurrent, state_dict: Mapping[str, Tensor], source: str) -> dict[str, Tensor]:

@@ -13,13 +13,25 @@ from torch.compiler import is_compiling
 from torch.func import functional_call
 
 from linnet.fuse import reference
-from linnet.fuse.backend import may_fuse, runs_by_triton
-from linnet.fuse.plan import Fusible
+from linnet.fuse.backend import is_watched, may_fuse, runs_by_triton
+from linnet.fuse.hooks import is_heard
+from linnet.fuse.plan import Plan
 from linnet.layers.dropout import Dropout
 from linnet.units.cell import Cell, Parts
-from linnet.units.fused import Kernels, Way, fit_together, own_kernel, run_by_kernel, run_pair
+from linnet.units.fused import (
+    CannotFuse,
+    Kernels,
+    Way,
+    fit_together,
+    listener,
+    own_kernel,
+    run_by_kernel,
+    run_pair,
+    with_weights,
+)
 from linnet.units.noise import keep_mask
 from linnet.units.options import check_rate, choose
+from linnet.units.projection import Projection
 
 
 class Direction(nn.Module):
@@ -98,7 +110,10 @@ class Direction(nn.Module):
         weights = {
             name: F.dropout(self.get_parameter(name), self.weight_drop) for name in self.droppable_weights()
         }
-        return functional_call(self, weights, (x, state, mask, resets))
+        if is_compiling():
+            return functional_call(self, weights, (x, state, mask, resets))
+        # A module of its own for this pass: whoever looks at this one meanwhile finds its true weights.
+        return with_weights(self, weights)(x, state, mask, resets)
 
     def droppable_weights(self) -> list[str]:
         kinds = (".weight", ".reduce")
@@ -106,21 +121,34 @@ class Direction(nn.Module):
         # Angles of a rotation are no weights: a dropped or a longer one is another rotation.
         matrices = [f"cell.{name}" for name in names if name.endswith(kinds)]
         recurrent = [name for name in matrices if not name.startswith("cell.input.")]
+        self.check_droppable()
         return recurrent if recurrent and self.weight_drop_on == "recurrent" else matrices
+
+    def check_droppable(self) -> None:
+        """A matrix that is no parameter any more would be left out without a word."""
+        for name, module in self.cell.named_modules():
+            if isinstance(module, Projection) and "weight" not in module._parameters:
+                raise RuntimeError(
+                    f"weight_drop drops weights that are parameters, and that of {name!r} has been replaced "
+                    "by pruning, weight norm or a parametrization; remove that, or build with weight_drop=0"
+                )
 
     def forward(
         self, x: Tensor, state: Parts, mask: Tensor | None = None, resets: Tensor | None = None
     ) -> tuple[Tensor, Parts]:
         """mask [T, B]: True where x is real. resets [T, B]: True where a sequence starts anew."""
         run = self.by_kernel if self.fuses(x) else self.by_loop
-        y, state = run(x, state, mask, self.own_resets(resets))
+        along = partial(run, mask=mask, resets=self.own_resets(resets, mask))
+        y, state = self.cell(x, state, along)
         return self.project(y, mask), state
 
-    def own_resets(self, resets: Tensor | None) -> Tensor | None:
+    def own_resets(self, resets: Tensor | None, mask: Tensor | None) -> Tensor | None:
         if resets is None or not self.reverse:
             return resets
         # A sequence that starts at t ends at t when time runs backwards: clear before t - 1.
-        return torch.cat([resets[1:], torch.zeros_like(resets[:1])])
+        if mask is None:
+            return torch.cat([resets[1:], torch.zeros_like(resets[:1])])
+        return reset_before(resets, mask)
 
     def project(self, y: Tensor, mask: Tensor | None) -> Tensor:
         if self.projection is None:
@@ -131,6 +159,8 @@ class Direction(nn.Module):
     def by_loop(
         self, x: Tensor, state: Parts, mask: Tensor | None, resets: Tensor | None
     ) -> tuple[Tensor, Parts]:
+        if not is_compiling():
+            self.cell.check_devices(x)
         parts = {**self.cell.project(x), **self.stays(x)}
         step = partial(self.step, drops=self.state_masks(state))
         return reference.scan(step, parts, state, mask, resets, self.reverse)
@@ -174,22 +204,22 @@ class Direction(nn.Module):
 
     def fuses(self, x: Tensor) -> bool:
         """Whether a kernel runs this pass; if not, the log says why."""
-        return may_fuse(self.cell.unit_name, x, self.obstacle())
+        return may_fuse(self.cell.unit_name, x, self.obstacle(x))
 
     def may_share_a_launch(self) -> bool:
         """An elementwise unit may, unless a pass has weights of its own, or somebody listens to it."""
-        listened = self._forward_hooks or self._forward_pre_hooks
+        listened = is_heard(self) or is_heard(self.cell)
         drops_weights = self.training and self.weight_drop
         plain = len(self.cell.stages()) == 1 and type(self.cell).output is Cell.output
         return self.cell.is_elementwise and plain and not (listened or drops_weights)
 
-    def obstacle(self) -> str | None:
-        """Why the options of this direction keep it from a kernel, if they do."""
-        if self.training and self.state_dropout and is_compiling():
+    def obstacle(self, x: Tensor) -> str | None:
+        """What keeps this direction from a kernel, if anything does: its options, or somebody who listens."""
+        if self.training and self.state_dropout and is_watched(x):
             return "state_dropout is not compiled"
         if self.zoneout and len(self.cell.stages()) > 1:
             return "zoneout comes after all of its stages"
-        return None
+        return listener(self.cell)
 
     def by_kernel(
         self, x: Tensor, state: Parts, mask: Tensor | None, resets: Tensor | None
@@ -197,7 +227,7 @@ class Direction(nn.Module):
         cell = self.cell
         dropped = self.carried is not None and self.carried.is_active
         changed = self.zoneout or dropped or (self.training and self.state_dropout)
-        own = None if changed or is_compiling() else own_kernel(cell, x)
+        own = None if changed or is_watched(x) else own_kernel(cell, x)
         if own is not None:
             return own(x, state, (mask, resets, self.reverse))
         parts = {**cell.beside(x), **self.stays(x)}
@@ -205,10 +235,14 @@ class Direction(nn.Module):
         if isinstance(plans, str):
             may_fuse(cell.unit_name, x, plans)
             return self.by_loop(x, state, mask, resets)
-        drops = self.state_masks(state)
-        return run_by_kernel(cell, plans, parts, x, state, (mask, resets, self.reverse), drops)
+        flags, drops = (mask, resets, self.reverse), self.state_masks(state)
+        try:
+            return run_by_kernel(cell, plans, parts, self.after, x, state, flags, drops)
+        except CannotFuse as error:
+            may_fuse(cell.unit_name, x, error.reason)
+            return self.by_loop(x, state, mask, resets)
 
-    def plans_for(self, beside: tuple[str, ...]) -> list[Fusible] | str:
+    def plans_for(self, beside: tuple[str, ...]) -> list[Plan] | str:
         """The plans for a pass with these parts beside the projections; or why there are none."""
         return self.kernels.plans_for(self.cell, beside, self.after, self.zoneout)
 
@@ -268,7 +302,7 @@ def run_together(
     if not fit_together(plans):
         return None
     ways = [
-        Way(d.cell, plan[0], part, state, (mask, d.own_resets(resets), d.reverse))  # type: ignore[arg-type]
+        Way(d.cell, plan[0], d.after, part, state, (mask, d.own_resets(resets, mask), d.reverse))  # type: ignore[arg-type]
         for d, plan, part, state in zip(directions, plans, parts, held, strict=True)
     ]
     y, finals = run_pair(ways, x)
@@ -276,6 +310,16 @@ def run_together(
         return y, finals
     outputs = zip(directions, y.chunk(len(directions), -1), strict=True)
     return concatenate([d.project(half, mask) for d, half in outputs]), finals
+
+
+def reset_before(resets: Tensor, mask: Tensor) -> Tensor:
+    """[T, B]: True at each real step whose next real step is a reset."""
+    # Which of the real steps it is, from 1 on. Padded steps share the place 0, where no reset is.
+    number = mask.cumsum(0)
+    steps, batch = resets.shape
+    places = resets.new_zeros(steps + 2, batch)
+    by_number = places.scatter(0, number * mask, resets & mask)
+    return by_number.gather(0, number + 1) & mask
 
 
 def layer_dropout(x: Tensor, rate: float, variational: bool) -> Tensor:

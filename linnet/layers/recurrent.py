@@ -197,7 +197,7 @@ class Recurrent(nn.Module):
             if mask is not None:
                 raise ValueError("lengths and mask both say which steps are real; give one of them")
             if x.dim() == 2:
-                lengths = torch.as_tensor(lengths).reshape(-1)
+                lengths = torch.as_tensor(lengths, device="cpu").reshape(-1)
             mask = mask_of_lengths(lengths, like=time_first)
         y, new = self.run(time_first, self.read_state(state, x, time_first), mask, resets)
         return self.from_time_first(y, x), self.write_state(new, x.dim() == 3)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 
 
@@ -13,7 +14,8 @@ def mask_of_lengths(lengths: Tensor | Sequence[int], like: Tensor) -> Tensor:
     """[T, B] for `like` [T, B, D], True at the steps that are within the length of their sequence."""
     time, batch = like.shape[:2]
     try:
-        lengths = torch.as_tensor(lengths)
+        # On the CPU, where their values are looked at, whatever the default device.
+        lengths = lengths if isinstance(lengths, Tensor) else torch.as_tensor(lengths, device="cpu")
     except (TypeError, ValueError) as error:
         raise TypeError(f"lengths must be whole numbers, one a sequence; got {lengths!r}") from error
     if lengths.dtype.is_floating_point or lengths.dtype == torch.bool or lengths.dtype.is_complex:
@@ -21,9 +23,14 @@ def mask_of_lengths(lengths: Tensor | Sequence[int], like: Tensor) -> Tensor:
     if tuple(lengths.shape) != (batch,):
         raise ValueError(f"lengths must have shape ({batch},), one a sequence; got {tuple(lengths.shape)}")
     # A graph that is being traced holds no numbers to look at.
-    if not torch.compiler.is_compiling():
+    if not (torch.compiler.is_compiling() or is_unknown(lengths)):
         check_range(lengths, time)
     return torch.arange(time, device=like.device)[:, None] < lengths.to(like.device)
+
+
+def is_unknown(lengths: Tensor) -> bool:
+    """A tensor that has a shape and no numbers."""
+    return lengths.is_meta or isinstance(lengths, FakeTensor)
 
 
 def check_range(lengths: Tensor, time: int) -> None:

@@ -20,10 +20,13 @@ from torch import Tensor, nn
 from torch.compiler import is_compiling
 
 from linnet.fuse.backend import may_fuse
+from linnet.fuse.hooks import heard_inside
 from linnet.units.options import check_size
 from linnet.units.projection import Projection
 
 Parts = dict[str, Tensor]
+# x [T, B, input_size], state -> y [T, B, output_size], state.
+Along = Callable[[Tensor, Parts], tuple[Tensor, Parts]]
 # x [T, B, input_size], state, (mask, resets, reverse) -> y [T, B, output_size], state.
 OwnKernel = Callable[[Tensor, Parts, Any], tuple[Tensor, Parts]]
 
@@ -175,7 +178,9 @@ class Cell(nn.Module):
 
     def check_like(self, what: str, tensor: Tensor, like: Tensor) -> None:
         """Same device, and the same dtype unless autocast chooses dtypes itself."""
-        if tensor.device != like.device:
+        if like.is_meta and not tensor.is_meta:
+            self.check_without_values()
+        elif tensor.device != like.device:
             raise ValueError(
                 f"{what} is on {tensor.device}, but {self.unit_name} works on {like.device}; "
                 f"move one of them with .to(device)"
@@ -184,6 +189,14 @@ class Cell(nn.Module):
             raise TypeError(
                 f"{what} is {tensor.dtype}, but {self.unit_name} works in {like.dtype}; "
                 f"convert one of them with .to(dtype)"
+            )
+
+    def check_without_values(self) -> None:
+        """Parameters may be on meta as long as somebody who listens brings their values for each call."""
+        if heard_inside(self) is None:
+            raise ValueError(
+                f"the parameters of {self.unit_name} are on meta, without values; load them with "
+                "load_state_dict(..., assign=True), or call to_empty(device=...) and reset_parameters()"
             )
 
     @property
@@ -195,8 +208,14 @@ class Cell(nn.Module):
         """A parameter, for its device and dtype."""
         return self.input.weight if "input" in self._modules else next(self.parameters())
 
-    def forward(self, x: Tensor, state: Any = None) -> tuple[Tensor, Any]:
-        """One step: x [B, input_size] or [input_size], and the state of the step before (default: zeros)."""
+    def forward(self, x: Tensor, state: Any = None, along: Along | None = None) -> tuple[Tensor, Any]:
+        """One step: x [B, input_size] or [input_size], and the state of the step before (default: zeros).
+
+        along   given by a layer, which takes the cell along whole sequences in one call: x is
+                [T, B, input_size], states go by name, and hooks of the cell run once a pass
+        """
+        if along is not None:
+            return along(x, state)
         self.check_step_input(x)
         batch = x.shape[:-1]
         held = self.initial_state(batch, x) if state is None else self.unpack_state(state, batch, x)
@@ -209,15 +228,29 @@ class Cell(nn.Module):
 
     def take_step(self, x: Tensor, state: Parts) -> tuple[Tensor, Parts]:
         """x [B, input_size], by the kernel if there is one: a sequence of a single step."""
-        if not is_compiling() and may_fuse(self.unit_name, x):
+        if not is_compiling():
             # Imported when first needed, since it knows cells.
-            from linnet.units.fused import kernel_for
+            from linnet.units.fused import CannotFuse, kernel_for
 
             run = kernel_for(self, x)
-            if run is not None:
-                y, new = run(x[None], state, (None, None, False))
-                return y[0], new
+            try:
+                if run is not None:
+                    y, new = run(x[None], state, (None, None, False))
+                    return y[0], new
+            except CannotFuse as error:
+                may_fuse(self.unit_name, x, error.reason)
+            self.check_devices(x)
         return self.advance(self.project(x), state)
+
+    def check_devices(self, x: Tensor) -> None:
+        """Of all parameters: torch's own product with a matrix on meta gives arbitrary numbers."""
+        away = {name: p.device for name, p in self.named_parameters() if p.device != x.device}
+        if away and heard_inside(self) is None:
+            name, device = next(iter(away.items()))
+            raise ValueError(
+                f"the parameter {name!r} of {self.unit_name} is on {device}, but x is on {x.device}; "
+                f"move the module with .to(device)"
+            )
 
     def check_step_input(self, x: Tensor) -> None:
         if not isinstance(x, Tensor):

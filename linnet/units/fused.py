@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, is_autocast_enabled
+from torch import Tensor, is_autocast_enabled, nn
 from torch.compiler import is_compiling
 
-from linnet.fuse.backend import has_triton, may_fuse, missing, runs_by_triton
+from linnet.fuse.backend import ByNature, has_triton, is_watched, may_fuse, missing, runs_by_triton
+from linnet.fuse.hooks import heard_inside
 from linnet.fuse.plan import Fusible, Plan, Product
-from linnet.fuse.trace import NotPointwise, Step, Traced, interpret, trace
+from linnet.fuse.trace import NotPointwise, Step, Traced, interpret, trace, undisturbed
 from linnet.units.cell import Cell, OwnKernel, Parts, Stage
+from linnet.units.projection import Projection
 
 # What is done to the state after the step: output, new state, old state, inputs -> output, new state.
 After = Callable[[Tensor, Parts, Parts, Parts], tuple[Tensor, Parts]]
@@ -27,12 +28,16 @@ SETTINGS = frozenset({int, float, str, bool, tuple, type(None)})
 class CannotFuse(Exception):  # noqa: N818, it is a reason more than an error
     """The reason why a unit runs by the reference loop."""
 
+    @property
+    def reason(self) -> str:
+        return self.args[0]
+
 
 class Kernels:
     """The plans of one cell, made when first needed. They hold functions: a copy makes its own."""
 
     def __init__(self) -> None:
-        self.plans: dict[tuple, list[Fusible] | str] = {}
+        self.plans: dict[tuple, list[Plan] | str] = {}
 
     def __deepcopy__(self, memo: dict) -> Kernels:
         return Kernels()
@@ -40,7 +45,7 @@ class Kernels:
     def __reduce__(self) -> tuple:
         return Kernels, ()
 
-    def plans_for(self, cell: Cell, beside: tuple[str, ...], after: After, *more: Any) -> list[Fusible] | str:
+    def plans_for(self, cell: Cell, beside: tuple[str, ...], after: After, *more: Any) -> list[Plan] | str:
         """The plans for a pass with these parts beside the projections; or why there are none.
 
         A plan made with other settings, of the cell or those in `more`, is another plan.
@@ -58,18 +63,22 @@ class Kernels:
         return plans
 
 
-def plans_or_reason(cell: Cell, beside: Sequence[str], after: After) -> list[Fusible] | str:
+def plans_or_reason(cell: Cell, beside: Sequence[str], after: After) -> list[Plan] | str:
     reason = missing()
     if reason is not None and not has_triton():
         return reason
     try:
-        return make_plans(cell, beside, after)
-    except CannotFuse as reason:
-        return str(reason)
+        # A tracer must not see it: plans are made only once, and it would find something else each time.
+        with undisturbed():
+            return make_plans(cell, beside, after)
+    except CannotFuse as error:
+        return error.reason
 
 
 def kernel_for(cell: Cell, x: Tensor) -> OwnKernel | None:
-    """What runs `cell` by itself over x's like; None, and a word in the log, if nothing does."""
+    """What runs `cell` by itself over x's like; None, and a warning, if nothing does."""
+    if not may_fuse(cell.unit_name, x, listener(cell)):
+        return None
     own = own_kernel(cell, x)
     if own is not None:
         return own
@@ -79,7 +88,13 @@ def kernel_for(cell: Cell, x: Tensor) -> OwnKernel | None:
     if isinstance(plans, str):
         may_fuse(cell.unit_name, x, plans)
         return None
-    return partial(run_by_kernel, cell, plans, parts)
+    return partial(run_by_kernel, cell, plans, parts, nothing_after)
+
+
+def listener(cell: Cell) -> str | None:
+    """Who keeps a cell from its kernel: a kernel calls none of the modules inside the cell."""
+    name = heard_inside(cell)
+    return None if name is None else f"somebody listens to {name} by a hook, and kernels do not call modules"
 
 
 def own_kernel(cell: Cell, x: Tensor) -> OwnKernel | None:
@@ -93,8 +108,9 @@ def nothing_after(y: Tensor, new: Parts, old: Parts, parts: Parts) -> tuple[Tens
 
 def run_by_kernel(
     cell: Cell,
-    plans: list[Fusible],
+    plans: list[Plan],
     parts: Parts,
+    after: After,
     x: Tensor,
     state: Parts,
     flags: tuple[Any, Any, Any],
@@ -102,19 +118,23 @@ def run_by_kernel(
 ) -> tuple[Tensor, Parts]:
     """What stands beside the projections of x, x [T, B, input_size], state, (mask, resets, reverse).
 
-    drops: by state, what of it the recurrent matrices read.
+    drops: by state, what of it the recurrent matrices read. Raises CannotFuse where the weights do not fit
+    the plans, before anything is read by its address.
     """
     # Imported when first needed: what makes kernels is not there on every machine.
     from linnet.fuse.call import as_dtype
-    from linnet.fuse.scan import Beside
+    from linnet.fuse.scan import Beside, scan
 
     sequences: Parts = {}
     finals: Parts = {}
-    for stage, fusible, scan in zip(cell.stages(), plans, scans(cell, x, plans), strict=True):
+    for stage, plan, made in zip(cell.stages(), plans, projections(cell, x, plans), strict=True):
         for attribute, name in stage.through.items():
-            parts |= getattr(cell, attribute)(sequences[name])
-        masks = [drops[product.state] for product in fusible.plan.products] if drops else ()
-        y, new = scan(Beside(*beside_of(cell, stage, fusible, parts, x, state), *flags, drops=masks))
+            parts |= read_through(getattr(cell, attribute), sequences[name])
+        masks = [drops[product.state] for product in plan.products] if drops else ()
+        beside = Beside(*beside_of(cell, stage, plan, parts, x, state), *flags, drops=masks)
+        if not is_watched(x):  # a registered operation checks for itself
+            check_fit(cell, plan, made, beside)
+        y, new = scan(Fusible(plan, partial(one_step, cell, stage, after)), made, beside)
         finals |= new
         # A stage that others read, or that the output is made of, gives its state as its output.
         sequences[stage.states[0]] = y
@@ -122,32 +142,52 @@ def run_by_kernel(
     return cell.output(y, sequences), {name: as_dtype(s, state[name].dtype) for name, s in finals.items()}
 
 
+def read_through(projection: Projection, state: Tensor) -> Parts:
+    """What a later stage reads of a state. torch's product with a matrix on meta is no error: see to it."""
+    if projection.weight.device != state.device:
+        raise CannotFuse(f"a matrix is on {projection.weight.device}, and x is on {state.device}")
+    return projection(state)
+
+
+def check_fit(cell: Cell, plan: Plan, made: Any, beside: Any) -> None:
+    from linnet.fuse.scan import misfit
+
+    reason = misfit(plan, made, beside)
+    if reason is not None:
+        raise CannotFuse(f"{reason}, which is not what {cell.unit_name} was built with")
+
+
 def beside_of(
-    cell: Cell, stage: Stage, fusible: Fusible, parts: Parts, x: Tensor, state: Parts
+    cell: Cell, stage: Stage, plan: Plan, parts: Parts, x: Tensor, state: Parts
 ) -> tuple[list[Tensor], list[Tensor], list[Tensor], list[Tensor]]:
     """Extras, weights, states, matrices: what a scan of x reads beside its projection."""
     shape = (*x.shape[:-1], cell.states[stage.states[0]])
-    extras = [parts[name] for name in fusible.plan.extras]
+    extras = [parts[name] for name in plan.extras]
     extras = [part if part.shape == shape else part.expand(shape) for part in extras]
-    weights, matrices = list(weights_of(cell, stage).values()), matrices_of(cell, stage)
-    return extras, weights, [state[name] for name in stage.states], matrices
+    weights = weights_of(cell, stage)
+    if tuple(weights) != plan.traced.weights:
+        raise CannotFuse(
+            f"its weights of one number a channel are {list(weights)}, not those it was built with"
+        )
+    return extras, list(weights.values()), [state[name] for name in stage.states], matrices_of(cell, stage)
 
 
 class Way(NamedTuple):
     """One of the two ways along a sequence: the cell, its plan, what it reads, where it starts, its flags."""
 
     cell: Cell
-    fusible: Fusible
+    plan: Plan
+    after: After
     parts: Parts
     state: Parts
     flags: tuple[Any, Any, Any]
 
 
-def fit_together(plans: Sequence[list[Fusible] | str]) -> bool:
+def fit_together(plans: Sequence[list[Plan] | str]) -> bool:
     """Whether two directions with these plans can run in one launch: the same step, without a matrix."""
-    if any(isinstance(each, str) or len(each) > 1 or each[0].plan.products for each in plans):
+    if any(isinstance(each, str) or len(each) > 1 or each[0].products for each in plans):
         return False
-    return len({each[0].plan.key for each in plans if not isinstance(each, str)}) == 1
+    return len({each[0].key for each in plans if not isinstance(each, str)}) == 1
 
 
 def run_pair(ways: Sequence[Way], x: Tensor) -> tuple[Tensor, list[Parts]]:
@@ -156,32 +196,31 @@ def run_pair(ways: Sequence[Way], x: Tensor) -> tuple[Tensor, list[Parts]]:
     from linnet.fuse.scan import Beside
 
     scanned = []
-    for cell, fusible, parts, state, flags in ways:
-        beside = Beside(*beside_of(cell, cell.stages()[0], fusible, parts, x, state), *flags)
-        scanned.append(Scanned(fusible, cell.input.joint(x), beside))
+    for cell, plan, after, parts, state, flags in ways:
+        stage, joint = cell.stages()[0], cell.input.joint(x)
+        beside = Beside(*beside_of(cell, stage, plan, parts, x, state), *flags)
+        check_fit(cell, plan, joint, beside)
+        scanned.append(Scanned(Fusible(plan, partial(one_step, cell, stage, after)), joint, beside))
     y, finals = pair_scan(*scanned)
     pairs = zip(finals, ways, strict=True)
     return y, [{name: s.to(way.state[name].dtype) for name, s in final.items()} for final, way in pairs]
 
 
-def scans(cell: Cell, x: Tensor, plans: list[Fusible]) -> list[Callable[..., tuple[Tensor, Parts]]]:
-    """For each stage the kernel with its projection; that of a single stage is never seen outside."""
-    from linnet.fuse.scan import Source, fused_scan, projected_scan
+def projections(cell: Cell, x: Tensor, plans: list[Plan]) -> Sequence[Any]:
+    """For each stage its projection, or what the kernel makes it of, where nobody else needs to see it."""
+    from linnet.fuse.scan import Source
 
     projection = cell.input
     # On a GPU torch's own products are the best there are, and nothing is gained by hiding them.
-    apart = runs_by_triton(x) or is_compiling() or is_autocast_enabled(x.device.type)
+    apart = runs_by_triton(x) or is_watched(x) or is_autocast_enabled(x.device.type)
     seen = len(plans) > 1 or not projection.is_plain or apart
     if not seen:
-        source = Source(projection.prepare(x), projection.weight, projection.bias)
-        return [partial(projected_scan, plans[0], source)]
+        return [Source(projection.prepare(x), projection.weight, projection.bias)]
     joint = projection.joint(x)
-    sizes = [sum_of_sizes(cell, plan) for plan, _ in plans]
-    joints = [joint] if len(plans) == 1 else joint.split(sizes, -1)
-    return [partial(fused_scan, plan, part) for plan, part in zip(plans, joints, strict=True)]
+    return [joint] if len(plans) == 1 else joint.split([sum_of_sizes(cell, plan) for plan in plans], -1)
 
 
-def make_plans(cell: Cell, beside: Sequence[str], after: After) -> list[Fusible]:
+def make_plans(cell: Cell, beside: Sequence[str], after: After) -> list[Plan]:
     """A plan for each stage of `cell`; `beside` are the parts that do not come from its projection."""
     check_anatomy(cell)
     read = [name for stage in cell.stages() for name in cell.input.parts if name in cell.reads[stage.step]]
@@ -190,7 +229,7 @@ def make_plans(cell: Cell, beside: Sequence[str], after: After) -> list[Fusible]
     return [make_plan(cell, stage, beside, after) for stage in cell.stages()]
 
 
-def make_plan(cell: Cell, stage: Stage, beside: Sequence[str], after: After) -> Fusible:
+def make_plan(cell: Cell, stage: Stage, beside: Sequence[str], after: After) -> Plan:
     reads = cell.reads[stage.step]
     stays = [f"{what}.{name}" for name in stage.states for what in ("stay", "drop")]
     through = [part for attribute in stage.through for part in getattr(cell, attribute).parts]
@@ -201,46 +240,50 @@ def make_plan(cell: Cell, stage: Stage, beside: Sequence[str], after: After) -> 
         Product(state, tuple(getattr(cell, attribute).parts)) for attribute, state in stage.recurrence.items()
     )
     made = [part for product in products for part in product.parts]
-
-    def step(inputs: Parts, states: Parts, weights: Parts) -> tuple[Tensor, Parts]:
-        biased = {name: inputs[name] + weights[f"bias.{name}"] for name in made if f"bias.{name}" in weights}
-        known = {**inputs, **biased, **states}
-        y, new = with_weights(cell, weights).call_by_name(stage.step, known)
-        return after(y, new, states, inputs)
-
+    step = partial(one_step, cell, stage, after)
     try:
         traced = trace(step, [*projected, *extras, *made], stage.states, list(weights_of(cell, stage)))
     except NotPointwise as reason:
         raise CannotFuse(str(reason)) from reason
     check_traced(traced, step, cell.states[stage.states[0]])
-    return Fusible(Plan(traced, extras, products), step)
+    return Plan(traced, extras, products)
+
+
+def one_step(
+    cell: Cell, stage: Stage, after: After, inputs: Parts, states: Parts, weights: Parts
+) -> tuple[Tensor, Parts]:
+    """A stage of `cell` with `weights` for its own, and what is then done to the state."""
+    biases = {name.removeprefix("bias."): w for name, w in weights.items() if name.startswith("bias.")}
+    known = {**inputs, **{name: inputs[name] + bias for name, bias in biases.items()}, **states}
+    y, new = with_parameters(cell, weights).call_by_name(stage.step, known)
+    return after(y, new, states, inputs)
 
 
 def check_traced(traced: Traced, step: Step, size: int) -> None:
     """A step that looks at shapes or values may do one thing with scalars and another with tensors."""
     source = torch.Generator().manual_seed(0)
-    groups = [
-        {name: torch.rand(2, size, generator=source, dtype=torch.float64) for name in names}
-        for names in (traced.inputs, traced.states, traced.weights)
-    ]
     with torch.no_grad():
+        groups = [
+            {name: torch.rand(2, size, generator=source, dtype=torch.float64) for name in names}
+            for names in (traced.inputs, traced.states, traced.weights)
+        ]
         try:
             y, new = step(*groups)
         except RuntimeError as error:
             raise CannotFuse(f"its step runs on scalars alone: {error}") from error
         ours = interpret(traced.forward, {name: t for group in groups for name, t in group.items()})
-    theirs = {"y": y, **{f"new.{name}": new[name] for name in traced.states}}
-    if not all(torch.allclose(ours[name].expand(2, size), theirs[name]) for name in ours):
-        raise CannotFuse("its step computes one thing with scalars and another with tensors")
+        theirs = {"y": y, **{f"new.{name}": new[name] for name in traced.states}}
+        if not all(torch.allclose(ours[name].expand(2, size), theirs[name]) for name in ours):
+            raise CannotFuse("its step computes one thing with scalars and another with tensors")
 
 
 def check_anatomy(cell: Cell) -> None:
     if type(cell).project is not Cell.project:
-        raise CannotFuse("its projection is its own")
+        raise CannotFuse(ByNature("its projection is its own"))
     if type(cell).recur is not Cell.recur:
-        raise CannotFuse("its recurrence is no plain matrix")
+        raise CannotFuse(ByNature("its recurrence is no plain matrix"))
     if cell.projection is not None:
-        raise CannotFuse("its projected output recurs")
+        raise CannotFuse(ByNature("its projected output recurs"))
 
 
 def check_sizes(cell: Cell, stage: Stage, parts: Sequence[str]) -> None:
@@ -250,13 +293,32 @@ def check_sizes(cell: Cell, stage: Stage, parts: Sequence[str]) -> None:
     for attribute in (*stage.recurrence, *stage.through):
         sizes |= set(getattr(cell, attribute).parts.values())
     if len(sizes) > 1 or not set(stage.recurrence.values()) <= set(stage.states):
-        raise CannotFuse(f"its states and parts are of different sizes, {sorted(sizes)}")
+        raise CannotFuse(ByNature(f"its states and parts are of different sizes, {sorted(sizes)}"))
 
 
-def with_weights(cell: Cell, weights: Parts) -> Any:
-    """The same cell with other tensors for its own parameters: scalars to trace with, for example."""
-    other = copy.copy(cell)
-    other.__dict__ = {**cell.__dict__, "_parameters": dict(weights)}
+def with_parameters(module: nn.Module, parameters: Mapping[str, Tensor]) -> Any:
+    """The same module with other parameters of its own: scalars to trace with, for example.
+
+    `module` itself stays as it is, since other threads may be using it.
+    """
+    other = object.__new__(type(module))
+    other.__dict__ = {**module.__dict__, "_parameters": dict(parameters)}
+    return other
+
+
+def with_weights(module: nn.Module, weights: Mapping[str, Tensor]) -> Any:
+    """`with_parameters` for some of the parameters, by their names in `module.named_parameters()`."""
+    inner: dict[str, dict[str, Tensor]] = {}
+    own = dict(module._parameters)
+    for path, weight in weights.items():
+        first, _, rest = path.partition(".")
+        if rest:
+            inner.setdefault(first, {})[rest] = weight
+        else:
+            own[path] = weight  # type: ignore[assignment]
+    other = with_parameters(module, own)  # type: ignore[arg-type]
+    changed = {name: with_weights(module._modules[name], theirs) for name, theirs in inner.items()}  # type: ignore[arg-type]
+    other.__dict__["_modules"] = {**module._modules, **changed}
     return other
 
 

@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from linnet.fuse.hooks import is_heard
 from linnet.units.noise import keep_mask, over_time
 from linnet.units.options import check_rate, check_size, choose
 
@@ -100,7 +101,7 @@ class Projection(nn.Module):
     @property
     def is_plain(self) -> bool:
         """One product and no more."""
-        return isinstance(self.norm, nn.Identity)
+        return isinstance(self.norm, nn.Identity) and not is_heard(self.norm)
 
     def whole_bias(self) -> Tensor | None:
         """With zeros for the parts that have none."""

@@ -19,46 +19,59 @@ import math
 import torch
 from torch import Tensor, nn
 
+from linnet.fuse.backend import is_watched
 
-def planes(size: int, layer: int, layers: int) -> tuple[Tensor, Tensor]:
+
+def planes(size: int, layer: int, layers: int) -> list[tuple[int, int]]:
     """The pairs of channels turned in one layer, in the order in which the authors store their angles."""
     distance = 2 ** (layers - 1 - layer)
-    channels = torch.arange(size - distance)
-    first = channels[channels // distance % 2 == 0]
-    first = first[torch.argsort(first % distance * size + first // distance)]
-    return first, first + distance
+    first = [channel for channel in range(size - distance) if channel // distance % 2 == 0]
+    first.sort(key=lambda channel: (channel % distance, channel // distance))
+    return [(channel, channel + distance) for channel in first]
+
+
+def tables(size: int, layers: int, like: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """For each layer and channel: the partner that it is turned with, by which angle, and which way."""
+    partner = [list(range(size)) for _ in range(layers)]
+    angle, sign = ([[0] * size for _ in range(layers)] for _ in range(2))
+    for layer in range(layers):
+        for number, (a, b) in enumerate(planes(size, layer, layers)):
+            partner[layer][a], partner[layer][b] = b, a
+            angle[layer][a] = angle[layer][b] = number
+            sign[layer][a], sign[layer][b] = -1, 1
+    where = like.device
+    whole = (torch.tensor(table, device=where) for table in (partner, angle))
+    return *whole, torch.tensor(sign, dtype=like.dtype, device=where)  # type: ignore[return-value]
 
 
 class Rotation(nn.Module):
     """h [B, size] -> [B, size], turned."""
 
-    partner: Tensor
-    angle: Tensor
-    sign: Tensor
-
     def __init__(self, size: int, device=None, dtype=None):
         super().__init__()
-        self.layers = math.ceil(math.log2(size))
+        self.size, self.layers = size, math.ceil(math.log2(size))
         self.theta = nn.Parameter(torch.empty(self.layers, size // 2, device=device, dtype=dtype))
-        partner = torch.arange(size).repeat(self.layers, 1)
-        angle = torch.zeros(self.layers, size, dtype=torch.long)
-        sign = torch.zeros(self.layers, size)
-        for layer in range(self.layers):
-            a, b = planes(size, layer, self.layers)
-            partner[layer, a], partner[layer, b] = b, a
-            angle[layer, a] = angle[layer, b] = torch.arange(len(a))
-            sign[layer, a], sign[layer, b] = -1, 1
-        self.register_buffer("partner", partner.to(device), persistent=False)
-        self.register_buffer("angle", angle.to(device), persistent=False)
-        self.register_buffer("sign", sign.to(device=device, dtype=self.theta.dtype), persistent=False)
+        # No buffers: whoever builds a module on meta and then loads it (Hugging Face's from_pretrained,
+        # to_empty) would leave these, which are in no state dict, with arbitrary numbers.
+        self.tables: tuple[Tensor, Tensor, Tensor] | None = None
 
     def reset_parameters(self) -> None:
         nn.init.uniform_(self.theta, -3.14, 3.14)
 
+    def own_tables(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Kept until the angles move to another device or dtype; not those of somebody who looks on."""
+        if is_watched(self.theta):
+            return tables(self.size, self.layers, self.theta)
+        kept, like = self.tables, (self.theta.device, self.theta.dtype)
+        if kept is None or (kept[2].device, kept[2].dtype) != like:
+            kept = self.tables = tables(self.size, self.layers, self.theta)
+        return kept
+
     def forward(self, h: Tensor) -> Tensor:
-        theta = self.theta.gather(1, self.angle) * self.sign
+        partners, angle, sign = self.own_tables()
+        theta = self.theta.gather(1, angle) * sign
         # Taken apart at once and read by index_select: the gradient of h[..., partner] is many times slower.
-        layers = zip(torch.cos(theta).unbind(), torch.sin(theta).unbind(), self.partner.unbind(), strict=True)
+        layers = zip(torch.cos(theta).unbind(), torch.sin(theta).unbind(), partners.unbind(), strict=True)
         for cos, sin, partner in layers:
             h = cos * h + sin * h.index_select(-1, partner)
         return h

@@ -6,6 +6,7 @@ import copy
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +16,8 @@ from helpers import each, tensors
 from torch import Tensor
 
 import linnet
+from linnet.fuse.plan import Fusible
+from linnet.units.fused import one_step
 
 
 class Variant(NamedTuple):
@@ -33,10 +36,14 @@ class Variant(NamedTuple):
 
 
 def plans_of(rnn: linnet.Recurrent, training: bool = False) -> Any:
-    """The plans for kernels of the first direction, or why there are none."""
+    """The plans for kernels of the first direction with their steps, or why there are none."""
     direction: Any = rnn.directions[0].train(training)
     example = torch.empty(1, 1, rnn.input_size, device="meta")
-    return direction.plans_for((*direction.cell.beside(example), *direction.stays(example)))
+    plans = direction.plans_for((*direction.cell.beside(example), *direction.stays(example)))
+    if isinstance(plans, str):
+        return plans
+    steps = [partial(one_step, direction.cell, stage, direction.after) for stage in direction.cell.stages()]
+    return [Fusible(plan, step) for plan, step in zip(plans, steps, strict=True)]
 
 
 def fuses(unit: type[linnet.Recurrent]) -> bool:

@@ -285,15 +285,13 @@ def test_many_threads_may_call_at_once(folder: Path):
 
 
 WITHOUT = """
-import logging, sys
+import sys, warnings
 sys.modules["llvmlite"] = None
 import torch, linnet
 
 lines = []
-handler = logging.Handler()
-handler.emit = lambda record: lines.append(record.getMessage())
-logging.getLogger("linnet").addHandler(handler)
-logging.getLogger("linnet").setLevel(logging.INFO)
+warnings.simplefilter("always", linnet.FallbackWarning)
+warnings.showwarning = lambda message, *_: lines.append(str(message))
 """
 
 WITHOUT_EAGER = f"""{WITHOUT}

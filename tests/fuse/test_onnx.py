@@ -19,7 +19,7 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
 import linnet
 from linnet.fuse.onnx import COMPOSED, NAMES
-from linnet.fuse.plan import Fusible, Plan
+from linnet.fuse.plan import Plan
 from linnet.fuse.trace import OPERATIONS, Line
 
 OTHER_SIZES = ((1, 1), (9, 2), (4, 7))
@@ -180,7 +180,7 @@ class Everything(linnet.Recurrent, cell=EverythingCell):
 
 def test_every_operation_of_a_users_unit(path: Path):
     rnn = enliven(Everything(3, 4, bidirectional=True)).eval()
-    ((plan, _),) = rnn.directions[0].plans_for(())
+    (plan,) = rnn.directions[0].plans_for(())
     assert {line.op for line in plan.traced.forward.lines} == set(OPERATIONS)
     linnet.export_onnx(rnn, path, draw(5, 3, 3, seed=0, dtype=torch.float), draw_state(rnn, 3))
     agree(load(path), rnn, draw(9, 2, 3, seed=1, dtype=torch.float), draw_state(rnn, 2))
@@ -302,10 +302,10 @@ def test_options_that_have_no_kernel_say_so(rnn: linnet.Recurrent, reason: str, 
 
 def test_an_operation_without_a_translation_is_named(path: Path):
     rnn = linnet.LRN(3, 4).eval()
-    ((plan, step),) = rnn.directions[0].plans_for(())
+    (plan,) = rnn.directions[0].plans_for(())
     lines = (*plan.traced.forward.lines, Line("v", "erf", ("h",)))
     traced = replace(plan.traced, forward=replace(plan.traced.forward, lines=lines))
-    changed = [Fusible(Plan(traced, plan.extras, plan.products), step)]
+    changed = [Plan(traced, plan.extras, plan.products)]
     rnn.directions[0].kernels.plans = dict.fromkeys(rnn.directions[0].kernels.plans, changed)
     with pytest.raises(NotImplementedError, match=r"LRN cannot .* no translation of the operation 'erf'"):
         linnet.export_onnx(rnn, path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 import subprocess
@@ -112,17 +111,16 @@ def test_triton_is_an_error_on_the_cpu_that_says_what_to_do():
     assert ("pip install linnet[triton]" if missing else ".to('cuda')") in str(error.value)
 
 
-def test_where_triton_is_missing_a_gpu_runs_the_reference_and_the_log_says_so(monkeypatch, caplog):
+def test_where_triton_is_missing_a_gpu_runs_the_reference_and_a_warning_says_so(monkeypatch):
     monkeypatch.setattr(backend, "HAS_TRITON", False)
     backend.say_once.cache_clear()
     x = torch._subclasses.FakeTensorMode().from_tensor(torch.zeros(2, 1, 4)).to("meta")
     monkeypatch.setattr(backend, "runs_by_triton", lambda x: True)
-    with caplog.at_level(logging.INFO, logger="linnet"):
-        assert not backend.may_fuse("SRU", x)
-    (record,) = [r for r in caplog.records if r.name == "linnet"]
-    assert record.getMessage() == (
-        "SRU runs by the reference loop: the package triton is not installed; pip install linnet[triton]"
+    expected = (
+        r"SRU runs by the reference loop: the package triton is not installed; pip install linnet\[triton\]"
     )
+    with pytest.warns(linnet.FallbackWarning, match=expected):
+        assert not backend.may_fuse("SRU", x)
 
 
 def test_a_tensor_on_a_gpu_calls_for_triton():
@@ -172,7 +170,7 @@ def test_without_triton_linnet_imports_and_runs():
 def test_an_own_kernel_of_the_cpu_is_not_for_a_gpu():
     from linnet.units.fused import own_kernel
 
-    cell = linnet.NRUCell(4, 16, memory_size=16, num_heads=4)
+    cell = linnet.NRUCell(4, 16)
     x = draw(2, 1, 4, seed=0, dtype=torch.float32)
     assert own_kernel(cell, x) is not None
     with linnet.backend("triton"):

@@ -6,6 +6,7 @@ python user_units.py name      compares the odd unit `name` by default with the 
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -265,6 +266,7 @@ def compare(name: str) -> None:
 
 
 if __name__ == "__main__":
+    warnings.simplefilter("ignore", linnet.FallbackWarning)
     for argument in sys.argv[1:]:
         print(argument, flush=True)
         compare(argument)

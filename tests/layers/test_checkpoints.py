@@ -91,9 +91,22 @@ def test_sru_computes_what_the_package_does(
     rnn = linnet.SRU(
         input_size, 4, layers, bidirectional=bidirectional, rank=rank, prenorm=prenorm, dtype=torch.double
     )
-    linnet.load_foreign(rnn, weights, source="sru")
+    linnet.load_foreign(rnn, weights, source="sru", normalize_after=False)
     x, c = randn(5, 3, input_size), random_state(rnn, 3)
     same(rnn(x, c), sru_by_hand(weights, x, c, layers))
+
+
+def test_sru_asks_where_its_norms_act_unless_their_sizes_tell():
+    """The package writes the same names for normalize_after=True, which computes something else."""
+    rnn, weights = linnet.SRU(4, 4, 2, prenorm="layer"), sru_weights(4, 4, 2, layer_norm=True)
+    before = {name: tensor.clone() for name, tensor in rnn.state_dict().items()}
+    with pytest.raises(ValueError, match="pass normalize_after=False"):
+        linnet.load_foreign(rnn, weights, source="sru")
+    with pytest.raises(ValueError, match="no counterpart"):
+        linnet.load_foreign(rnn, weights, source="sru", normalize_after=True)
+    identical(dict(rnn.state_dict()), before)
+    wider = linnet.SRU(3, 4, 2, prenorm="layer", dtype=torch.double)
+    linnet.load_foreign(wider, sru_weights(3, 4, 2, layer_norm=True), source="sru")
 
 
 def test_sru_leaves_a_layer_unprojected_whose_input_is_no_wider_than_the_rank():

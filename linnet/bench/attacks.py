@@ -1,0 +1,299 @@
+"""What users do to modules that a kernel must not get wrong: each done to a random case of the soak.
+
+    changed   a mask or resets change in place between forward and backward
+    hooks     hooks, pruning, weight norm, parametrizations and replaced forwards on the modules inside
+    watched   tracers, dispatch modes, fake tensors and a default device look on
+    misfit    a parameter of another shape, dtype or device
+    races     threads step one cell with different batches, and differentiate one graph
+
+By default (a kernel, or the loop where need be) there must come out what comes out by the loop: the same
+numbers, or an error by both.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import parametrizations, prune
+
+from linnet.bench.cases import Case, Results, Wrong, compare, flags_of, lay_out, randn, run, tensors
+from linnet.fuse.backend import FallbackWarning, backend
+from linnet.layers.recurrent import Recurrent
+
+PATIENCE = 300  # seconds that a thread may take
+ERRORS = (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError)
+Outcome = Results | str
+
+
+def exactly(case: Case, **changes: Any) -> Case:
+    """In float64, where the loop is what is compared with, and without a module."""
+    return replace(case, dtype=torch.float64, built=[], **changes)
+
+
+def outcome(job: Callable[[], Results]) -> Outcome:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FallbackWarning)
+        try:
+            return job()
+        except ERRORS as error:
+            return f"{type(error).__name__}: {error}"
+
+
+def agree(case: Case, found: Outcome, expected: Outcome, what: str) -> None:
+    if isinstance(found, str) or isinstance(expected, str):
+        if not (isinstance(found, str) and isinstance(expected, str)):
+            raise Wrong(f"{what}: {told(found)}, and by the loop {told(expected)}")
+        return
+    try:
+        compare(case, found, expected)
+    except Wrong as wrong:
+        raise Wrong(f"{what}: {wrong}") from None
+
+
+def told(result: Outcome) -> str:
+    return result if isinstance(result, str) else "numbers come out"
+
+
+# -------------------------------------------------------------------------------------- changed
+
+
+def check_changed(case: Case) -> None:
+    chance = random.Random(case.number)
+    flags = chance.choice(("mask", "resets", "mask and resets"))
+    case = exactly(case, flags=flags, training=False)
+    name = chance.choice(flags.split(" and "))
+    found, expected = (outcome(partial(changed_between, case, name, by)) for by in (None, "reference"))
+    # The loop may do without what was changed, where a kernel may not: an error is always right.
+    if not isinstance(found, str):
+        agree(case, found, expected, f"{name} changed before backward")
+
+
+def changed_between(case: Case, name: str, by: str | None) -> Results:
+    rnn = replace(case, built=[]).build()
+    x = randn(case.number, case.steps, case.batch, case.input_size).requires_grad_()
+    flags = flags_of(case, x)
+    with backend(by):
+        y, _ = rnn(x, **flags)
+    flags[name].logical_not_()
+    leaves = {"x": x, **dict(rnn.named_parameters())}
+    found = torch.autograd.grad(
+        y.sin().sum(), list(leaves.values()), allow_unused=True, materialize_grads=True
+    )
+    return dict(zip(leaves, found, strict=True))
+
+
+# ---------------------------------------------------------------------------------------- hooks
+
+
+def check_hooks(case: Case) -> None:
+    chance = random.Random(case.number)
+    case = exactly(case)
+    rnn = case.build()
+    module = chance.choice([m for cell in rnn.cells for m in cell.modules()])
+    kind = chance.choice(list(MEDDLING))
+    try:
+        MEDDLING[kind](module, chance)
+    except (IndexError, *ERRORS):
+        return  # there is nothing of the kind that could be done to this module
+    found, expected = (outcome(partial(run, case, rnn, by)) for by in (None, "reference"))
+    agree(case, found, expected, f"{kind} on {type(module).__name__}")
+
+
+def scaled(value: Any) -> Any:
+    """Whatever a module gives or takes, with its first tensors doubled."""
+    if isinstance(value, Tensor):
+        return 2 * value
+    if isinstance(value, dict):
+        return {name: 2 * tensor for name, tensor in value.items()}
+    return (scaled(value[0]), *value[1:])
+
+
+def replace_forward(module: nn.Module, chance: random.Random) -> None:
+    forward = module.forward
+    module.forward = lambda *arguments: scaled(forward(*arguments))
+
+
+def some_parameter(module: nn.Module, chance: random.Random, least: int = 1) -> str:
+    return chance.choice([n for n, p in module._parameters.items() if p is not None and p.dim() >= least])
+
+
+def normed_by_hooks(module: nn.Module, chance: random.Random) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        nn.utils.weight_norm(module, some_parameter(module, chance, 2))
+
+
+MEDDLING: dict[str, Callable[[nn.Module, random.Random], Any]] = {
+    "a hook": lambda m, _: m.register_forward_hook(lambda module, inputs, output: scaled(output)),
+    "a hook before": lambda m, _: m.register_forward_pre_hook(lambda module, inputs: scaled(inputs)),
+    "another forward": replace_forward,
+    "pruning": lambda m, chance: prune.l1_unstructured(m, some_parameter(m, chance), amount=0.5),
+    "weight norm by hooks": normed_by_hooks,
+    "weight norm": lambda m, chance: parametrizations.weight_norm(m, some_parameter(m, chance, 2)),
+    "spectral norm": lambda m, chance: parametrizations.spectral_norm(m.eval(), some_parameter(m, chance, 2)),
+}
+
+
+# -------------------------------------------------------------------------------------- watched
+
+
+class Watched(nn.Module):
+    """A stack with its flags, which gives a flat tuple: what every tracer can hold."""
+
+    def __init__(self, rnn: Recurrent, flags: dict[str, Tensor]):
+        super().__init__()
+        self.rnn, self.flags = rnn, flags
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        y, state = self.rnn(x, **self.flags)
+        return y, *tensors(state)
+
+
+def check_watched(case: Case) -> None:
+    chance = random.Random(case.number)
+    flags = chance.choice(("nothing", "mask", "resets", "mask and resets"))
+    case = exactly(case, training=False, flags=flags, layout="plain")
+    x = randn(case.number, case.steps, case.batch, case.input_size)
+    module, kind = Watched(case.build(), flags_of(case, x)), chance.choice(list(WATCHING))
+    with backend("reference"), torch.no_grad():
+        expected = module(2 * x)
+    with torch.set_grad_enabled(chance.random() < 0.5), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = WATCHING[kind](module, x)
+    named = [{str(i): t.detach() for i, t in enumerate(made)} for made in (found, expected)]
+    agree(case, named[0], named[1], kind)
+
+
+def by_trace(module: Watched, x: Tensor) -> Any:
+    return torch.jit.trace(module, x, check_trace=False)(2 * x)
+
+
+def by_make_fx(module: Watched, x: Tensor) -> Any:
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    return make_fx(module)(x)(2 * x)
+
+
+def by_mode(module: Watched, x: Tensor) -> Any:
+    from torch.utils.flop_counter import FlopCounterMode
+
+    with FlopCounterMode(display=False):
+        return module(2 * x)
+
+
+def by_default_device(module: Watched, x: Tensor) -> Any:
+    doubled = 2 * x
+    with torch.device("meta"):
+        return module(doubled)
+
+
+def by_fake_tensors(module: Watched, x: Tensor) -> Any:
+    """Shapes are all that can be compared; then once more with real numbers."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    real = module(2 * x)
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+        fake = module(mode.from_tensor(x))
+    if [t.shape for t in fake] != [t.shape for t in real]:
+        raise Wrong(f"fake tensors have the shapes {[t.shape for t in fake]}")
+    return module(2 * x)
+
+
+WATCHING: dict[str, Callable[[Watched, Tensor], Any]] = {
+    "torch.jit.trace": by_trace,
+    "make_fx": by_make_fx,
+    "a dispatch mode": by_mode,
+    "a default device": by_default_device,
+    "fake tensors": by_fake_tensors,
+}
+
+
+# --------------------------------------------------------------------------------------- misfit
+
+
+def check_misfit(case: Case) -> None:
+    chance = random.Random(case.number)
+    case = exactly(case, training=False)
+    rnn = case.build()
+    outcome(partial(run, case, rnn, None))
+    name = chance.choice([name for name, _ in rnn.named_parameters()])
+    kind = chance.choice(list(MISFITS))
+    owner, _, last = name.rpartition(".")
+    data = MISFITS[kind](rnn.get_parameter(name).detach())
+    wrong = nn.Parameter(data, requires_grad=data.is_floating_point())
+    rnn.get_submodule(owner)._parameters[last] = wrong
+    found, expected = (outcome(partial(run, case, rnn, by)) for by in (None, "reference"))
+    agree(case, found, expected, f"{name} with {kind}")
+
+
+MISFITS: dict[str, Callable[[Tensor], Tensor]] = {
+    "fewer rows": lambda data: data[: len(data) // 2].clone(),
+    "more rows": lambda data: torch.cat([data, data]),
+    "fewer columns": lambda data: data[..., : data.shape[-1] // 2].clone(),
+    "more columns": lambda data: torch.cat([data, data], -1),
+    "one number": lambda data: data.flatten()[:1].clone(),
+    "nothing": lambda data: data[:0].clone(),
+    "one dimension more": lambda data: data[None].clone(),
+    "strides": lambda data: torch.stack([data, data], -1)[..., 0],
+    "float32": lambda data: data.float(),
+    "whole numbers": lambda data: data.long(),
+    "meta": lambda data: data.to("meta"),
+}
+
+
+# ---------------------------------------------------------------------------------------- races
+
+
+def check_races(case: Case) -> None:
+    case = exactly(case, training=False)
+    rnn = case.build()
+    cell, chance = rnn.first_cell, random.Random(case.number)
+    inputs = [randn(case.number, chance.randint(1, 70), case.input_size) for _ in range(3)]
+    jobs = [partial(stepped, cell, x) for x in inputs]
+    same_as_alone(case, jobs, times=20)
+    x = lay_out(case, randn(case.number, case.steps, case.batch, case.input_size))
+    y, _ = rnn(x.transpose(0, 1) if case.layout == "batch first" else x)
+    same_as_alone(case, [partial(differentiated, rnn, y)] * 3)
+
+
+def stepped(cell: nn.Module, x: Tensor) -> Results:
+    with torch.no_grad():
+        y, state = cell(x)
+    return {"output": y, **{f"state {i}": s for i, s in enumerate(tensors(state))}}
+
+
+def differentiated(rnn: Recurrent, y: Tensor) -> Results:
+    named = dict(rnn.named_parameters())
+    found = torch.autograd.grad(y.sum(), list(named.values()), retain_graph=True, allow_unused=True)
+    return {name: gradient for name, gradient in zip(named, found, strict=True) if gradient is not None}
+
+
+def same_as_alone(case: Case, jobs: Sequence[Callable[[], Results]], times: int = 1) -> None:
+    expected = [job() for job in jobs]
+    found: list[list[Outcome]] = [[] for _ in jobs]
+    gate = threading.Barrier(len(jobs))
+
+    def work(job: Callable[[], Results], made: list[Outcome]) -> None:
+        gate.wait(PATIENCE)
+        made.extend(outcome(job) for _ in range(times))
+
+    threads = [
+        threading.Thread(target=work, args=pair, daemon=True) for pair in zip(jobs, found, strict=True)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+    for made, right in zip(found, expected, strict=True):
+        if len(made) < times:
+            raise Wrong("a thread hangs")
+        for each in made:
+            agree(case, each, right, "threads at once")

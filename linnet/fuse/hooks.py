@@ -1,0 +1,37 @@
+"""Who wants to be called when a module is called.
+
+A kernel does the work of modules without calling them. Where somebody listens to such a module (by a
+hook, as pruning and weight norm do, or by a `forward` that was replaced, as accelerate does), the loop
+runs instead.
+"""
+
+from __future__ import annotations
+
+from torch import nn
+from torch.nn.modules.module import _has_any_global_hook
+
+
+def is_heard(module: nn.Module) -> bool:
+    """Whether calling `module` does more than its class says."""
+    return bool(
+        module._forward_hooks
+        or module._forward_pre_hooks
+        or module._backward_hooks
+        or module._backward_pre_hooks
+        or "forward" in module.__dict__
+    )
+
+
+def heard_inside(module: nn.Module) -> str | None:
+    """The module within `module` that somebody listens to, if there is one."""
+    if _has_any_global_hook():
+        return "every module"
+    for name, child in module._modules.items():
+        if child is None:
+            continue
+        if is_heard(child):
+            return name
+        inner = heard_inside(child) if child._modules else None
+        if inner is not None:
+            return f"{name}.{inner}"
+    return None

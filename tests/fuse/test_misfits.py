@@ -1,0 +1,92 @@
+"""Weights that do not fit: kernels read memory by its address, so what they are given is looked at first."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import pytest
+import torch
+from fused_runs import enliven
+from helpers import same
+
+import linnet
+
+EVERY = [*linnet.UNITS.values()]
+NAMES = lambda unit: unit.__name__  # noqa: E731
+
+
+@pytest.fixture(autouse=True)
+def _falls_back():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", linnet.FallbackWarning)
+        yield
+
+
+def changes(parameter: torch.Tensor) -> dict[str, torch.Tensor]:
+    """What may have become of a parameter by an assignment to its `data`, or by a careless `to`."""
+    data = parameter.detach()
+    return {
+        "fewer rows": data[: len(data) // 2].clone(),
+        "more rows": torch.cat([data, data]),
+        "one number": data.flatten()[:1].clone(),
+        "fewer columns": data[..., : data.shape[-1] // 2].clone(),
+        "more columns": torch.cat([data, data], -1),
+        "one dimension more": data[None].clone(),
+        "nothing": data[:0].clone(),
+        "float64": data.double(),
+        "bfloat16": data.bfloat16(),
+        "whole numbers": data.long(),
+        "meta": data.to("meta"),
+    }
+
+
+def outcome(module: torch.nn.Module, x: torch.Tensor, grad: bool) -> Any:
+    """What comes out, or that it is an error."""
+    try:
+        with torch.set_grad_enabled(grad):
+            y, _ = module(x)
+            if grad:
+                y.sum().backward()
+        return y.detach()
+    except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError):
+        return "an error"
+
+
+@pytest.mark.parametrize("grad", [False, True], ids=["no_grad", "grad"])
+@pytest.mark.parametrize("step", [False, True], ids=["sequence", "step"])
+@pytest.mark.parametrize("unit", EVERY, ids=NAMES)
+def test_a_weight_that_does_not_fit_does_what_the_loop_does(unit, step, grad):
+    """An error, or what broadcasting makes of it."""
+    build = unit.cell_class if step else unit
+    x = torch.randn(2, 16) if step else torch.randn(3, 2, 16)
+    names = [name for name, _ in build(16, 16).named_parameters()]
+    for name in names:
+        for change, data in changes(build(16, 16).get_parameter(name)).items():
+            module = enliven(build(16, 16))
+            module(x)
+            kept = module.get_parameter(name)
+            owner, _, last = name.rpartition(".")
+            module.get_submodule(owner)._parameters[last] = torch.nn.Parameter(
+                data, requires_grad=data.is_floating_point()
+            )
+            with linnet.backend("reference"):
+                expected = outcome(module, x, grad)
+            found = outcome(module, x, grad)
+            what = f"{name} with {change}"
+            assert isinstance(found, str) == isinstance(expected, str), (
+                f"{what}: {found} instead of {expected}"
+            )
+            if not isinstance(found, str):
+                same(found, expected, atol=1e-4, rtol=1e-4)
+            module.get_submodule(owner)._parameters[last] = kept
+            module(x)
+
+
+def test_a_weight_that_shrinks_between_two_steps_is_noticed():
+    cell = linnet.LSTMCell(16, 16)
+    with torch.no_grad():
+        cell(torch.randn(2, 16))
+        cell.recurrent.weight.data = cell.recurrent.weight.data[:48]
+        with pytest.raises(RuntimeError):
+            cell(torch.randn(2, 16))
