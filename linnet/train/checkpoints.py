@@ -28,7 +28,15 @@ from linnet.train import untrusted
 from linnet.train.config import RunConfig, fingerprint
 from linnet.train.errors import Damaged, Mismatch, log, missing, room_for
 from linnet.train.records import config_from, refuse_changed, sync, sync_folder
-from linnet.train.untrusted import check, check_count, check_object, digest, has_file, has_folder
+from linnet.train.untrusted import (
+    check,
+    check_count,
+    check_figures,
+    check_object,
+    digest,
+    has_file,
+    has_folder,
+)
 
 MANIFEST = "manifest.json"
 WEIGHTS = "model.safetensors"
@@ -184,6 +192,9 @@ def read(path: Path, name: str) -> Checkpoint:
         log.warning("%s was written by Linnet 0.1.0, without a seal: damage to it is not noticed", place)
     check_object(place, "it", manifest, ("step", "files"))
     check_count(place, "step", manifest["step"])
+    if name == "best":
+        check_object(place, "it", manifest, ("metrics",))
+        check_figures(place, "metrics", manifest["metrics"])
     check_object(place, "files", manifest["files"], (WEIGHTS,))
     for file, code in manifest["files"].items():
         check_file(path, file, code)

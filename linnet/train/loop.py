@@ -527,13 +527,15 @@ class Run:
 
     def restore(self) -> None:
         """Go on from the last checkpoint that is whole, or begin."""
-        chosen = self.agreed(self.choose_checkpoint)
+        chosen, reasons = self.agreed(self.choose_checkpoint)
         if chosen is None:
             return self.begin()
         path, manifest = chosen
         checkpoints.refuse_foreign(path, checkpoints.guard_of(chosen), self.guard())
         checkpoints.refuse_other_settings(chosen, self.config)
         self.refuse_other_world(manifest["world"])
+        if self.fabric.is_global_zero:
+            self.tell_damage(chosen, reasons)
         self.here = Position(**manifest["position"])
         checkpoints.load_weights(path, self.model)
         self.choose_optimiser()
@@ -544,8 +546,8 @@ class Run:
         self.fabric.barrier()
         return None
 
-    def choose_checkpoint(self) -> Checkpoint | None:
-        """The newest from which the run can go on; None: it has none yet."""
+    def choose_checkpoint(self) -> tuple[Checkpoint | None, dict[Path, str]]:
+        """The newest from which the run can go on, or None if it has none yet; why others cannot be used."""
         found = checkpoints.survey(self.folder, "last")
         reasons = dict(found.damaged)
         for checkpoint in found.whole:
@@ -554,10 +556,9 @@ class Run:
             except Mismatch as error:
                 reasons[checkpoint.path] = str(error)
             else:
-                self.tell_damage(checkpoint, reasons)
-                return checkpoint
+                return checkpoint, reasons
         self.refuse_lost(list(reasons.values()))
-        return None
+        return None, reasons
 
     def check(self, checkpoint: Checkpoint) -> None:
         """A checkpoint can be gone on from if all that a run then reads is as it was when it was written."""

@@ -38,6 +38,7 @@ from linnet.train.untrusted import (
     LARGE,
     check,
     check_count,
+    check_figures,
     check_finite,
     check_number,
     check_object,
@@ -325,9 +326,7 @@ def read_result(folder: Path) -> Row | None:
     for name in (*FIGURES[:5], *TIMES):
         (check_finite if name in TIMES else check_count)(path, name, result[name])
     for split in FIGURES[5:]:
-        check_object(path, split, result[split], ("loss",))
-        for name, number in result[split].items():
-            check_number(path, repr(name), number)
+        check_figures(path, split, result[split])
     return result
 
 

@@ -133,8 +133,8 @@ def parse_json(where: object, content: bytes) -> Any:
 def deeper_than(most: int, value: Any) -> bool:
     """Level by level, since what recurses would be stopped by what it looks for."""
     level = [value]
-    for _ in range(most):
-        level = [inner for each in level for inner in children(each)]
+    while level and most:
+        level, most = [inner for each in level for inner in children(each)], most - 1
     return bool(level)
 
 
@@ -197,6 +197,13 @@ def check_object(path: object, name: str, value: Any, needed: Collection[str] = 
     check(isinstance(value, dict), path, f"{name} is {shortened(value)}, and not an object")
     for each in needed:
         check(each in value, path, f"{name} has no {each!r}")
+
+
+def check_figures(path: object, name: str, value: Any) -> None:
+    """What an evaluation has found."""
+    check_object(path, name, value, ("loss",))
+    for each, number in value.items():
+        check_number(path, repr(each), number)
 
 
 def check_text(path: object, name: str, value: Any) -> None:

@@ -331,6 +331,10 @@ def test_settings_are_sealed_even_without_their_file(run: Path):
     with pytest.raises(Stopped, match=r"last/manifest.json was written with other settings .* lr was 0.5"):
         train(override(SETTINGS, {"lr": 0.25}), run)
     assert not (run / "config.json").exists()
+    empty(run / "last" / "state.pt")
+    with pytest.raises(Stopped, match=r"last.old/manifest.json was written with other settings"):
+        train(override(SETTINGS, {"lr": 0.25}), run)
+    assert not (run / "last.damaged").exists()
 
 
 @pytest.mark.parametrize("name", ["result.json", "metrics.jsonl", "metrics.csv", "best/model.safetensors"])

@@ -240,6 +240,13 @@ def test_a_manifest_with_wrong_values_is_named(run: Path, case: str, capsys: pyt
     refused(given, "last/manifest.json", capsys)
 
 
+@pytest.mark.parametrize("value", [3, {}, {"loss": "x"}, {"loss": True}])
+def test_the_figures_of_the_best_are_numbers(run: Path, value: Any, capsys: pytest.CaptureFixture[str]):
+    change(run / "best", set_in("metrics")(value))
+    for command in ("train", "eval", "generate"):
+        refused(COMMANDS[command](run), "best/manifest.json", capsys)
+
+
 @pytest.mark.parametrize("name", ["../../victim", "/dev/zero", "..", "a/b", "a\\b", "", "nul\0", "\x1b[31m"])
 def test_names_in_a_manifest_are_those_of_files_beside_it(
     run: Path, name: str, capsys: pytest.CaptureFixture[str]
