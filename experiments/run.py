@@ -31,7 +31,7 @@ from linnet.cli.parser import Parser
 from linnet.train.config import RunConfig, differences, override
 from linnet.train.errors import nearest
 from linnet.train.recipes import recipe
-from linnet.train.records import read_json, read_metrics, write_atomically
+from linnet.train.records import read_environment, read_metrics, write_atomically
 
 HERE = Path(__file__).resolve().parent
 RESULTS, README, RUNS = HERE / "results.csv", HERE / "README.md", Path("runs") / "experiments"
@@ -289,7 +289,9 @@ def made_dynamically(table: Table, row: Row, given: dict[str, Any], folder: Path
 
 
 def line(table: Table, row: Row, measured: dict[str, Any], folder: Path) -> Result:
-    there = read_json(folder / "environment.json")
+    there = read_environment(folder)
+    if there is None:
+        raise FileNotFoundError(f"{folder} has no environment.json, which says on what machine it was made")
     today = datetime.now(timezone.utc).strftime("%Y-%m-%d")
     where = {"date": today, "cpu": there["processor"], "threads": there["threads"]}
     values = {**where, "table": table.name, "row": row.name, **measured}

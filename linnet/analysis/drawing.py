@@ -62,8 +62,13 @@ def new_figure(columns: int, height: float = 4.2, width: float = 5.0, rows: int 
     return figure, list(figure.subplots(rows, columns, squeeze=False).flat)
 
 
+def literal(text: str) -> str:
+    """Shown as it is: matplotlib would read formulas between dollars, also in what a run is called."""
+    return text.replace("$", r"\$")
+
+
 def finish(axes: Any, title: str, across: str, up: str) -> None:
-    axes.set(title=title, xlabel=across, ylabel=up)
+    axes.set(title=literal(title), xlabel=across, ylabel=up)
     axes.grid(alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
 
@@ -132,7 +137,7 @@ def held(series: dict[int, float], steps: Sequence[int]) -> list[float]:
 def draw_curve(
     axes: Any, runs: Sequence[Sequence[Row]], name: str, label: str, how: Look, scale: float = 1
 ) -> None:
-    found = curve(runs, name)
+    found, label = curve(runs, name), literal(label)
     if found is None:
         axes.plot([], [], label=label, **how._asdict())
         return

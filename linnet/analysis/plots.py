@@ -14,6 +14,7 @@ from linnet.analysis.drawing import (
     Look,
     draw_curve,
     finish,
+    literal,
     looks,
     new_figure,
     note,
@@ -144,7 +145,7 @@ def draw_converge(runs: Sequence[Recorded]) -> Any:
     for axes, panel in zip(places, asked, strict=True):
         for place, (group, how) in enumerate(zip(panel.groups, looks(panel.groups), strict=True)):
             draw_bar(axes, place, group, how)
-        axes.set_yticks(range(len(panel.groups)), [group.label for group in panel.groups])
+        axes.set_yticks(range(len(panel.groups)), [literal(group.label) for group in panel.groups])
         axes.invert_yaxis()
         axes.margins(x=0.3)
         finish(axes, panel.title, f"updates until the loss is below {SOLVED:.0%} of the baseline", "")
@@ -260,7 +261,7 @@ def draw_changes(figure: Any, axes: Any, run: Recorded) -> None:
         axes.axvline(step - 0.5, color="white", linewidth=1, linestyle="--")
     for step in starts[1:]:
         axes.axvline(step - 0.5, color="white", linewidth=1.5)
-    title = f"{run.name}: {problem(run.config)}"
+    title = literal(f"{run.name}: {problem(run.config)}")
     axes.set_title(title, fontsize="medium")
     axes.set(xlabel="time step", ylabel="memory cell")
 

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 from linnet.models.config import find_unit
 from linnet.train.config import LATER, RunConfig, parts
 from linnet.train.memory import ImageData, variants
-from linnet.train.records import Row, read_config, read_json, read_metrics, read_result
+from linnet.train.records import Row, read_config, read_environment, read_metrics, read_result
+from linnet.train.untrusted import has_file, read_bytes
 
 SOLVED = 0.1
 """A memory task is solved when its loss is below this share of the loss without a memory."""
@@ -52,7 +53,7 @@ class Panel(NamedTuple):
 
 
 def read_run(folder: Path, name: str | None = None) -> Recorded:
-    text = folder / "sample.txt"
+    sample = read_bytes(folder / "sample.txt") or b""
     return Recorded(
         name or folder.name,
         folder,
@@ -60,8 +61,8 @@ def read_run(folder: Path, name: str | None = None) -> Recorded:
         read_metrics(folder, "train"),
         read_metrics(folder, "valid"),
         read_result(folder),
-        read_json(folder / "environment.json"),
-        text.read_text(encoding="utf-8") if text.exists() else "",
+        read_environment(folder),
+        sample.decode("utf-8", errors="replace"),
     )
 
 
@@ -79,7 +80,7 @@ def find_runs(paths: Iterable[Path]) -> list[Recorded]:
 
 
 def is_run(folder: Path) -> bool:
-    return (folder / "config.json").exists()
+    return has_file(folder / "config.json")
 
 
 # ------------------------------------------------------------------------------ beside each other

@@ -16,6 +16,7 @@ from linnet.cli import lm, plot
 from linnet.cli.options import LazyParser
 from linnet.cli.parser import Parser, at_least_one, unit_name
 from linnet.layers.stacks import UNITS
+from linnet.train.untrusted import harmless
 
 DEVICES = ("cpu", "cuda")
 WHAT = ("speed", "recurrence", "growth", "memory", "start", "loss", "loop", "all")
@@ -231,6 +232,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("linnet: stopped; the same command goes on from the last checkpoint", file=sys.stderr)
         return 130
     except (RuntimeError, ValueError, OSError, ImportError) as error:
-        print(f"linnet: {error}", file=sys.stderr)
+        print(f"linnet: {harmless(error)}", file=sys.stderr)
         return getattr(error, "exit_code", 1)
     return 0

@@ -16,6 +16,7 @@ from linnet.cli.options import LazyParser, add_run_options, changed, given_optio
 from linnet.cli.parser import at_least_one, unit_name
 from linnet.train.errors import NotFinite
 from linnet.train.kinds import KINDS
+from linnet.train.untrusted import harmless
 
 TASK = "lm"
 RUNS = Path("runs")
@@ -47,7 +48,7 @@ def add_sources(command: argparse.ArgumentParser) -> None:
 def say(*words: object) -> None:
     """Of several processes, the first one speaks."""
     if int(os.environ.get("RANK", 0)) == 0:
-        print(*words, flush=True)
+        print(*map(harmless, words), flush=True)
 
 
 # ----------------------------------------------------------------------------------------- train
@@ -62,7 +63,7 @@ def add_train(command: argparse.ArgumentParser, task: str = TASK) -> None:
     command.add_argument(
         "--run-dir", type=Path, dest="folder", metavar="DIR", help="(runs/<recipe or data-unit>)"
     )
-    command.add_argument("--overwrite", action="store_true", help="begin anew where a run is")
+    command.add_argument("--overwrite", action="store_true", help="delete the existing run and start over")
     add_run_options(command, task)
     command.set_defaults(run=train)
 
@@ -91,14 +92,16 @@ def data_name(config: Any) -> str:
 
 def overwrite(folder: Path) -> None:
     """Only a run is removed, by one process, and not while another one trains in it."""
-    from linnet.train.records import claim
+    from linnet.train.records import claim, looks_like_a_run
 
     if not folder.exists() or int(os.environ.get("RANK", 0)):
         return
-    if not (folder / "config.json").exists():
+    if not looks_like_a_run(folder):
         raise ValueError(f"{folder} is no run, so it is not overwritten; give another --run-dir")
     with claim(folder):
-        shutil.rmtree(folder)
+        # What is in it, not the folder, which may be reached through a link.
+        for path in folder.iterdir():
+            path.unlink() if path.is_symlink() or not path.is_dir() else shutil.rmtree(path)
 
 
 def result_line(split: str, numbers: dict[str, float]) -> str:
@@ -210,7 +213,7 @@ def write(options: argparse.Namespace) -> None:
     how = {"temperature": options.temperature, "top_p": options.top_p, "seed": options.seed}
     how["window"] = config.data.window
     for piece in generate(model, vocabulary, options.prompt, tokens=options.tokens, **how):
-        sys.stdout.write(piece)
+        sys.stdout.write(harmless(piece))
         sys.stdout.flush()
     print()
 
@@ -247,7 +250,7 @@ def add_compare(command: argparse.ArgumentParser) -> None:
     add("--seeds", nargs="+", type=int, default=[], metavar="N", help="a run for each unit and seed (--seed)")
     add("--budget", type=at_least_one, default=how.budget, help=f"parameters of each model ({how.budget})")
     add("--run-dir", type=Path, dest="folder", metavar="DIR", help="(runs/compare-<data>)")
-    add("--overwrite", action="store_true", help="begin these runs anew")
+    add("--overwrite", action="store_true", help="delete these runs and start over")
     add("--sample-tokens", type=at_least_one, default=60, help="of the text each model writes (60)")
     add_run_options(
         command, task, without=("unit", "unit_options", "hidden_size", "hidden_sizes", "start_from")
@@ -298,7 +301,7 @@ def compare_one(config: Any, folder: Path, board: Any, tokens: int) -> None:
 
     result = train(config, folder, board.progress(folder.name))
     board.finished(folder.name, result)
-    if config.task == TASK and not (folder / "sample.txt").exists():
+    if config.task == TASK:
         write_atomically(folder / "sample.txt", sample(folder, tokens).encode())
 
 

@@ -107,11 +107,14 @@ def run_config(found: argparse.Namespace, task: str, first: Mapping[str, Any] | 
 
 
 def settings_in(path: Path) -> Any:
-    from linnet.train.config import from_json
+    from linnet.train.errors import Damaged
+    from linnet.train.records import config_from
+    from linnet.train.untrusted import SMALL, parse_json
 
     try:
-        return from_json(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        with open(path, "rb") as file:
+            return config_from(path, parse_json(path, file.read(SMALL)))
+    except (OSError, Damaged) as error:
         raise ValueError(f"--config takes the config.json of a run, and {path} is none: {error}") from None
 
 

@@ -6,6 +6,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from linnet.train.untrusted import harmless, has_folder
+
 
 def add_command(commands: Any) -> None:
     commands.add_parser("plot", help="pictures of recorded runs").fill = add_plot
@@ -35,5 +37,8 @@ def plot(options: argparse.Namespace) -> None:
     from linnet.analysis.runs import find_runs
 
     runs = find_runs(options.paths)
-    for line in write_figures(runs, options.out or options.paths[0] / "plots", options.what, options.format):
-        print(line, flush=True)
+    own = options.paths[0] / "plots"
+    if options.out is None:
+        has_folder(own)
+    for line in write_figures(runs, options.out or own, options.what, options.format):
+        print(harmless(line), flush=True)

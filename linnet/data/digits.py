@@ -132,6 +132,8 @@ def pixel_order(pixels: int, seed: int, images: int = 0) -> tuple[np.ndarray, np
 
 def read_order(path: str | Path) -> np.ndarray:
     """An order of one's own: a .npy file, or whole numbers in a text."""
+    if Path(path).exists() and not Path(path).is_file():
+        raise DataError(f"{path} is no file, so it is no permutation")
     try:
         numbers = np.load(path) if str(path).endswith(".npy") else np.loadtxt(path, dtype=np.int64)
     except FileNotFoundError:

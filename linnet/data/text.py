@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import AnyStr
 
 from linnet.data.errors import DataError, MissingDataError
-from linnet.data.files import unpacked
+from linnet.data.files import LARGEST_OF_YOURS, unpacked
 
 UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
@@ -44,7 +44,7 @@ def read_bytes(path: str | Path) -> bytes:
 
 
 def read_all(path: str | Path) -> list[tuple[Path, bytes]]:
-    contents = [(file, unpacked(file)) for file in text_files(Path(path))]
+    contents = [(file, unpacked(file, LARGEST_OF_YOURS)) for file in text_files(Path(path))]
     if not any(data.strip() for _, data in contents):
         raise DataError(f"{path} is empty; a language model needs some text")
     return contents

@@ -60,6 +60,22 @@ class Vocabulary:
         if len(self.index) != len(self.tokens):
             twice = next(token for token, count in Counter(self.tokens).items() if count > 1)
             raise DataError(f"a vocabulary has each token once; {twice!r} is in it twice")
+        if not self.tokens:
+            raise DataError("a vocabulary has at least one token; this one has none")
+        self.check_bytes()
+        self.check_merges()
+
+    def check_bytes(self) -> None:
+        wrong = next((token for token in self.tokens if len(token) != 1 or ord(token) > 255), None)
+        if self.level == "byte" and wrong is not None:
+            raise DataError(f"the tokens of level 'byte' are single bytes; {wrong!r} is none")
+
+    def check_merges(self) -> None:
+        """The tokens that a merge joins and what they become are in the vocabulary."""
+        for merge in self.merges:
+            pair = merge.split(" ")
+            if len(pair) != 2 or not {*pair, "".join(pair)} <= self.index.keys():
+                raise DataError(f"a merge is of two tokens and makes a third; {merge!r} does not")
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -118,12 +134,17 @@ class Vocabulary:
 
     @classmethod
     def load(cls, path: str | Path) -> Vocabulary:
+        return cls.parse(str(path), Path(path).read_bytes())
+
+    @classmethod
+    def parse(cls, where: str, contents: bytes) -> Vocabulary:
+        """The vocabulary in the contents of a file, which may be anything."""
         try:
-            fields = json.loads(Path(path).read_bytes())
-            fields.update({name: tuple(fields[name]) for name in ("tokens", "merges")})
+            fields = json.loads(contents)
+            fields.update({name: strings(name, fields[name]) for name in ("tokens", "merges")})
             return cls(**fields)
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise DataError(f"{path} is not a vocabulary that was saved by Linnet: {error}") from error
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            raise DataError(f"{where} is not a vocabulary that was saved by Linnet: {error}") from error
 
     # --------------------------------------------------------------------------- each level
 
@@ -177,6 +198,12 @@ class Vocabulary:
             f"the vocabulary of {len(self):,} {kind}s has no {shown}, which is {kind} {place:,} of the text, "
             f"and no {UNK} to stand for it"
         )
+
+
+def strings(name: str, values: Any) -> tuple[str, ...]:
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+        raise DataError(f"{name} must be a list of strings")
+    return tuple(values)
 
 
 # ----------------------------------------------------------------------------------------- words

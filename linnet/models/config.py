@@ -11,6 +11,8 @@ from linnet.layers.recurrent import Recurrent
 from linnet.layers.stacks import UNITS
 from linnet.units.options import check_number, check_rate, check_size, choose
 
+# Each layer is a module: the settings of a stranger's run must not ask for a billion of them.
+MOST_LAYERS = 1000
 SOFTMAXES = ("full", "mixture", "adaptive")
 INITS = ("unit", "uniform", "weights", "rows", "xavier", "normal")
 DROPOUTS = (
@@ -104,8 +106,9 @@ class LanguageModelConfig:
     def check_sizes(self) -> None:
         for name in ("embedding_size", "projection", "latent_size"):
             check_size(name, getattr(self, name), least=0)
-        for name in ("hidden_size", "num_layers", "experts"):
+        for name in ("hidden_size", "experts"):
             check_size(name, getattr(self, name))
+        check_size("num_layers", self.num_layers, most=MOST_LAYERS)
         for size in self.sizes:
             check_size("each of hidden_sizes", size)
         if not self.sizes:

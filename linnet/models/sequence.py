@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from linnet.models.budget import closest_size
-from linnet.models.config import find_unit, option
+from linnet.models.config import MOST_LAYERS, find_unit, option
 from linnet.units.options import check_size
 
 REFUSED = {
@@ -47,7 +47,7 @@ class SequenceModelConfig:
     def __post_init__(self) -> None:
         find_unit(self.unit)
         check_size("hidden_size", self.hidden_size)
-        check_size("num_layers", self.num_layers)
+        check_size("num_layers", self.num_layers, most=MOST_LAYERS)
         for name in self.unit_options:
             if name in REFUSED:
                 raise ValueError(f"{name} is no unit option of a sequence model: {REFUSED[name]}")

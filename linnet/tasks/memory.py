@@ -102,10 +102,15 @@ class MemoryTask:
         self.batch, self.eval_batch = batch, eval_batch or batch
         self.eval_examples, self.reset_every = eval_examples, reset_every
 
-    def build(self) -> SequenceModel:
+    def build(self, device: str | None = None) -> SequenceModel:
         source = self.source
         return SequenceModel(
-            source.input_size, source.output_size, self.config, one_hot=source.one_hot, last=source.last
+            source.input_size,
+            source.output_size,
+            self.config,
+            one_hot=source.one_hot,
+            last=source.last,
+            device=device,
         )
 
     # ----------------------------------------------------------------------------------- training

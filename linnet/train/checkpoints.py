@@ -1,64 +1,116 @@
-"""Checkpoints that are whole or are not there.
+"""Checkpoints that are whole or are not read.
 
-A checkpoint is a folder: model.safetensors, more files, and last of all manifest.json with the digest of
-each. It is written beside the one before it under a temporary name, and takes its place by renaming:
+A checkpoint is a folder: model.safetensors, more files, and last of all manifest.json, which has the digests
+of these files and of itself. It is written under a temporary name, and takes its place by renaming:
 
-    write last.new  ->  last becomes last.old  ->  last.new becomes last  ->  last.old goes
+    write last.new  ->  last.old goes  ->  last becomes last.old  ->  last.new becomes last
 
-Whenever this is cut off, at least one of the three is whole, and the newest whole one is what is read.
+So the checkpoint before the last is kept, and whenever this is cut off, at least one of the three is whole.
+Of `best` there is one only: an older one would be another result.
 """
 
 from __future__ import annotations
 
-import hashlib
+import dataclasses
 import json
 import os
+import re
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from linnet.train.config import fingerprint
-from linnet.train.errors import Mismatch, missing, room_for
-from linnet.train.records import sync, sync_folder
+from linnet.train import untrusted
+from linnet.train.config import RunConfig, fingerprint
+from linnet.train.errors import Damaged, Mismatch, log, missing, room_for
+from linnet.train.records import config_from, refuse_changed, sync, sync_folder
+from linnet.train.untrusted import (
+    check,
+    check_count,
+    check_figures,
+    check_object,
+    digest,
+    has_file,
+    has_folder,
+)
 
 MANIFEST = "manifest.json"
 WEIGHTS = "model.safetensors"
+FILES = re.compile(r"model\.safetensors|state\.pt|rank-[0-9]{1,6}\.pt")
+ANY_MODEL = 100_000
+"""Sizes up to this cost next to nothing to try."""
+# What Linnet 0.1.0 wrote into a manifest, which it did not seal.
+OLD_NAMES = {
+    "last": ("step", "position", "rows", "world", "guard", "files"),
+    "best": ("step", "metrics", "guard", "files"),
+}
+
+
+class Checkpoint(NamedTuple):
+    path: Path
+    manifest: dict[str, Any]
+
+
+class Survey(NamedTuple):
+    """The checkpoints of one name: those that are whole, the newest first; why each of the others is not."""
+
+    whole: list[Checkpoint]
+    damaged: dict[Path, str]
 
 
 def stage(folder: Path, name: str) -> Path:
     """The empty folder into which a checkpoint is written before it counts."""
     new = folder / f"{name}.new"
-    if not (folder / name).exists() and whole(new):
+    if not has_folder(folder / name) and is_whole(new, name):
         # It was cut off between two renames: what is being replaced is not yet in its place.
         settle(folder, name)
-    shutil.rmtree(new, ignore_errors=True)
+    discard(new)
     with room_for(new):
         new.mkdir(parents=True)
     return new
 
 
-def publish(folder: Path, name: str, about: Mapping[str, Any]) -> None:
-    """Seal what stands in the staging folder, and put it in the place of the one before it."""
+def publish(folder: Path, name: str, about: Mapping[str, Any]) -> str:
+    """Seal what stands in the staging folder, and put it in the place of the one before it; the seal."""
     new = folder / f"{name}.new"
     files = {path.name: digest(path) for path in sorted(new.iterdir())}
-    write_synced(new / MANIFEST, json.dumps({**about, "files": files}, indent=2).encode())
+    manifest = untrusted.sealed({"name": name, **about, "files": files})
+    write_synced(new / MANIFEST, json.dumps(manifest, indent=2).encode())
     sync_folder(new)
     settle(folder, name)
+    return manifest[untrusted.SEAL]
 
 
 def settle(folder: Path, name: str) -> None:
     place, new, old = (folder / f"{name}{end}" for end in ("", ".new", ".old"))
-    if place.exists():
-        shutil.rmtree(old, ignore_errors=True)
+    if has_folder(place):
+        discard(old)
         os.replace(place, old)
     os.replace(new, place)
     sync_folder(folder)
-    shutil.rmtree(old, ignore_errors=True)
+    if name != "last":
+        discard(old)
+
+
+def discard(path: Path) -> None:
+    """Remove a checkpoint, its manifest first: what is half removed is then not taken for damaged."""
+    if has_folder(path):
+        if has_file(path / MANIFEST):
+            (path / MANIFEST).unlink()
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def set_aside(path: Path) -> Path:
+    """Out of the way of the next checkpoint, for whoever wants to look at it."""
+    aside = path.with_name(f"{path.name}.damaged")
+    if has_folder(aside):
+        shutil.rmtree(aside)
+    os.replace(path, aside)
+    return aside
 
 
 def write_synced(path: Path, content: bytes) -> None:
@@ -90,41 +142,148 @@ def write_tensors(path: Path, value: Any) -> None:
 # ------------------------------------------------------------------------------------- reading
 
 
-def digest(path: Path) -> str:
-    made = hashlib.sha256()
-    with open(path, "rb") as file:
-        while piece := file.read(1 << 20):
-            made.update(piece)
-    return made.hexdigest()
+def survey(folder: Path, name: str) -> Survey:
+    found = Survey([], {})
+    for end in ("", ".new", ".old"):
+        path = folder / f"{name}{end}"
+        # Without a manifest it is one that was being written or removed, unless it stands in its place.
+        if has_folder(path) and (not end or has_file(path / MANIFEST)):
+            try:
+                found.whole.append(read(path, name))
+            except Damaged as error:
+                found.damaged[path] = str(error)
+    # The sort keeps the order of those of one step: last, last.new, last.old.
+    found.whole.sort(key=lambda each: -each.manifest["step"])
+    return found
 
 
-def whole(path: Path) -> dict[str, Any] | None:
-    """The manifest of a checkpoint whose files are all as they were written; None for any other."""
-    try:
-        manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
-        right = all(digest(path / name) == code for name, code in manifest["files"].items())
-    except (OSError, ValueError, KeyError):
-        return None
-    return manifest if right else None
-
-
-def find(folder: Path, name: str) -> tuple[Path, dict[str, Any]] | None:
+def find(folder: Path, name: str) -> Checkpoint | None:
     """The newest whole checkpoint of this name."""
-    places = [folder / f"{name}{end}" for end in ("", ".new", ".old")]
-    found = [(path, manifest) for path in places if (manifest := whole(path))]
-    return max(found, key=lambda pair: pair[1]["step"], default=None)
+    return next(iter(survey(folder, name).whole), None)
+
+
+def must_find(folder: Path, name: str) -> Checkpoint:
+    """The checkpoint of this name, not one before it: another checkpoint would be another result."""
+    whole, damaged = survey(folder, name)
+    # One that is whole and was not yet renamed is newer than what stands in its place.
+    chosen = next((each for each in whole if each.path != folder / f"{name}.old"), None)
+    if chosen is not None:
+        return chosen
+    if damaged:
+        raise Damaged(f"{folder} has no whole checkpoint {name!r}: {'; '.join(damaged.values())}")
+    raise Mismatch(f"{folder} has no whole checkpoint {name!r}: {folder / name} is missing")
+
+
+def is_whole(path: Path, name: str) -> bool:
+    try:
+        return has_folder(path) and bool(read(path, name))
+    except Damaged:
+        return False
+
+
+def read(path: Path, name: str) -> Checkpoint:
+    """A checkpoint whose manifest and files are all as they were written."""
+    place = path / MANIFEST
+    value = untrusted.read_json(place)
+    check(value is not None, place, "it is missing")
+    manifest = untrusted.unsealed(place, value, OLD_NAMES[name])
+    check(manifest.get("name", name) == name, place, f"it is that of another checkpoint than {name!r}")
+    if "name" not in manifest:
+        log.warning("%s was written by Linnet 0.1.0, without a seal: damage to it is not noticed", place)
+    check_object(place, "it", manifest, ("step", "files"))
+    check_count(place, "step", manifest["step"])
+    if name == "best":
+        check_object(place, "it", manifest, ("metrics",))
+        check_figures(place, "metrics", manifest["metrics"])
+    check_object(place, "files", manifest["files"], (WEIGHTS,))
+    for file, code in manifest["files"].items():
+        check_file(path, file, code)
+    return Checkpoint(path, manifest)
+
+
+def check_file(path: Path, name: str, code: Any) -> None:
+    """Only what Linnet writes is opened, whatever a manifest names."""
+    known = FILES.fullmatch(name) is not None
+    check(known, path / MANIFEST, f"it names {name!r}, which is no file of a checkpoint")
+    check(has_file(path / name), path / name, "it is missing")
+    check(digest(path / name) == code, path / name, f"its digest is not that of {MANIFEST}")
+
+
+def guard_of(checkpoint: Checkpoint) -> dict[str, Any]:
+    """What the run that wrote it said of its model and its data."""
+    place = checkpoint.path / MANIFEST
+    check_object(place, "it", checkpoint.manifest, ("guard",))
+    check_object(place, "guard", checkpoint.manifest["guard"])
+    return checkpoint.manifest["guard"]
+
+
+def seal_of(checkpoint: Checkpoint) -> str:
+    return untrusted.seal_of(checkpoint.manifest)
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
-    try:
-        from safetensors.torch import load_file
-    except ImportError as error:
-        raise missing("safetensors", error) from None
-    return load_file(path / WEIGHTS)
+    return untrusted.read_safetensors(path / WEIGHTS)
 
 
 def read_tensors(path: Path) -> Any:
-    return torch.load(path, map_location="cpu", weights_only=True)
+    return untrusted.read_torch(path)
+
+
+def load_weights(path: Path, model: nn.Module) -> None:
+    weights = read_weights(path)
+    refuse_other_shapes(path / WEIGHTS, weights, model)
+    model.load_state_dict(weights)
+
+
+def load_model(
+    checkpoint: Checkpoint, config: RunConfig, described: Mapping[str, Any], build: Callable[[str], nn.Module]
+) -> Any:
+    """The model of a checkpoint, by build(device), if it is as `described` and has the settings of its run.
+
+    Memory is taken for it once its weights are known to fit: a stranger's settings may be of any size.
+    """
+    weights, settings = read_weights(checkpoint.path), checkpoint.path.parent / "config.json"
+    refuse_larger(settings, dataclasses.asdict(config.model), sum(each.numel() for each in weights.values()))
+    try:
+        sketch = build("meta")
+    except (TypeError, ValueError, OverflowError, RuntimeError) as error:
+        raise Damaged(f"{settings} describes a model that cannot be built: {error}") from None
+    here = {**described, "weights": shape_code(sketch)}
+    refuse_foreign(checkpoint.path, guard_of(checkpoint), here)
+    refuse_other_settings(checkpoint, config)
+    refuse_other_shapes(checkpoint.path / WEIGHTS, weights, sketch)
+    model = build("cpu")
+    model.load_state_dict(weights)
+    return model.eval()
+
+
+def refuse_larger(settings: Path, model: Mapping[str, Any], count: int) -> None:
+    """Each size of a model is the least number of parameters it can have, so the weights bound them all."""
+    sizes = {**model, **model.get("unit_options", {})}
+    for name, value in sizes.items():
+        for size in value if isinstance(value, (list, tuple)) else (value,):
+            if isinstance(size, int) and size > max(count, ANY_MODEL):
+                raise Mismatch(f"{settings} has {name}={size:,}, and there are {count:,} weights in all")
+
+
+def refuse_other_settings(checkpoint: Checkpoint, config: RunConfig) -> None:
+    """A checkpoint has the settings it was written with; those of 0.1.0 had not."""
+    path = checkpoint.path / MANIFEST
+    if "settings" in checkpoint.manifest:
+        there = config_from(f"{path}, settings", checkpoint.manifest["settings"])
+        refuse_changed(f"{path} was written with other settings than those of config.json:", there, config)
+
+
+def refuse_other_shapes(path: Path, weights: Mapping[str, Tensor], model: nn.Module) -> None:
+    there = {name: tuple(tensor.shape) for name, tensor in weights.items()}
+    here = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+    wrong = sorted(name for name in {**there, **here} if there.get(name) != here.get(name))
+    if wrong:
+        first, more = wrong[0], f" and {len(wrong) - 1} more" * (len(wrong) > 1)
+        raise Mismatch(
+            f"{path} has the weights of another model: {first!r} has the shape {there.get(first)} there and "
+            f"{here.get(first)} here{more}"
+        )
 
 
 def shape_code(model: nn.Module) -> str:

@@ -183,6 +183,8 @@ def to_json(config: RunConfig) -> str:
 
 def from_dict(values: Mapping[str, Any]) -> RunConfig:
     task = values.get("task", "lm")
+    if not isinstance(task, str):
+        raise ValueError(f"task is the name of a task; got {task!r}")
     known = {"task": str, **parts(task)}
     refuse_unknown("a run", values, known)
     made = {name: part_from(known[name], value) for name, value in values.items() if name != "task"}
@@ -200,6 +202,8 @@ def from_json(text: str) -> RunConfig:
 
 
 def part_from(cls: type, values: Mapping[str, Any]) -> Any:
+    if not isinstance(values, Mapping):
+        raise ValueError(f"the settings of {cls.__name__} are an object; got {values!r}")
     hints = typing.get_type_hints(cls)
     refuse_unknown(cls.__name__, values, hints)
     return cls(**{name: fit(name, value, hints[name]) for name, value in values.items()})

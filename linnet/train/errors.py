@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import difflib
 import errno
+import logging
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+log = logging.getLogger("linnet")
+"""Where a run says what its user must know, whatever shows its progress."""
 
 
 class Stopped(RuntimeError):  # noqa: N818, it is what happened
@@ -31,6 +35,12 @@ class Mismatch(Stopped):
     """A checkpoint or a run directory of something else."""
 
     exit_code = 5
+
+
+class Damaged(Mismatch):
+    """A file of a run that is not as it was written, or is something that no run has."""
+
+    exit_code = 6
 
 
 @contextmanager

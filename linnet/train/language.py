@@ -12,14 +12,17 @@ from torch import nn
 
 from linnet.data.batches import TAILS
 from linnet.data.corpora import ORDERS, Corpus, load_corpus
+from linnet.data.errors import DataError
 from linnet.data.vocabulary import LEVELS, Vocabulary
 from linnet.models.language import LanguageModel, LanguageModelConfig, hidden_size_for, with_hidden_size
 from linnet.tasks.language import LanguageTask
 from linnet.train import checkpoints
+from linnet.train.checkpoints import Checkpoint
 from linnet.train.config import Checked, RunConfig, fingerprint, option
-from linnet.train.errors import Mismatch, room_for
+from linnet.train.errors import Damaged, Mismatch, room_for
 from linnet.train.kinds import Comparison, Variant
 from linnet.train.records import read_config
+from linnet.train.untrusted import LARGE, check, has_file, read_bytes
 
 VOCABULARY = "vocabulary.json"
 SETTINGS = {
@@ -132,11 +135,20 @@ def read(data: LanguageData) -> Corpus:
 def keep(task: Language, folder: Path) -> None:
     """The vocabulary stays with the run: a trained model can be used without its corpus."""
     path = folder / VOCABULARY
-    if path.exists():
-        refuse_other_vocabulary(path, Vocabulary.load(path), task.corpus.vocabulary)
+    if has_file(path):
+        refuse_other_vocabulary(path, read_vocabulary(path), task.corpus.vocabulary)
     else:
         with room_for(path):
             task.corpus.vocabulary.save(path)
+
+
+def read_vocabulary(path: Path) -> Vocabulary:
+    content = read_bytes(path, LARGE)
+    check(content is not None, path, "it is missing")
+    try:
+        return Vocabulary.parse(str(path), content or b"")
+    except DataError as error:
+        raise Damaged(str(error)) from None
 
 
 def refuse_other_vocabulary(path: Path, there: Vocabulary, here: Vocabulary) -> None:
@@ -151,23 +163,24 @@ def refuse_other_vocabulary(path: Path, there: Vocabulary, here: Vocabulary) -> 
 def load_run(folder: Path, name: str = "best") -> tuple[RunConfig, LanguageModel, Vocabulary]:
     """A trained model with its vocabulary, from its run directory alone."""
     config = read_config(folder)
-    found = checkpoints.find(folder, name)
-    if found is None:
-        raise Mismatch(f"{folder} has no whole checkpoint {name!r} yet")
-    path, manifest = found
-    vocabulary = Vocabulary.load(folder / VOCABULARY)
-    model = LanguageModel(len(vocabulary), config.model)
-    checkpoints.refuse_foreign(path, manifest["guard"], guard_of(config, model, vocabulary, manifest))
-    model.load_state_dict(checkpoints.read_weights(path))
-    return config, model.eval(), vocabulary
-
-
-def guard_of(config: RunConfig, model: nn.Module, vocabulary: Vocabulary, manifest: dict) -> dict[str, Any]:
-    """What this run says of itself, where a checkpoint says something."""
-    own = {
-        "vocabulary": vocabulary.fingerprint,
+    if config.task != "lm":
+        raise ValueError(f"{folder} is a run of {config.task!r} and no language model")
+    checkpoint = checkpoints.must_find(folder, name)
+    vocabulary = read_vocabulary(folder / VOCABULARY)
+    refuse_foreign_vocabulary(folder / VOCABULARY, vocabulary, checkpoint)
+    # What the run says of its text stands there alone: the corpus may be far away.
+    described = {
+        **checkpoints.guard_of(checkpoint),
         "vocabulary_size": len(vocabulary),
         "model": fingerprint(dataclasses.asdict(config.model)),
-        "weights": checkpoints.shape_code(model),
     }
-    return {**manifest["guard"], **own}
+
+    def build(device: str) -> LanguageModel:
+        return LanguageModel(len(vocabulary), config.model, device=device)
+
+    return config, checkpoints.load_model(checkpoint, config, described, build), vocabulary
+
+
+def refuse_foreign_vocabulary(path: Path, vocabulary: Vocabulary, checkpoint: Checkpoint) -> None:
+    there = checkpoints.guard_of(checkpoint).get("vocabulary")
+    check(there == vocabulary.fingerprint, path, f"{checkpoint.path} was written with another vocabulary")

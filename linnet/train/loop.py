@@ -14,7 +14,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field
 from itertools import islice
@@ -25,8 +25,9 @@ import torch
 from torch import Tensor, nn
 
 from linnet.train import checkpoints, optimisers
-from linnet.train.config import LoopConfig, RunConfig
-from linnet.train.errors import Mismatch, NotFinite, missing
+from linnet.train.checkpoints import Checkpoint
+from linnet.train.config import LoopConfig, RunConfig, to_dict
+from linnet.train.errors import Damaged, Mismatch, NotFinite, Stopped, log, missing
 from linnet.train.kinds import kind
 from linnet.train.progress import Progress, Silent
 from linnet.train.records import (
@@ -38,14 +39,27 @@ from linnet.train.records import (
     open_run,
     read_result,
     refuse_other,
-    write_json,
+    write_result,
 )
 from linnet.train.schedules import Place, factor, stuck
+from linnet.train.untrusted import (
+    LARGE,
+    check,
+    check_count,
+    check_finite,
+    check_object,
+    harmless,
+    has_folder,
+    read_bytes,
+)
 
 MEANING = ("vocabulary", "weights")
 """What must agree for the weights of one run to mean something in another."""
 REMEDIES = "Try a smaller --lr, a --clip, or --precision 64-true where numbers are only too large,"
 """What may help a run whose loss or gradient is not a number."""
+LOST = "Restore what is damaged from a copy, or give --overwrite to delete the run and start over"
+"""What to do with a run that has no checkpoint to go on from."""
+CHECKPOINT_WRITTEN = b'"checkpoint": true'
 
 
 def train(config: RunConfig, folder: str | Path, progress: Progress | None = None) -> Row:
@@ -54,12 +68,11 @@ def train(config: RunConfig, folder: str | Path, progress: Progress | None = Non
     refuse_other(folder, config)
     # Built before anything is written: a wrong name leaves no directory behind.
     run = Run(config, folder, fabric, progress or Silent())
-    run.source()
+    run.check_source()
     with ExitStack() as stack:
         if fabric.is_global_zero:
             make_folder(folder)
             stack.enter_context(claim(folder))
-            open_run(folder, config)
         fabric.barrier()
         return run.make()
 
@@ -157,17 +170,21 @@ class Run:
         ema = config.optimiser
         self.average = optimisers.Average(self.parameters, ema.ema, ema.ema_warmup) if ema.ema else None
         self.saved, self.row_lengths = (0, time.monotonic()), [0, 0]
+        # Of the manifest of the best checkpoint, by which the last one knows it.
+        self.best_seal: str | None = None
         if fabric.global_rank:
             # Each process drops other units; the weights are those of the first.
             torch.manual_seed(config.loop.seed + 1_000_003 * fabric.global_rank)
 
     def make(self) -> Row:
-        if self.fabric.is_global_zero:
-            kind(self.config.task).keep(self.task, self.folder)
+        # Nothing is written before it is known that the directory can be gone on with.
         self.restore()
-        result = read_result(self.folder)
-        if result and self.finished() and result["step"] == self.here.step:
-            return dict(result)
+        result = self.agreed(self.known_result)
+        if self.fabric.is_global_zero:
+            open_run(self.folder, self.config)
+            kind(self.config.task).keep(self.task, self.folder)
+        if result:
+            return result
         self.forget_what_came_after()
         self.progress.begin(self.model_size(), self.here.step, self.total_steps())
         try:
@@ -178,6 +195,27 @@ class Run:
             self.progress.end()
             if self.writer is not None:
                 self.writer.close()
+
+    def known_result(self) -> Row | None:
+        """The figures, where the run came to its end."""
+        result = read_result(self.folder)
+        if not result or not self.finished() or result["step"] != self.here.step:
+            return None
+        self.rows.check_end(self.row_lengths, self.row("test", result["test"]))
+        return result
+
+    def agreed(self, decide: Callable[[], Any]) -> Any:
+        """What the first process decides or is stopped by, in every process."""
+        outcome: Any = None
+        if self.fabric.is_global_zero:
+            try:
+                outcome = decide()
+            except Stopped as error:
+                outcome = error
+        outcome = self.fabric.broadcast(outcome) if self.fabric.world_size > 1 else outcome
+        if isinstance(outcome, Stopped):
+            raise outcome
+        return outcome
 
     def forget_what_came_after(self) -> None:
         """Rows that were written after the checkpoint will be written again."""
@@ -341,14 +379,20 @@ class Run:
     def record(self, split: str, numbers: Row) -> None:
         if not self.fabric.is_global_zero:
             return
-        here = self.here
-        row = {"step": here.step, "epoch": here.epoch, "split": split, **numbers}
+        here, row = self.here, self.row(split, numbers)
         self.rows.add(row)
-        speed = {"step": here.step, "tokens": here.tokens, "seconds": here.seconds}
-        append(self.folder / "speed.jsonl", json.dumps(speed) + "\n")
+        self.record_speed()
         if self.config.loop.tensorboard:
             self.events(split, numbers)
         self.progress.row(row, here.tokens / max(here.seconds, 1e-9))
+
+    def row(self, split: str, numbers: Row) -> Row:
+        return {"step": self.here.step, "epoch": self.here.epoch, "split": split, **numbers}
+
+    def record_speed(self, **more: bool) -> None:
+        here = self.here
+        speed = {"step": here.step, "tokens": here.tokens, "seconds": here.seconds, **more}
+        append(self.folder / "speed.jsonl", json.dumps(speed) + "\n")
 
     def events(self, split: str, numbers: Row) -> None:
         if self.writer is None:
@@ -356,6 +400,7 @@ class Run:
                 from torch.utils.tensorboard import SummaryWriter
             except ImportError as error:
                 raise missing("tensorboard", error) from None
+            has_folder(self.folder / "events")
             self.writer = SummaryWriter(str(self.folder / "events"), purge_step=self.here.step)
         for name, value in numbers.items():
             self.writer.add_scalar(f"{split}/{name}", value, self.here.step)
@@ -392,8 +437,8 @@ class Run:
         if self.here.evaluated != self.here.step:
             self.evaluate()
             self.save()
-        path, manifest = self.must_find("best")
-        self.model.load_state_dict(checkpoints.read_weights(path))
+        path, manifest = self.agreed(lambda: checkpoints.must_find(self.folder, "best"))
+        checkpoints.load_weights(path, self.model)
         test = self.measure("test")
         self.record("test", test)
         here = self.here
@@ -408,7 +453,7 @@ class Run:
             **{"seconds": here.seconds, "tokens_per_second": here.tokens / max(here.seconds, 1e-9)},
         }
         if self.fabric.is_global_zero:
-            write_json(self.folder / "result.json", result)
+            write_result(self.folder, result)
         return result
 
     def model_size(self) -> int:
@@ -429,12 +474,16 @@ class Run:
         """What a checkpoint must have been made for to be read here."""
         return {**self.task.describe(), "weights": checkpoints.shape_code(self.model)}
 
+    def circumstances(self) -> Row:
+        """What a checkpoint was made by and for; the settings seal those of config.json."""
+        return {"guard": self.guard(), "settings": to_dict(self.config)}
+
     def keep_best(self, metrics: Row) -> None:
         if self.fabric.is_global_zero:
             new = checkpoints.stage(self.folder, "best")
             checkpoints.write_weights(new / checkpoints.WEIGHTS, self.model.state_dict())
-            about = {"step": self.here.step, "metrics": metrics, "guard": self.guard()}
-            checkpoints.publish(self.folder, "best", about)
+            about = {"step": self.here.step, "metrics": metrics, **self.circumstances()}
+            self.best_seal = checkpoints.publish(self.folder, "best", about)
 
     def save(self) -> None:
         """Everything that the next update depends on, of all processes; the first one writes it."""
@@ -463,70 +512,179 @@ class Run:
         checkpoints.write_tensors(new / "state.pt", state)
         for rank, own in enumerate(owned):
             checkpoints.write_tensors(new / f"rank-{rank}.pt", own)
+        lengths = self.rows.lengths()
         about = {
-            **{
-                "step": self.here.step,
-                "position": dataclasses.asdict(self.here),
-                "rows": self.rows.lengths(),
-            },
-            **{"world": self.fabric.world_size, "guard": self.guard()},
+            "step": self.here.step,
+            "position": dataclasses.asdict(self.here),
+            "rows": lengths,
+            "rows_sha256": self.rows.digests(lengths),
+            "world": self.fabric.world_size,
+            "best": self.best_seal,
+            **self.circumstances(),
         }
         checkpoints.publish(self.folder, "last", about)
+        self.record_speed(checkpoint=True)
 
     def restore(self) -> None:
-        """Go on from the last whole checkpoint, or begin."""
-        found = checkpoints.find(self.folder, "last")
-        if found is None:
+        """Go on from the last checkpoint that is whole, or begin."""
+        chosen, reasons = self.agreed(self.choose_checkpoint)
+        if chosen is None:
             return self.begin()
-        path, manifest = found
-        checkpoints.refuse_foreign(path, manifest["guard"], self.guard())
-        if manifest["world"] != self.fabric.world_size:
-            there, here = manifest["world"], self.fabric.world_size
-            raise Mismatch(
-                f"{self.folder} was trained by {there} processes and is now to go on with {here}: start "
-                "as many (torchrun --nproc-per-node), or give another --run-dir"
-            )
+        path, manifest = chosen
+        checkpoints.refuse_foreign(path, checkpoints.guard_of(chosen), self.guard())
+        checkpoints.refuse_other_settings(chosen, self.config)
+        self.refuse_other_world(manifest["world"])
+        if self.fabric.is_global_zero:
+            self.tell_damage(chosen, reasons)
         self.here = Position(**manifest["position"])
-        self.model.load_state_dict(checkpoints.read_weights(path))
+        checkpoints.load_weights(path, self.model)
         self.choose_optimiser()
         self.load_states(path)
-        self.row_lengths = manifest["rows"]
+        self.row_lengths, self.best_seal = manifest["rows"], manifest.get("best")
         self.saved = (self.here.step, time.monotonic())
         # All have read it before one of them may put another in its place.
         self.fabric.barrier()
         return None
 
+    def choose_checkpoint(self) -> tuple[Checkpoint | None, dict[Path, str]]:
+        """The newest from which the run can go on, or None if it has none yet; why others cannot be used."""
+        found = checkpoints.survey(self.folder, "last")
+        reasons = dict(found.damaged)
+        for checkpoint in found.whole:
+            try:
+                self.check(checkpoint)
+            except Mismatch as error:
+                reasons[checkpoint.path] = str(error)
+            else:
+                return checkpoint, reasons
+        self.refuse_lost(list(reasons.values()))
+        return None, reasons
+
+    def check(self, checkpoint: Checkpoint) -> None:
+        """A checkpoint can be gone on from if all that a run then reads is as it was when it was written."""
+        path, manifest = checkpoint
+        check_manifest(path / checkpoints.MANIFEST, manifest)
+        self.rows.check(manifest["rows"], manifest.get("rows_sha256"))
+        if manifest["position"]["history"]:
+            best = checkpoints.must_find(self.folder, "best")
+            # One that was kept after the checkpoint will be kept again, and is the same then.
+            newer = best.manifest["step"] > manifest["position"]["evaluated"]
+            same = manifest.get("best") in (None, checkpoints.seal_of(best))
+            check(same or newer, best.path, f"it is not the one with which {path} was written")
+
+    def tell_damage(self, chosen: Checkpoint, reasons: dict[Path, str]) -> None:
+        """Say what is not whole, and what the run therefore does again."""
+        last, step = self.folder / "last", chosen.manifest["step"]
+        for reason in reasons.values():
+            log.warning("%s", harmless(reason))
+        if last in reasons:
+            log.warning("%s is kept as %s", last, checkpoints.set_aside(last))
+        elif chosen.path.name == "last.old" and not has_folder(last):
+            log.warning("%s is missing", last)
+        elif not reasons:
+            return
+        cut = self.rows.count(chosen.manifest["rows"][0])
+        rows = (
+            f"; the {cut} rows of metrics.jsonl that were written after it are computed again" if cut else ""
+        )
+        log.warning("the run goes on from %s, of step %d%s", chosen.path, step, rows)
+
+    def refuse_lost(self, reasons: list[str]) -> None:
+        """A run that had a checkpoint does not start over by itself."""
+        speed = read_bytes(self.folder / "speed.jsonl", LARGE) or b""
+        if not reasons and CHECKPOINT_WRITTEN in speed:
+            reasons = [f"{self.folder / 'last'} is missing, and speed.jsonl says that it was written"]
+        if not reasons and read_result(self.folder):
+            reasons = [f"{self.folder / 'last'} is missing, and result.json says that the run is finished"]
+        if reasons:
+            raise Damaged(f"{self.folder} has no checkpoint to go on from: {'; '.join(reasons)}. {LOST}")
+        if cut := self.rows.count():
+            log.warning(
+                "%s has no checkpoint yet: it starts from step 0, and its %d rows of metrics.jsonl with it",
+                self.folder,
+                cut,
+            )
+
+    def refuse_other_world(self, there: int) -> None:
+        here = self.fabric.world_size
+        if there != here:
+            raise Mismatch(
+                f"{self.folder} was trained by {there} processes and is now to go on with {here}: start "
+                "as many (torchrun --nproc-per-node), or give another --run-dir"
+            )
+
     def load_states(self, path: Path) -> None:
-        state = checkpoints.read_tensors(path / "state.pt")
+        own = f"rank-{self.fabric.global_rank}.pt"
+        try:
+            self.set_states(checkpoints.read_tensors(path / "state.pt"))
+            self.set_own_states(checkpoints.read_tensors(path / own))
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError, RuntimeError) as error:
+            if isinstance(error, Stopped):
+                raise
+            # Their digests are right, so they were written by something else than this run.
+            raise Damaged(
+                f"{path}: state.pt or {own} does not hold the states of this run ({error!r}). {LOST}"
+            ) from None
+
+    def set_states(self, state: Row) -> None:
         self.optimiser.load_state_dict(state["optimiser"])
         self.fabric.strategy.precision.load_state_dict(state["scaler"])
         if self.average:
             self.average.load(state["average"])
-        own = checkpoints.read_tensors(path / f"rank-{self.fabric.global_rank}.pt")
+
+    def set_own_states(self, own: Row) -> None:
         self.carry = checkpoints.rebuilt(own["carry"], self.fabric.device)
-        self.sums = own["sums"]
+        self.sums = {str(name): float(value) for name, value in own["sums"].items()}
         set_random_states(own["random"])
 
     def begin(self) -> None:
         """From nothing, or from the best weights of another run."""
         if path := self.source():
-            self.model.load_state_dict(checkpoints.read_weights(path))
+            checkpoints.load_weights(path, self.model)
+
+    def check_source(self) -> None:
+        """A run that has begun no longer needs the one that it started from."""
+        if self.config.loop.start_from and not any(checkpoints.survey(self.folder, "last")):
+            self.source()
 
     def source(self) -> Path | None:
-        """The weights of another run to begin with; a run that has begun no longer needs them."""
-        if not self.config.loop.start_from or checkpoints.find(self.folder, "last"):
+        """The weights of another run to begin with."""
+        if not self.config.loop.start_from:
             return None
-        path, manifest = self.must_find("best", Path(self.config.loop.start_from))
+        found = checkpoints.must_find(Path(self.config.loop.start_from), "best")
         # Another corpus, another dropout: the weights fit. Another vocabulary: they would mean nothing.
-        there, here = ({k: g.get(k) for k in MEANING} for g in (manifest["guard"], self.guard()))
-        checkpoints.refuse_foreign(path, there, here)
-        return path
+        guards = checkpoints.guard_of(found), self.guard()
+        there, here = ({name: guard.get(name) for name in MEANING} for guard in guards)
+        checkpoints.refuse_foreign(found.path, there, here)
+        return found.path
 
-    def must_find(self, name: str, folder: Path | None = None) -> tuple[Path, Row]:
-        found = checkpoints.find(folder or self.folder, name)
-        if found is None:
-            raise Mismatch(f"{folder or self.folder} has no whole checkpoint {name!r}")
-        return found
+
+def check_manifest(path: Path, manifest: Row) -> None:
+    """What a run goes on from has the types that a run writes."""
+    check_object(path, "it", manifest, ("position", "rows", "world", "guard"))
+    check_position(path, manifest["position"], manifest["step"])
+    check_count(path, "world", manifest["world"], least=1)
+    check(manifest["world"] <= len(manifest["files"]), path, f"it has {manifest['world']} processes")
+    for name in ("state.pt", *(f"rank-{rank}.pt" for rank in range(manifest["world"]))):
+        check(name in manifest["files"], path, f"it does not have the digest of {name}")
+    check(isinstance(manifest["rows"], list) and len(manifest["rows"]) == 2, path, "rows are two lengths")
+    for length in manifest["rows"]:
+        check_count(path, "the length of rows", length)
+    digests = manifest.get("rows_sha256", ["", ""])
+    check(isinstance(digests, list) and len(digests) == 2, path, "rows_sha256 are two digests")
+
+
+def check_position(path: Path, position: Any, step: int) -> None:
+    names = [each.name for each in dataclasses.fields(Position)]
+    check_object(path, "position", position, names)
+    check(set(position) == set(names), path, f"position has other fields than {', '.join(names)}")
+    check(position["step"] == step, path, "its two steps differ")
+    for name in ("batch", "step", "tokens", "epoch"):
+        check_count(path, name, position[name], least=int(name == "epoch"))
+    check_count(path, "evaluated", position["evaluated"], least=-1)
+    check(isinstance(position["history"], list), path, "history is no list")
+    for number in (position["seconds"], *position["history"]):
+        check_finite(path, "a number of position", number)
 
 
 def groups(batches: Iterable[Any], size: int) -> Iterator[list[Any]]:

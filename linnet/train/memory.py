@@ -13,7 +13,6 @@ from linnet.models.sequence import SequenceModel, SequenceModelConfig, hidden_si
 from linnet.tasks.memory import MemoryTask, Source
 from linnet.train import checkpoints
 from linnet.train.config import Checked, RunConfig, fingerprint, option
-from linnet.train.errors import Mismatch
 from linnet.train.kinds import Comparison, Kind, Variant, kind
 from linnet.train.records import read_config
 
@@ -131,9 +130,9 @@ class Memory(MemoryTask):
             seed=seed if data.data_seed is None else data.data_seed,
         )
 
-    def build(self) -> SequenceModel:
+    def build(self, device: str | None = None) -> SequenceModel:
         try:
-            return super().build()
+            return super().build(device)
         except TypeError as error:
             # An option that the unit does not have: a wrong setting, not a mistake in the program.
             raise ValueError(error) from None
@@ -153,16 +152,10 @@ def load_run(folder: Path, name: str = "best") -> tuple[RunConfig, Memory, Seque
     config = read_config(folder)
     if config.task not in SOURCES_OF:
         raise ValueError(f"{folder} is a run of {config.task!r} and no memory task")
-    found = checkpoints.find(folder, name)
-    if found is None:
-        raise Mismatch(f"{folder} has no whole checkpoint {name!r} yet")
-    path, manifest = found
+    checkpoint = checkpoints.must_find(folder, name)
     task = kind(config.task).build(config.data, config.model, config.loop.seed)
-    model = task.build()
-    guard = {**task.describe(), "weights": checkpoints.shape_code(model)}
-    checkpoints.refuse_foreign(path, manifest["guard"], guard)
-    model.load_state_dict(checkpoints.read_weights(path))
-    return config, task, model.eval()
+    model = checkpoints.load_model(checkpoint, config, task.describe(), task.build)
+    return config, task, model
 
 
 # ------------------------------------------------------------------------------------------ rivals

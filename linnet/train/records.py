@@ -5,10 +5,13 @@ environment.json   versions, machine, threads, the command
 metrics.jsonl      one row for each evaluation and each stretch of training: the same, to the last
                    digit, whenever the same run is made on the same machine
 metrics.csv        the same numbers, one to a line
-speed.jsonl        seconds and tokens a second: not the same twice, so kept apart
+speed.jsonl        seconds and tokens a second, and when a checkpoint was written: not the same twice, so kept
+                   apart
 result.json        the figures of the finished run
-best/, last/       checkpoints
+best/, last/       checkpoints, and in last.old/ the one before the last
 events/            for TensorBoard, if asked for
+
+All of it is read by `untrusted`: a directory may be damaged, or a stranger's.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -28,10 +31,32 @@ from typing import IO, Any
 
 from filelock import FileLock, Timeout
 
-from linnet.train.config import LATER, RunConfig, differences, from_json, to_json
-from linnet.train.errors import Mismatch, room_for
+from linnet.data.files import write_whole
+from linnet.train.config import LATER, RunConfig, differences, from_dict, to_json
+from linnet.train.errors import Damaged, Mismatch, room_for
+from linnet.train.untrusted import (
+    LARGE,
+    check,
+    check_count,
+    check_figures,
+    check_finite,
+    check_number,
+    check_object,
+    check_text,
+    digest,
+    has_file,
+    open_file,
+    parse_json,
+    read_bytes,
+    read_json,
+    sealed,
+    unsealed,
+)
 
 COLUMNS = ("step", "epoch", "split", "name", "value")
+PLACE = COLUMNS[:3]
+FIGURES = ("step", "epoch", "tokens", "parameters", "best_step", "valid", "test")
+TIMES = ("seconds", "tokens_per_second")
 PACKAGES = ("linnet", "torch", "numpy", "lightning-fabric", "safetensors")
 
 Row = dict[str, Any]
@@ -39,15 +64,8 @@ Row = dict[str, Any]
 
 def write_atomically(path: Path, content: bytes) -> None:
     """The old file or the new one, whole, whatever happens in between."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     with room_for(path):
-        try:
-            with open(temporary, "wb") as file:
-                file.write(content)
-                sync(file)
-            os.replace(temporary, path)
-        finally:
-            temporary.unlink(missing_ok=True)
+        write_whole(path, content)
     sync_folder(path.parent)
 
 
@@ -75,20 +93,47 @@ class Rows:
     """metrics.jsonl and metrics.csv, which can be cut back to where a checkpoint was written."""
 
     def __init__(self, folder: Path):
-        self.jsonl, self.csv = folder / "metrics.jsonl", folder / "metrics.csv"
+        self.paths = self.jsonl, self.csv = folder / "metrics.jsonl", folder / "metrics.csv"
 
     def add(self, row: Row) -> None:
-        append(self.jsonl, json.dumps(row) + "\n")
-        text = "" if self.csv.exists() and self.csv.stat().st_size else csv_line(COLUMNS)
-        append(self.csv, text + "".join(map(csv_line, long(row))))
+        line, text = lines_of(row)
+        append(self.jsonl, line)
+        head = "" if has_file(self.csv) and self.csv.stat().st_size else csv_line(COLUMNS)
+        append(self.csv, head + text)
 
     def lengths(self) -> list[int]:
         """In bytes, and safe on the disk: a checkpoint is about to rely on them."""
-        return [synced_length(path) for path in (self.jsonl, self.csv)]
+        return [synced_length(path) for path in self.paths]
+
+    def digests(self, lengths: list[int]) -> list[str]:
+        """Of the beginnings that have these lengths."""
+        return [digest(path, length) for path, length in zip(self.paths, lengths, strict=True)]
+
+    def check(self, lengths: list[int], digests: list[str] | None) -> None:
+        """Refuse rows that are not those which a checkpoint was written after; 0.1.0 kept no digests."""
+        for path, length in zip(self.paths, lengths, strict=True):
+            refuse_shorter(path, length)
+        for path, known, found in zip(self.paths, digests or (), self.digests(lengths), strict=False):
+            check(known == found, path, "rows before the last checkpoint are not those that were written")
+
+    def check_end(self, lengths: list[int], row: Row) -> None:
+        """Refuse what is not these lengths and then this row."""
+        for path, length, text in zip(self.paths, lengths, lines_of(row), strict=True):
+            content = read_bytes(path, LARGE) or b""
+            check(content[length:] == text.encode(), path, "its last rows are not those of result.json")
+
+    def count(self, length: int = 0) -> int:
+        """The rows after so many bytes."""
+        return (read_bytes(self.jsonl, LARGE) or b"")[length:].count(b"\n")
 
     def cut(self, lengths: list[int]) -> None:
-        for path, length in zip((self.jsonl, self.csv), lengths, strict=True):
+        for path, length in zip(self.paths, lengths, strict=True):
             cut(path, length)
+
+
+def lines_of(row: Row) -> tuple[str, str]:
+    """A row as it stands in metrics.jsonl and in metrics.csv."""
+    return json.dumps(row) + "\n", "".join(map(csv_line, long(row)))
 
 
 def long(row: Row) -> list[tuple]:
@@ -104,22 +149,25 @@ def csv_line(cells: tuple) -> str:
 
 
 def append(path: Path, text: str) -> None:
-    with room_for(path), open(path, "a", encoding="utf-8") as file:
-        file.write(text)
+    with room_for(path), open_file(path, "ab") as file:
+        file.write(text.encode())
 
 
 def synced_length(path: Path) -> int:
-    with room_for(path), open(path, "ab") as file:
+    with room_for(path), open_file(path, "ab") as file:
         sync(file)
         return file.tell()
 
 
+def refuse_shorter(path: Path, length: int) -> None:
+    found = path.stat().st_size if has_file(path) else 0
+    if found < length:
+        raise Damaged(f"{path} has {found} bytes and its checkpoint knows {length}: rows are missing")
+
+
 def cut(path: Path, length: int) -> None:
-    with open(path, "ab") as file:
-        if file.tell() < length:
-            raise Mismatch(
-                f"{path} has {file.tell()} bytes and its checkpoint knows {length}: rows are missing"
-            )
+    refuse_shorter(path, length)
+    with open_file(path, "ab") as file:
         file.truncate(length)
         sync(file)
 
@@ -169,11 +217,16 @@ def make_folder(folder: Path) -> None:
             ) from None
 
 
+def file_lock(path: Path) -> FileLock:
+    has_file(path)
+    return FileLock(path)
+
+
 @contextmanager
 def claim(folder: Path) -> Iterator[None]:
     """Within this, the folder is this process's; however the process ends, it no longer is."""
     try:
-        ours = FileLock(folder / ".lock").acquire(blocking=False)
+        ours = file_lock(folder / ".lock").acquire(blocking=False)
     except Timeout:
         raise Mismatch(
             f"another process is training in {folder}; wait for it, or give another --run-dir"
@@ -188,15 +241,23 @@ def open_run(folder: Path, config: RunConfig) -> None:
     write_json(folder / "environment.json", environment())
 
 
+def looks_like_a_run(folder: Path) -> bool:
+    """By anything that a run has, so that one which has lost some of it can still be overwritten."""
+    return any(os.path.lexists(folder / name) for name in ("config.json", "metrics.jsonl", "last"))
+
+
 def refuse_other(folder: Path, config: RunConfig) -> None:
     """A directory that holds a run holds this one, or one that may become it by going on for longer."""
-    if not (folder / "config.json").exists():
-        return
-    changed = differences(read_config(folder), config, ignore=LATER)
+    if has_file(folder / "config.json"):
+        refuse_changed(f"{folder} holds another run: in config.json", read_config(folder), config)
+
+
+def refuse_changed(what: str, there: RunConfig, here: RunConfig) -> None:
+    changed = differences(there, here, ignore=LATER)
     if changed:
         text = "; ".join(f"{name} was {old!r} and is now {new!r}" for name, (old, new) in changed.items())
         raise Mismatch(
-            f"{folder} holds another run: {text}. Give another --run-dir, or --overwrite to begin anew"
+            f"{what} {text}. Give another --run-dir, or --overwrite to delete the run and start over"
         )
 
 
@@ -205,30 +266,74 @@ def refuse_other(folder: Path, config: RunConfig) -> None:
 
 def read_config(folder: Path) -> RunConfig:
     path = Path(folder) / "config.json"
-    if not path.exists():
+    values = read_json(path)
+    if values is None:
         raise FileNotFoundError(f"{folder} is no run: it has no config.json")
+    return config_from(path, values)
+
+
+def config_from(where: object, values: Any) -> RunConfig:
+    check_object(where, "it", values)
     try:
-        return from_json(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
+        return from_dict(values)
+    except (ValueError, TypeError) as error:
+        raise Damaged(f"{where}: {error}") from None
 
 
 def read_rows(path: Path) -> list[Row]:
     """The whole rows; one that is being written is left out."""
-    if not Path(path).exists():
-        return []
-    lines = Path(path).read_bytes().split(b"\n")
-    return [json.loads(line) for line in lines[:-1]]
+    lines = (read_bytes(Path(path), LARGE) or b"").split(b"\n")
+    rows = [parse_json(f"{path}, line {number}", line) for number, line in enumerate(lines[:-1], 1)]
+    for number, row in enumerate(rows, 1):
+        check_object(f"{path}, line {number}", "it", row)
+    return rows
 
 
 def read_metrics(folder: Path, split: str | None = None) -> list[Row]:
-    rows = read_rows(Path(folder) / "metrics.jsonl")
-    return [row for row in rows if split is None or row["split"] == split]
+    path = Path(folder) / "metrics.jsonl"
+    rows = read_rows(path)
+    for number, row in enumerate(rows, 1):
+        check_row(f"{path}, line {number}", row)
+    chosen = [row for row in rows if split is None or row["split"] == split]
+    for row in chosen if split == "valid" else ():
+        check(row.keys() == chosen[0].keys(), path, f"the row of step {row['step']} has other figures")
+    return chosen
 
 
-def read_json(path: Path) -> Any:
-    return json.loads(Path(path).read_text(encoding="utf-8")) if Path(path).exists() else None
+def check_row(where: str, row: Row) -> None:
+    check_object(where, "it", row, (*PLACE, "loss"))
+    for name, value in row.items():
+        if name == "split":
+            check_text(where, name, value)
+        elif name in PLACE:
+            check_count(where, name, value)
+        else:
+            check_number(where, repr(name), value)
 
 
-def read_result(folder: Path) -> Mapping[str, Any] | None:
-    return read_json(Path(folder) / "result.json")
+def write_result(folder: Path, result: Row) -> None:
+    write_json(folder / "result.json", sealed(result))
+
+
+def read_result(folder: Path) -> Row | None:
+    """The figures of a finished run; None where it is not finished."""
+    path = Path(folder) / "result.json"
+    value = read_json(path)
+    if value is None:
+        return None
+    result = unsealed(path, value, (*FIGURES, *TIMES))
+    check_object(path, "it", result, (*FIGURES, *TIMES))
+    for name in (*FIGURES[:5], *TIMES):
+        (check_finite if name in TIMES else check_count)(path, name, result[name])
+    for split in FIGURES[5:]:
+        check_figures(path, split, result[split])
+    return result
+
+
+def read_environment(folder: Path) -> Row | None:
+    path = Path(folder) / "environment.json"
+    found = read_json(path)
+    if found is not None:
+        check_object(path, "it", found, ("started", "processor", "threads", "packages"))
+        check_object(path, "packages", found["packages"])
+    return found

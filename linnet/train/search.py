@@ -22,13 +22,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from filelock import AcquireReturnProxy as Held
-from filelock import FileLock, Timeout
+from filelock import Timeout
 
 from linnet.train.config import RunConfig, override
-from linnet.train.errors import Mismatch, NotFinite, Stopped, missing, room_for
+from linnet.train.errors import Damaged, Mismatch, NotFinite, Stopped, missing, room_for
 from linnet.train.loop import train
 from linnet.train.progress import Progress
-from linnet.train.records import make_folder, write_atomically
+from linnet.train.records import file_lock, make_folder, read_result, write_atomically
+from linnet.train.untrusted import LARGE, check, open_file, parse_json, read_bytes
 
 SCRN_RANGES = {
     "input_dropout": (0.01, 0.6),
@@ -59,12 +60,13 @@ def search(
     progress: Callable[[str], Progress] | None = None,
 ) -> Any:
     """Go on with the study of this folder until it has `plan.runs` runs; the study."""
-    check(config, plan)
+    check_plan(config, plan)
     optuna = load_optuna()
     make_folder(folder)
     with turn(folder):
         study = open_study(optuna, storage, folder)
         check_names(study, plan, folder)
+        check_losses(optuna, study, folder)
     while (mine := next_trial(optuna, study, plan, folder)) is not None:
         trial, ours = mine
         with ours:
@@ -101,7 +103,7 @@ def turn(folder: Path) -> Iterator[None]:
     from sqlalchemy.exc import SQLAlchemyError
 
     try:
-        with room_for(folder), FileLock(folder / ".turn"):
+        with room_for(folder), file_lock(folder / ".turn"):
             yield
     except (OptunaError, SQLAlchemyError) as error:
         told = str(error).splitlines()[0]
@@ -140,7 +142,7 @@ def new_trial(optuna: Any, study: Any, plan: Plan, folder: Path) -> tuple[Any, H
 def hold(folder: Path, trial: Any) -> Held | None:
     """The lock of a run, until it is left; None where another process has it."""
     try:
-        return FileLock(folder / f".{name_of(trial)}.lock").acquire(blocking=False)
+        return file_lock(folder / f".{name_of(trial)}.lock").acquire(blocking=False)
     except Timeout:
         return None
 
@@ -158,12 +160,10 @@ def load_optuna() -> Any:
 
 
 def open_study(optuna: Any, storage: str | None, folder: Path) -> Any:
-    study = optuna.create_study(
-        study_name=folder.name,
-        storage=open_storage(optuna, storage, folder),
-        sampler=optuna.samplers.RandomSampler(),
-        load_if_exists=True,
-    )
+    opened = open_storage(optuna, storage, folder)
+    how = {"sampler": optuna.samplers.RandomSampler(), "load_if_exists": True}
+    with played_back(storage or folder / "study.log"):
+        study = optuna.create_study(study_name=folder.name, storage=opened, **how)
     refuse_other_study(study, folder, storage)
     study.set_user_attr("folder", folder_code(folder))
     return study
@@ -187,9 +187,12 @@ def refuse_other_study(study: Any, folder: Path, storage: str | None) -> None:
 def folder_code(folder: Path) -> str:
     """The same wherever the folder is mounted."""
     path = folder / "study.id"
-    if not path.exists():
-        write_atomically(path, uuid.uuid4().hex.encode())
-    return path.read_text(encoding="utf-8")
+    code = read_bytes(path)
+    if code is None:
+        code = uuid.uuid4().hex.encode()
+        write_atomically(path, code)
+    check(bool(re.fullmatch(rb"[0-9a-f]{32}", code)), path, "it is not the 32 digits of a study")
+    return code.decode()
 
 
 def open_storage(optuna: Any, storage: str | None, folder: Path) -> Any:
@@ -198,20 +201,40 @@ def open_storage(optuna: Any, storage: str | None, folder: Path) -> Any:
         return storage
     path = Path(storage or folder / "study.log")
     # A lock that ends with its process: Optuna's own is waited for when its owner was killed.
-    lock = FileLock(path.with_name(f".{path.name}.lock"))
+    lock = file_lock(path.with_name(f".{path.name}.lock"))
     with lock:
         mend(path)
     backend = optuna.storages.journal.JournalFileBackend(str(path), lock_obj=lock)
-    return optuna.storages.JournalStorage(backend)
+    with played_back(path):
+        return optuna.storages.JournalStorage(backend)
+
+
+@contextmanager
+def played_back(journal: str | Path) -> Iterator[None]:
+    """Optuna plays a journal back and trusts what it reads."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AssertionError, IndexError, AttributeError) as error:
+        raise Damaged(f"{journal} is damaged: Optuna cannot read its study ({error!r})") from None
 
 
 def mend(path: Path) -> None:
     """Half a line, which a full disk leaves, would spoil the line that is written after it."""
-    content = path.read_bytes() if path.exists() else b""
+    content = read_bytes(path, LARGE) or b""
     if content and not content.startswith(b'{"op_code"'):
         raise ValueError(f"{path} is no journal of Optuna; give a file that is one, or that is not there yet")
-    if not content.endswith(b"\n"):
-        path.write_bytes(content[: content.rfind(b"\n") + 1])
+    whole = content[: content.rfind(b"\n") + 1]
+    for number, line in enumerate(whole.splitlines(), 1):
+        where = f"{path}, line {number}"
+        entry = parse_json(where, line)
+        check(
+            isinstance(entry, dict) and isinstance(entry.get("op_code"), int),
+            where,
+            "it is no entry of Optuna",
+        )
+    if whole != content:
+        with open_file(path, "ab") as file:
+            file.truncate(len(whole))
 
 
 def in_state(study: Any, *states: Any) -> list[Any]:
@@ -242,6 +265,15 @@ def ranges_now(plan: Plan, known: list[tuple[float, Mapping[str, float]]]) -> di
     return {name: around(best[name], plan.ranges[name], plan.shrink**rounds) for name in plan.ranges}
 
 
+def check_losses(optuna: Any, study: Any, folder: Path) -> None:
+    """The loss of a run stands in the study and in the directory of the run, unless that was removed."""
+    for trial in in_state(study, optuna.trial.TrialState.COMPLETE):
+        place = folder / name_of(trial)
+        result = read_result(place)
+        same = result is None or result["valid"]["loss"] == trial.value
+        check(same, place / "result.json", f"its valid loss is not that of the study, {trial.value}")
+
+
 def around(best: float, whole: tuple[float, float], share: float) -> tuple[float, float]:
     """A piece of the range with `best` in its middle, moved where it would stand out."""
     low, high = whole
@@ -258,7 +290,7 @@ def draw(trial: Any, ranges: Mapping[str, tuple[float, float]]) -> dict[str, flo
     return drawn
 
 
-def check(config: RunConfig, plan: Plan) -> None:
+def check_plan(config: RunConfig, plan: Plan) -> None:
     """Before the first run: a wrong name would be found after it otherwise."""
     for names, (low, high) in plan.ranges.items():
         if not -math.inf < low <= high < math.inf:
@@ -278,6 +310,8 @@ def check(config: RunConfig, plan: Plan) -> None:
 def check_names(study: Any, plan: Plan, folder: Path) -> None:
     """Ranges shrink around values that were drawn: the next draw must be of the same names."""
     for trial in study.get_trials(deepcopy=False):
+        drawn = trial.user_attrs.get("settings", {})
+        check(isinstance(drawn, dict), f"the study in {folder}", f"run {trial.number} has no settings")
         if "settings" in trial.user_attrs and set(trial.params) != set(plan.ranges):
             there, here = (", ".join(sorted(names)) for names in (trial.params, plan.ranges))
             raise ValueError(f"the study in {folder} draws {there}, and the ranges given are of {here}")

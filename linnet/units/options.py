@@ -35,11 +35,13 @@ def activation(value: str, allowed: Iterable[str] = ("tanh", "identity")) -> Cal
     return ACTIVATIONS[value]
 
 
-def check_size(option: str, value: object, least: int = 1) -> None:
+def check_size(option: str, value: object, least: int = 1, most: int | None = None) -> None:
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"{option} must be an int; got {value!r}")
     if value < least:
         raise ValueError(f"{option} must be at least {least}; got {value}")
+    if most is not None and value > most:
+        raise ValueError(f"{option} must be at most {most}; got {value}")
 
 
 def check_number(option: str, value: float, least: float = -math.inf) -> None:

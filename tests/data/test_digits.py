@@ -70,6 +70,8 @@ def test_an_order_can_be_read_from_a_file(tmp_path: Path):
     assert read_order(tmp_path / "order.txt").tolist() == [2, 0, 1, 3]
     with pytest.raises(DataError, match=r"words\.txt is no permutation"):
         read_order(tmp_path / "words.txt")
+    with pytest.raises(ValueError, match="/dev/zero is no file"):
+        read_order("/dev/zero")
     with pytest.raises(MissingDataError, match=r"no permutation file .*nothing\.npy"):
         read_order(tmp_path / "nothing.npy")
 

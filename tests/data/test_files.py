@@ -6,11 +6,13 @@ import gzip
 import hashlib
 import io
 import lzma
+import os
 import sys
 import tarfile
 import threading
+import tracemalloc
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -18,7 +20,7 @@ from pathlib import Path
 import pytest
 
 from linnet.data.errors import DataError, MissingDataError
-from linnet.data.files import File, cache_folder, check, places, read_any, write_whole
+from linnet.data.files import File, bounded, cache_folder, check, places, read_any, write_whole
 
 CONTENTS = b"in the beginning\n"
 SUM = "sha256:" + hashlib.sha256(CONTENTS).hexdigest()
@@ -143,6 +145,42 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pyte
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_a_file_is_not_written_through_a_link(tmp_path: Path):
+    victim = put(tmp_path / "victim", b"precious")
+    (tmp_path / f".a.txt.{os.getpid()}").symlink_to(victim)
+    write_whole(tmp_path / "a.txt", b"new")
+    assert (victim.read_bytes(), (tmp_path / "a.txt").read_bytes()) == (b"precious", b"new")
+
+
+class Counted:
+    """A stream without an end, of which it is known how much was read."""
+
+    def __init__(self) -> None:
+        self.given = 0
+
+    def read(self, size: int = -1) -> bytes:
+        assert size >= 0
+        self.given += size
+        return bytes(size)
+
+
+def test_unpacking_stops_at_the_size_of_the_largest_corpus():
+    stream = Counted()
+    with pytest.raises(DataError, match=r"x unpacks to more than 5,000,000 bytes"):
+        bounded("x", stream, 5_000_000)  # type: ignore[arg-type]
+    assert stream.given < 7_000_000
+
+
+@pytest.mark.parametrize(("ending", "pack"), [("gz", gzip.compress), ("xz", lzma.compress)])
+def test_a_small_file_does_not_unpack_to_a_large_one(
+    tmp_path: Path, ending: str, pack: Callable[[bytes], bytes], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("linnet.data.files.LARGEST", 2**20)
+    put(tmp_path / f"train.txt.{ending}", pack(bytes(2**22)))
+    with pytest.raises(DataError, match=rf"train.txt.{ending} unpacks to more than 1,048,576 bytes"):
+        read_any([TRAIN], ["mine"], tmp_path)
+
+
 # -------------------------------------------------------------------------------------- download
 
 
@@ -175,17 +213,17 @@ def test_a_download_goes_into_the_cache_and_is_not_repeated(home: tuple[str, Pat
     assert [path.name for path in cache.rglob("*") if path.is_file()] == ["train.txt"]
 
 
-def packed(kind: str) -> bytes:
+def packed(kind: str, contents: bytes = CONTENTS) -> bytes:
     data = io.BytesIO()
     if kind == "zip":
-        with zipfile.ZipFile(data, "w") as archive:
+        with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
             archive.writestr("a/other.txt", b"x")
-            archive.writestr("a/b/train.in", CONTENTS)
+            archive.writestr("a/b/train.in", contents)
     else:
         with tarfile.open(fileobj=data, mode=f"w:{kind}") as tar:
             info = tarfile.TarInfo("./a/b/train.in")
-            info.size = len(CONTENTS)
-            tar.addfile(info, io.BytesIO(CONTENTS))
+            info.size = len(contents)
+            tar.addfile(info, io.BytesIO(contents))
     return data.getvalue()
 
 
@@ -196,6 +234,32 @@ def test_a_file_is_taken_out_of_an_archive(home: tuple[str, Path], cache: Path, 
     found = read_any([File("train.txt", SUM, f"{url}/all.archive", "b/train.in")], ["mine"])
     assert found.contents == CONTENTS
     assert [path.name for path in cache.rglob("*") if path.is_file()] == ["train.txt"]
+
+
+@pytest.mark.parametrize("kind", ["zip", "gz", "bz2", "xz"])
+def test_a_small_archive_does_not_unpack_to_a_large_file(
+    home: tuple[str, Path], cache: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+):
+    """Measured by what is held at most: some of the bound, and not the 64 MB of the file."""
+    monkeypatch.setattr("linnet.data.files.LARGEST", 2**20)
+    url, folder = home
+    put(folder / "all.archive", packed(kind, bytes(2**26)))
+    tracemalloc.start()
+    try:
+        with pytest.raises(DataError, match=r"all.archive, .*train.in, unpacks to more than 1,048,576 bytes"):
+            read_any([File("train.txt", SUM, f"{url}/all.archive", "b/train.in")], ["mine"])
+        assert tracemalloc.get_traced_memory()[1] < 2**25
+    finally:
+        tracemalloc.stop()
+    assert [path for path in cache.rglob("*") if path.is_file()] == []
+
+
+def test_an_archive_is_not_searched_without_end(home: tuple[str, Path], monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("linnet.data.files.LARGEST_ARCHIVE", 2**20)
+    url, folder = home
+    put(folder / "all.archive", packed("gz", bytes(2**22)))
+    with pytest.raises(DataError, match=r"all.archive unpacks to more than 1,048,576 bytes"):
+        read_any([File("train.txt", SUM, f"{url}/all.archive", "c/train.in")], ["mine"])
 
 
 @pytest.mark.parametrize(

@@ -417,3 +417,13 @@ def test_one_of_two_processes_is_killed_and_the_run_goes_on(by_two: Path, tmp_pa
     assert not (tmp_path / "result.json").exists()
     run_by_two(*words_of(tmp_path, CUT))
     assert metrics(tmp_path) == metrics(by_two / "cut")
+
+
+def test_two_processes_go_on_from_the_same_checkpoint(by_two: Path, tmp_path: Path):
+    """Only the second one reads what is damaged; both must go back to the checkpoint before."""
+    shutil.copytree(by_two / "cut", tmp_path / "run")
+    (tmp_path / "run" / "result.json").unlink()
+    (tmp_path / "run" / "last" / "rank-1.pt").write_bytes(b"damaged")
+    run_by_two(*words_of(tmp_path / "run", CUT))
+    assert metrics(tmp_path / "run") == metrics(by_two / "cut")
+    assert (tmp_path / "run" / "last.damaged").exists()

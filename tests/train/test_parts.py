@@ -35,7 +35,7 @@ def test_the_newest_whole_checkpoint_is_found(tmp_path: Path):
     path, manifest = checkpoints.find(tmp_path, "last") or pytest.fail("none")
     assert manifest["step"] == 2
     assert checkpoints.read_weights(path)["w"].tolist() == [2.0, 2.0, 2.0]
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["last"]
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["last", "last.old"]
 
 
 @pytest.mark.parametrize("harm", ["truncate", "flip", "no manifest", "half a manifest", "a file is missing"])
