@@ -23,7 +23,6 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from linnet.units.cell import Cell, OwnKernel, Parts
@@ -42,6 +41,30 @@ def whole_root(size: int, what: str) -> int:
     if root * root != size:
         raise ValueError(f"{what} must be a square for the outer product of two vectors; got {size}")
     return root
+
+
+# The least norm by which a direction is divided, as in the authors' code.
+LEAST_NORM = 1e-12
+
+
+def normalised(u: Tensor) -> Tensor:
+    """u / max(||u||_5, 1e-12) along the last dimension: F.normalize, with fifth powers that stay in range.
+
+    Where they would underflow, a row is divided by its largest entry first. In float32 the fifth power of
+    1e-9 is 0, which F.normalize takes for the norm: it gives a direction of length 1000 or a gradient of NaN.
+    Where they overflow, the row becomes 0, as in the authors' code, but with a gradient of 0 and not NaN.
+    """
+    # torch adds up the norm of 16-bit numbers in float32.
+    own, summed = torch.finfo(u.dtype), torch.finfo(torch.promote_types(u.dtype, torch.float32))
+    least = max(LEAST_NORM, own.tiny)
+    largest = torch.linalg.vector_norm(u.detach(), math.inf, -1, keepdim=True)
+    # An infinite entry is left as it is, so that it becomes NaN and does not go unnoticed.
+    u = u.masked_fill((largest > summed.max**0.2) & (largest < math.inf), 0)
+    in_range = (largest >= (own.tiny / own.eps) ** 0.2) & (largest <= own.max**0.2)
+    # Multiplying and dividing by 1 changes no bit of the rows in range.
+    scale = torch.where(in_range, 1.0, largest.clamp(least, own.max))
+    norm = torch.linalg.vector_norm(u / scale, 5, -1, keepdim=True) * scale
+    return u / norm.clamp_min(least)
 
 
 class NRUCell(Cell):
@@ -168,5 +191,4 @@ class NRUCell(Cell):
                 u = u.unflatten(-1, (self.num_heads, -1))
             p, q = u.chunk(2, -1)  # (15, 16)
             u = p[..., :, None] * q[..., None, :]  # (17)
-        v = u.reshape(u.shape[0], self.num_heads, self.memory_size)
-        return F.normalize(self.g(v), p=5.0, dim=-1, eps=1e-12)
+        return normalised(self.g(u.reshape(u.shape[0], self.num_heads, self.memory_size)))

@@ -114,6 +114,55 @@ def test_where_the_norm_overflows_nothing_is_written():
     agree(ours, run("reference", rnn, x, state), 1e-6)
 
 
+# Those of which p q^T falls into vectors of 16 numbers, too.
+WIDE_FORMS = [
+    FORMS[0],
+    variant(linnet.NRU, head_activation="relu", head_reduction="sum", bias=False),
+    FORMS[2],
+]
+# How large p and q are. The fifth powers of p q^T leave float32 below 1e-9 and above 5e7, and float64 below
+# 1e-62, where the norm is held at 1e-12 anyway, and above 1e61.
+HEAD_SIZES = {
+    torch.float32: (0.0, 1e-25, 1e-7, 3e-6, 1e-5, 3e-5, 1e-4, 1e3, 1e4, 1e5, 1e15),
+    torch.float64: (0.0, 1e-100, 1e-7, 1e-6, 1e-5, 1e15, 1e31, 1e40, 1e140),
+}
+
+
+def scale_directions(rnn: Any, *sizes: float) -> None:
+    """Multiply what makes the rows of p, q, p' and q' by these sizes, in turn."""
+    heads = rnn.first_cell.heads
+    first = 2 * rnn.first_cell.num_heads
+    with torch.no_grad():
+        for parameter in heads.parameters():
+            for i, size in enumerate(sizes):
+                parameter[first + i :: len(sizes)] *= size
+
+
+def check_far_from_one(form: Any, dtype: torch.dtype, *sizes: float) -> None:
+    rnn = form.build(31, dtype=dtype)
+    scale_directions(rnn, *sizes)
+    x = draw(3, 3, 7, seed=5, dtype=dtype).requires_grad_()
+    ours = run("cpu", rnn, x)
+    assert all(tensor.isfinite().all() for tensor in ours.values())
+    agree(ours, run("reference", rnn, x), 2e-5 if dtype == torch.float32 else 1e-12)
+
+
+@over("dtype_and_size", [(dtype, size) for dtype in HEAD_SIZES for size in HEAD_SIZES[dtype]])
+@over("form", WIDE_FORMS)
+def test_directions_of_any_size_are_finite_and_those_of_the_reference(form: Any, dtype_and_size: Any):
+    dtype, size = dtype_and_size
+    check_far_from_one(form, dtype, size)
+
+
+@over("dtype", HEAD_SIZES)
+@over("form", WIDE_FORMS)
+def test_directions_of_mixed_sizes_are_those_of_the_reference(form: Any, dtype: torch.dtype):
+    """Within a head, and from head to head: p and q have 16 rows each, four of them a head."""
+    small, large = (1e-5, 1e5) if dtype == torch.float32 else (1e-7, 1e40)
+    check_far_from_one(form, dtype, small, 1.0)
+    check_far_from_one(form, dtype, *[small] * 4, *[1.0] * 4, *[large] * 4, *[1e-2] * 4)
+
+
 def test_results_are_the_same_bits_from_run_to_run():
     rnn = FORMS[0].build(31, bidirectional=True)
     x = draw(9, 5, 7, seed=5).requires_grad_()
