@@ -13,7 +13,7 @@ from torch.compiler import is_compiling
 from torch.func import functional_call
 
 from linnet.fuse import reference
-from linnet.fuse.backend import may_fuse, runs_by_triton
+from linnet.fuse.backend import DTYPES, may_fuse, runs_by_triton
 from linnet.fuse.plan import Fusible
 from linnet.layers.dropout import Dropout
 from linnet.units.cell import Cell, Parts
@@ -197,7 +197,7 @@ class Direction(nn.Module):
         cell = self.cell
         dropped = self.carried is not None and self.carried.is_active
         changed = self.zoneout or dropped or (self.training and self.state_dropout)
-        own = None if changed or is_compiling() else own_kernel(cell, x)
+        own = None if changed else own_kernel(cell, x)
         if own is not None:
             return own(x, state, (mask, resets, self.reverse))
         parts = {**cell.beside(x), **self.stays(x)}
@@ -213,7 +213,9 @@ class Direction(nn.Module):
         return self.kernels.plans_for(self.cell, beside, self.after, self.zoneout)
 
     def prepare(self) -> None:
-        """Make the plans beforehand, which a compiler that traces this module could not."""
+        """Make the plans beforehand, and look for a kernel of the unit's own: a compiler could not."""
+        for dtype in DTYPES:
+            self.cell.own_kernel(dtype)
         example = torch.empty(1, 1, self.cell.input_size, device="meta")
         for mode in (False, True):
             self.train(mode)

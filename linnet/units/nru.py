@@ -19,12 +19,12 @@ is the paper's reading), and (10) takes the mean over the heads (head_reduction=
 from __future__ import annotations
 
 import math
-from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from linnet.fuse.outer_ops import OuterInputs, Settings, has_kernel, outer_scan
 from linnet.units.cell import Cell, OwnKernel, Parts
 from linnet.units.init import clear_
 from linnet.units.options import check_size, choose, identity
@@ -166,23 +166,23 @@ class NRUCell(Cell):
         plain = self.directions == "joint" and "heads_x" not in self.input.parts
         if not plain or dtype == torch.bfloat16:
             return None
-        # Imported when first needed: what makes kernels is not there on every machine.
-        from linnet.fuse.outer_scan import recipe_for
+        return self.run_kernel if has_kernel(dtype, self.memory_size, self.num_heads) else None
 
+    def kernel_settings(self) -> Settings:
+        """What the kernel depends on beside the hidden size and the dtype."""
         relu, mean = self.g is torch.relu, self.head_reduction == "mean"
         eps = self.norm.eps if isinstance(self.norm, nn.LayerNorm) else None
-        recipe = recipe_for(dtype, self.hidden_size, self.memory_size, self.num_heads, relu, mean, eps)
-        return None if recipe is None else partial(self.run_kernel, recipe)
+        return self.memory_size, self.num_heads, relu, mean, eps
 
-    def run_kernel(self, recipe: Any, x: Tensor, state: Parts, flags: Any) -> tuple[Tensor, Parts]:
-        from linnet.fuse.outer_scan import outer_scan
-
-        start = torch.cat([state["h"], state["m"]], -1)
-        # Autocast may have made the projection in another dtype than the state.
-        a, heads = self.input.joint(x).to(x.dtype), self.heads
+    def run_kernel(self, x: Tensor, state: Parts, flags: Any) -> tuple[Tensor, Parts]:
+        # Autocast may have made the projection, or the state, in another dtype than that of x.
+        a = self.input.joint(x).to(x.dtype)
+        start = torch.cat([state["h"], state["m"]], -1).to(x.dtype)
         norm = (self.norm.weight, self.norm.bias) if isinstance(self.norm, nn.LayerNorm) else ()
-        y, end = outer_scan(recipe, a, self.recurrent.weight, heads.weight, heads.bias, start, flags, *norm)
-        return y, {"h": end[:, : self.hidden_size], "m": end[:, self.hidden_size :]}
+        inputs = OuterInputs(a, self.recurrent.weight, self.heads.weight, self.heads.bias, start, *norm)
+        y, end = outer_scan(inputs, flags, self.kernel_settings())
+        h, m = end.split([self.hidden_size, self.memory_size], -1)
+        return y, {"h": h, "m": m}
 
     def direction(self, u: Tensor) -> Tensor:
         """[B, direction_size] -> [B, num_heads, memory_size], each row of L5 norm 1."""

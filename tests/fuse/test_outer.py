@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -226,3 +227,71 @@ def test_bfloat16_has_no_kernel_and_says_so():
         rnn(x)
     y, _ = rnn(x)
     assert y.dtype == torch.bfloat16
+
+
+# ---------------------------------------------------------------------------------- safe memory
+
+
+@over("backend", ["cpu", "reference"])
+@over("which", ["mask", "resets"])
+def test_flags_that_are_changed_before_the_backward_pass_are_noticed(which: str, backend: str):
+    """Gradients of other flags than those of the forward pass would be silently wrong."""
+    rnn = FORMS[0].build(31)
+    x = draw(5, 3, 7, seed=5).requires_grad_()
+    how = flags(which, 5, 3)
+    with linnet.backend(backend):
+        y, _ = rnn(x, **how)
+    how[which].logical_not_()
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+
+
+WRONG = {
+    "heads.weight": (
+        lambda w: w[:-1],
+        ValueError,
+        r"matrix of the heads must have shape \(72, 95\); got \(71, 95\)",
+    ),
+    "heads.bias": (
+        lambda w: w.double(),
+        TypeError,
+        "bias of the heads is torch.float64 and the input torch.float32",
+    ),
+    "recurrent.weight": (lambda w: w[:, :-3], ValueError, r"recurrent matrix must have shape \(31, 95\)"),
+    "norm.weight": (
+        lambda w: w.to("meta"),
+        ValueError,
+        "weight of the layer norm is on meta and the input on cpu",
+    ),
+    "norm.bias": (lambda w: w[:4], ValueError, r"bias of the layer norm must have shape \(31,\); got \(4,\)"),
+}
+
+
+@over("name", WRONG)
+def test_a_parameter_that_does_not_fit_is_refused(name: str):
+    """The kernel is given addresses: it would read and write beside the tensors."""
+    change, error, message = WRONG[name]
+    rnn = FORMS[2].build(31, dtype=torch.float32)
+    module = rnn.first_cell.get_submodule(name.rpartition(".")[0])
+    attribute = name.rpartition(".")[2]
+    setattr(module, attribute, torch.nn.Parameter(change(getattr(module, attribute).detach())))
+    x = draw(5, 3, 7, seed=5, dtype=torch.float32)
+    with linnet.backend("cpu"), pytest.raises(error, match=message):
+        rnn(x)
+    with linnet.backend("reference"), pytest.raises(RuntimeError):
+        rnn(x)
+
+
+def test_two_threads_may_go_back_through_one_graph():
+    rnn = FORMS[2].build(31)
+    x = draw(30, 5, 7, seed=5).requires_grad_()
+    how = flags("mask and resets", 30, 5)
+    leaves = [x, *rnn.parameters()]
+    with linnet.backend("cpu"):
+        y, final = rnn(x, **how)
+    loss = y.sin().sum() + sum(s.sin().sum() for s in final)
+    expected = torch.autograd.grad(loss, leaves, retain_graph=True)
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(lambda _: torch.autograd.grad(loss, leaves, retain_graph=True), range(20)))
+    for gradients in found:
+        assert all(map(torch.equal, gradients, expected))
