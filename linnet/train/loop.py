@@ -25,6 +25,7 @@ import torch
 from torch import Tensor, nn
 
 from linnet.train import checkpoints, optimisers
+from linnet.train.advice import advice
 from linnet.train.config import LoopConfig, RunConfig
 from linnet.train.errors import Mismatch, NotFinite, missing
 from linnet.train.kinds import kind
@@ -44,8 +45,6 @@ from linnet.train.schedules import Place, factor, stuck
 
 MEANING = ("vocabulary", "weights")
 """What must agree for the weights of one run to mean something in another."""
-REMEDIES = "Try a smaller --lr, a --clip, or --precision 64-true where numbers are only too large,"
-"""What may help a run whose loss or gradient is not a number."""
 
 
 def train(config: RunConfig, folder: str | Path, progress: Progress | None = None) -> Row:
@@ -296,13 +295,13 @@ class Run:
     def remedy(self) -> str:
         """What is left, and what to do, when the numbers have gone wrong."""
         if not checkpoints.find(self.folder, "last"):
-            return f"There is no checkpoint yet. {REMEDIES} with --overwrite"
+            return f"There is no checkpoint yet. {advice(self.config)} with --overwrite"
         again = ""
         if checkpoints.find(self.folder, "best"):
             again = f"; --start-from {self.folder} begins with its best weights"
         return (
             f"The last checkpoint, of step {self.saved[0]}, is in {self.folder / 'last'}. "
-            f"{REMEDIES} in another --run-dir{again}"
+            f"{advice(self.config)} in another --run-dir{again}"
         )
 
     def rate(self, length: float) -> float:
