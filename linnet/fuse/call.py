@@ -15,19 +15,13 @@ from linnet.fuse.gemm import ROWS
 from linnet.fuse.memory import new_empty
 from linnet.fuse.pack import packed
 from linnet.fuse.threads import grain
+from linnet.fuse.width import vector_width
 
 # So many rows of a projection at a time: enough to be worth fetching the matrix for, few enough that
 # they stay in the cache until their steps are done.
 PROJECTED_ROWS = 192
 
 Flags = tuple[Tensor | None, Tensor | None, bool]  # mask, resets, reverse
-
-
-@cache
-def vector_width(dtype: torch.dtype) -> int:
-    """Two registers' worth: while one waits for a result, the other has work."""
-    lanes = 16 if "+avx512f" in jit.host_cpu() else 8
-    return lanes if dtype == torch.float64 else 2 * lanes
 
 
 class Call:

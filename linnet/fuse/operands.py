@@ -12,8 +12,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from linnet.fuse import cpu, jit
-from linnet.fuse.call import Call, as_dtype, side_by_side, vector_width, zeros
+from linnet.fuse.call import Call, as_dtype, side_by_side, zeros
 from linnet.fuse.plan import Plan
+from linnet.fuse.width import vector_width
 
 DTYPES = {torch.float32: "float32", torch.float64: "float64", torch.bfloat16: "bfloat16"}
 

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from linnet.fuse import passes, triton_passes
-from linnet.fuse.call import vector_width
 from linnet.fuse.operands import Operands
 from linnet.fuse.plan import Plan, plan_called
+from linnet.fuse.width import vector_width
 
 
 @torch.library.custom_op("linnet::scan", mutates_args=(), device_types="cpu")

@@ -13,16 +13,21 @@ made again; for a write head, with d_j the gradient of m_t and D_i = sum_j d_j u
     d alpha_i = c D_i / n_i
     d u_ij    = c alpha_i / n_i (d_j - D_i u_ij |u_ij|^3 / n_i^5)
 
-and d p, d q follow from u = p q^T. With n = (s - mean s) / sigma and norm(s) = gain n + shift, the gradient
+and d p, d q follow from u = p q^T. Fifth powers overflow and underflow early: in float32 those of 1e8 and
+1e-9. So u is u / scale throughout, and n >= 1e-12 / scale, where `scale` is 1 for almost all heads. If the
+fifth powers of a head underflow, it is the largest |u_ij|; if they overflow, nothing is written, and
+gradients are 0. With n = (s - mean s) / sigma and norm(s) = gain n + shift, the gradient
 of s is (e - mean e - n mean(e n)) / sigma, where e is gain times that of norm(s). The gradients of W and
 U are single products after the loop.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import reduce
 
 from llvmlite import ir
 
@@ -30,7 +35,10 @@ from linnet.fuse.emit import Emitter
 from linnet.fuse.gemm import broadcast
 from linnet.fuse.program import I64, Program
 
-TINY = 1e-12
+LEAST_NORM = 1e-12
+# Of float32 and float64: the least normal number divided by the precision. A sum of fifth powers below it
+# has lost digits to underflow, or is 0.
+UNDERFLOW = {32: 2.0**-126 / 2.0**-23, 64: 2.0**-1022 / 2.0**-52}
 # A number for each place of a row: vectors of them, or what is left one by one.
 Part = Callable[[Emitter, ir.Value], ir.Value]
 FORWARD = ("a", "state", "z", "zeros", "packed.state", "product", "packed.heads", "heads", "bias", "y")
@@ -72,10 +80,6 @@ class OuterRecipe:
     @property
     def lanes(self) -> int:
         return self.width // 2
-
-    def fits(self) -> bool:
-        """Whether the rows of p q^T fall into whole vectors, and into heads."""
-        return self.root % self.lanes == 0 and self.memory % self.root == 0
 
     @property
     def sides(self) -> list[tuple[int, int, float]]:
@@ -183,12 +187,12 @@ class OuterKernel(Program):
         emit, one = self.wide, self.one
         q = self.read_all(heads, bias, p + self.recipe.root)
         for i in range(self.recipe.heads):
-            fifth, _ = self.sums(heads, bias, p, q, i, None)
+            shrink, fifth, _ = self.sums_in_range(heads, bias, p, q, i, None)
             strength = self.strength(heads, bias, strengths + i)
-            by = one.emit_div(one.emit_mul(strength, one.number(scale)), self.norm(fifth))
+            by = one.emit_div(one.emit_mul(strength, one.number(scale)), self.norm(fifth, shrink))
             spread = self.spread(by)
             with self.rows_of(i) as (r, at):
-                u = self.products_of(heads, bias, p, r, q)
+                u = self.products_of(heads, bias, p, r, q, shrink)
                 for j, value in enumerate(u):
                     place = self.builder.add(at, I64(self.recipe.hidden + j * emit.width))
                     old = self.load_plain(emit, m, place)
@@ -230,24 +234,24 @@ class OuterKernel(Program):
         one, root = self.one, self.recipe.root
         q = self.read_all(heads, bias, p + root)
         for i in range(self.recipe.heads):
-            fifth, along_u = self.sums(heads, bias, p, q, i, carry)
-            norm = self.norm(fifth)
+            shrink, fifth, along_u = self.sums_in_range(heads, bias, p, q, i, carry)
+            norm = self.norm(fifth, shrink)
             strength = self.strength(heads, bias, strengths + i)
             scaled = one.emit_div(one.number(scale), norm)
             self.store_strength(gradient, heads, bias, strengths + i, one.emit_mul(scaled, along_u))
             # Where the norm is held at its least, it is a constant.
-            free = self.builder.fcmp_ordered(">", norm, one.number(TINY))
+            free = self.builder.fcmp_ordered(">", norm, self.least_norm(shrink))
             pull = self.builder.select(free, one.emit_div(along_u, fifth), one.number(0.0))
-            factor, pull = self.spread(one.emit_mul(scaled, strength)), self.spread(pull)
+            factor = self.spread(one.emit_mul(one.emit_mul(scaled, strength), shrink))
             with self.rows_of(i) as (r, at):
-                self.unwrite_row(heads, bias, carry, gradient, p, q, r, at, factor, pull)
+                self.unwrite_row(heads, bias, carry, gradient, p, q, r, at, shrink, factor, self.spread(pull))
 
-    def unwrite_row(self, heads, bias, carry, gradient, p, q, r, at, factor, pull) -> None:
+    def unwrite_row(self, heads, bias, carry, gradient, p, q, r, at, shrink, factor, pull) -> None:
         """d u of one row of p q^T, and from it its share of d p and d q."""
         emit, root = self.wide, self.recipe.root
         p_r = self.spread(self.read_one(heads, bias, self.builder.add(r, I64(p))))
         total = emit.number(0.0)
-        for j, (u, q_j) in enumerate(zip(self.products_of(heads, bias, p, r, q), q, strict=True)):
+        for j, (u, q_j) in enumerate(zip(self.products_of(heads, bias, p, r, q, shrink), q, strict=True)):
             place = self.builder.add(at, I64(self.recipe.hidden + j * emit.width))
             d = self.load_plain(emit, carry, place)
             cube = emit.emit_mul(emit.emit_mul(u, u), emit.intrinsic("llvm.fabs", u))
@@ -364,14 +368,61 @@ class OuterKernel(Program):
             value = self.builder.select(on, value, self.one.number(0.0))
         self.store_plain(self.one, gradient, I64(at), value)
 
-    def products_of(self, heads, bias, p: int, r: ir.Value, q: list[ir.Value]) -> list[ir.Value]:
-        """Row r of g(p q^T)."""
+    def products_of(
+        self, heads, bias, p: int, r: ir.Value, q: list[ir.Value], shrink: ir.Value
+    ) -> list[ir.Value]:
+        """Row r of g(p q^T), times `shrink`, which is 1 / scale."""
         emit = self.wide
-        p_r = self.spread(self.read_one(heads, bias, self.builder.add(r, I64(p))))
+        p_r = self.read_one(heads, bias, self.builder.add(r, I64(p)))
+        p_r = self.spread(self.one.emit_mul(p_r, shrink))
         u = [emit.emit_mul(p_r, q_j) for q_j in q]
         return [emit.emit_maximum(value, emit.number(0.0)) for value in u] if self.recipe.relu else u
 
-    def sums(self, heads, bias, p: int, q: list[ir.Value], i: int, carry: ir.Value | None):
+    def sums_in_range(self, heads, bias, p: int, q: list[ir.Value], i: int, carry: ir.Value | None):
+        """1 / scale, and the `sums` with it.
+
+        1 is tried first: it fits almost all heads, and for these the loop over u is not taken twice.
+        """
+        build, one = self.builder, self.one
+        fifth, along_u = self.sums(heads, bias, p, q, i, carry, one.number(1.0))
+        with build.goto_entry_block():
+            places = [build.alloca(one.vector) for _ in range(3)]
+        for place, value in zip(places, (one.number(1.0), fifth, along_u), strict=True):
+            build.store(value, place)
+        overflows = build.fcmp_ordered("==", fifth, one.number(math.inf))
+        underflows = build.fcmp_ordered("<", fifth, one.number(UNDERFLOW[self.recipe.bits]))
+        with build.if_then(build.or_(overflows, underflows), likely=False):
+            shrink = self.shrink(overflows, self.largest(heads, bias, p, q, i))
+            fifth, along_u = self.sums(heads, bias, p, q, i, carry, shrink)
+            # So large a norm that it stays infinite.
+            fifth = build.select(overflows, one.number(math.inf), fifth)
+            for place, value in zip(places, (shrink, fifth, along_u), strict=True):
+                build.store(value, place)
+        return tuple(build.load(place, typ=one.vector) for place in places)
+
+    def shrink(self, overflows: ir.Value, largest: ir.Value) -> ir.Value:
+        """1 / scale where 1 does not fit; 0 where nothing is to be written."""
+        build, one = self.builder, self.one
+        smallest = one.emit_maximum(largest, one.number(LEAST_NORM))
+        # An infinite product of p and q is left as it is: it becomes NaN, and is noticed.
+        infinite = build.fcmp_ordered("==", largest, one.number(math.inf))
+        silent = build.select(infinite, one.number(1.0), one.number(0.0))
+        return build.select(overflows, silent, one.emit_div(one.number(1.0), smallest))
+
+    def largest(self, heads, bias, p: int, q: list[ir.Value], i: int) -> ir.Value:
+        """max_j |u_ij|."""
+        emit, one, build = self.wide, self.one, self.builder
+        with build.goto_entry_block():
+            place = build.alloca(emit.vector)
+        build.store(emit.number(0.0), place)
+        with self.rows_of(i) as (r, _):
+            found = build.load(place, typ=emit.vector)
+            for u in self.products_of(heads, bias, p, r, q, one.number(1.0)):
+                found = emit.emit_maximum(found, emit.intrinsic("llvm.fabs", u))
+            build.store(found, place)
+        return self.fold(one.emit_maximum, build.load(place, typ=emit.vector))
+
+    def sums(self, heads, bias, p: int, q: list[ir.Value], i: int, carry: ir.Value | None, shrink: ir.Value):
         """sum_j |u_ij|^5 and, if there is a gradient, sum_j d_j u_ij."""
         emit, build = self.wide, self.builder
         with build.goto_entry_block():
@@ -380,7 +431,7 @@ class OuterKernel(Program):
             build.store(emit.number(0.0), place)
         with self.rows_of(i) as (r, at):
             fifth, along_u = (build.load(place, typ=emit.vector) for place in places)
-            for j, u in enumerate(self.products_of(heads, bias, p, r, q)):
+            for j, u in enumerate(self.products_of(heads, bias, p, r, q, shrink)):
                 square = emit.emit_mul(u, u)
                 fourth = emit.emit_mul(square, square)
                 fifth = emit.fma(fourth, emit.intrinsic("llvm.fabs", u), fifth)
@@ -399,17 +450,21 @@ class OuterKernel(Program):
         with self.loop(I64(i * many), I64((i + 1) * many), 1) as r:
             yield r, self.builder.mul(self.builder.sub(r, I64(i * many)), I64(root))
 
-    def norm(self, fifth: ir.Value) -> ir.Value:
+    def norm(self, fifth: ir.Value, shrink: ir.Value) -> ir.Value:
         root = self.one.emit_pow(fifth, self.one.number(0.2))
-        return self.one.emit_maximum(root, self.one.number(TINY))
+        return self.one.emit_maximum(root, self.least_norm(shrink))
+
+    def least_norm(self, shrink: ir.Value) -> ir.Value:
+        return self.one.emit_mul(self.one.number(LEAST_NORM), shrink)
 
     def spread(self, number: ir.Value) -> ir.Value:
         return broadcast(self.wide, number)
 
     def total(self, vector: ir.Value) -> ir.Value:
         """The sum of a vector, in order."""
+        return self.fold(self.builder.fadd, vector)
+
+    def fold(self, join: Callable[[ir.Value, ir.Value], ir.Value], vector: ir.Value) -> ir.Value:
+        """The numbers of a vector joined by a function of two, in order."""
         numbers = [self.builder.extract_element(vector, ir.IntType(32)(j)) for j in range(vector.type.count)]
-        total = numbers[0]
-        for number in numbers[1:]:
-            total = self.builder.fadd(total, number)
-        return total
+        return reduce(join, numbers)

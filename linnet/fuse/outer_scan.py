@@ -8,18 +8,33 @@ import torch
 from torch import Tensor
 
 from linnet.fuse import jit, outer
-from linnet.fuse.call import Call, Flags, side_by_side, vector_width
+from linnet.fuse.backend import is_plain_tensor
+from linnet.fuse.call import Call, Flags, side_by_side
 from linnet.fuse.memory import new_empty
 from linnet.fuse.outer import OuterRecipe
+from linnet.fuse.outer_ops import Misfit, OuterInputs, falls_into_vectors
+from linnet.fuse.width import vector_width
+
+# In errors, which are read by those who know the unit and not this file.
+CALLED = {
+    "state_matrix": "the recurrent matrix",
+    "head_matrix": "the matrix of the heads",
+    "bias": "the bias of the heads",
+    "state": "the state [h; m]",
+    "gain": "the weight of the layer norm",
+    "shift": "the bias of the layer norm",
+}
 
 
+@cache
 def recipe_for(
     dtype: torch.dtype, hidden: int, memory: int, heads: int, relu: bool, mean: bool, eps: float | None
 ) -> OuterRecipe | None:
     """What to build for these sizes, or None if they do not fall into vectors."""
     bits = 64 if dtype == torch.float64 else 32
-    recipe = OuterRecipe(hidden, memory, heads, relu, mean, bits, vector_width(dtype), eps)
-    return recipe if recipe.fits() else None
+    if not falls_into_vectors(dtype, memory, heads):
+        return None
+    return OuterRecipe(hidden, memory, heads, relu, mean, bits, vector_width(dtype), eps)
 
 
 @cache
@@ -28,49 +43,17 @@ def kernel(recipe: OuterRecipe, name: str) -> jit.Compiled:
     return jit.compile_function(source, name)
 
 
-def outer_scan(
-    recipe: OuterRecipe,
-    a: Tensor,
-    state_matrix: Tensor,
-    head_matrix: Tensor,
-    bias: Tensor | None,
-    state: Tensor,
-    flags: Flags,
-    gain: Tensor | None = None,
-    shift: Tensor | None = None,
-) -> tuple[Tensor, Tensor]:
-    """a [T, B, H], matrices [H, H + M] and [heads, H + M], state [B, H + M] -> y [T, B, H], final state.
-
-    gain and shift [H] are those of the layer norm, if the recipe has one.
-    """
-    tensors = (side_by_side(a), state_matrix, head_matrix, bias, state, gain, shift)
-    return OuterScan.apply(recipe, flags, *tensors)
-
-
 class OuterScan(torch.autograd.Function):
+    """A recipe, (mask, resets, reverse) and the OuterInputs -> y [T, B, H], the final state [B, H + M]."""
+
     @staticmethod
-    def forward(
-        ctx, recipe: OuterRecipe, flags: Flags, a, state_matrix, head_matrix, bias, state, gain, shift
-    ):
-        steps, batch, hidden = a.shape
-        call = new_call(recipe, flags, a, bias, head_matrix)
-        call.put("a", a)
-        states = new_empty((steps + 1, batch, hidden + recipe.memory), a.dtype)
-        states[-1 if flags[2] else 0] = state
-        call.put("state", states)
-        z = call.room("z", hidden + recipe.memory, steps)
-        call.room("product", call.put_packed("packed.state", state_matrix))
-        heads = call.room("heads", call.put_packed("packed.heads", head_matrix), steps)
-        y = call.room("y", hidden, steps)
-        kept = []
-        if gain is not None:
-            call.put("gain", gain.contiguous())
-            call.put("shift", shift.contiguous())
-            kept = [call.room("normed", hidden, steps), call.room("rate", 1, steps)]
-        call.run(kernel(recipe, "forward"), recipe.forward_operands, hidden)
-        ctx.recipe, ctx.flags = recipe, flags
-        ctx.save_for_backward(a, state_matrix, head_matrix, bias, states, z, heads, gain, *kept)
-        return y, states[0 if flags[2] else -1].clone()
+    def forward(ctx, recipe: OuterRecipe, flags: Flags, *tensors):
+        mask, resets, ctx.reverse = flags
+        y, final, *kept = run_forward(recipe, flags, OuterInputs(*tensors))
+        ctx.recipe = recipe
+        # The flags too: if somebody changes them before the backward pass, torch says so.
+        ctx.save_for_backward(mask, resets, *tensors, *kept)
+        return y, final
 
     @staticmethod
     def backward(ctx, dy, dstate):
@@ -78,35 +61,93 @@ class OuterScan(torch.autograd.Function):
             raise RuntimeError(
                 'NRU by its kernel has no second derivative; run it within linnet.backend("reference")'
             )
-        a, state_matrix, head_matrix, bias, states, z, heads, gain, *kept = ctx.saved_tensors
-        recipe, flags = ctx.recipe, ctx.flags
-        steps, _, hidden = a.shape
-        call = new_call(recipe, flags, a, bias, head_matrix)
-        for name, tensor in (("state", states), ("z", z), ("heads", heads), ("dy", side_by_side(dy))):
-            call.put(name, tensor)
-        da, dheads = call.room("da", hidden, steps), call.room("dheads", len(head_matrix), steps)
-        carry = call.put("carry", dstate.clone(memory_format=torch.contiguous_format))
-        call.room("dz", call.put_packed("packed.heads", head_matrix.T))
-        call.room("through", call.put_packed("packed.state", state_matrix.T))
-        if gain is not None:
-            call.put("gain", gain.contiguous())
-            normed, _ = (
-                call.put(name, tensor) for name, tensor in zip(("normed", "rate"), kept, strict=True)
-            )
-            dnorm = call.room("dnorm", hidden, steps)
-        call.run(kernel(recipe, "backward"), recipe.backward_operands, hidden)
-        before = states[1:] if flags[2] else states[:-1]
-        if flags[1] is not None:
-            before = before.masked_fill(flags[1][..., None], 0)
-        by_state = da.flatten(0, 1).T @ before.flatten(0, 1)
-        by_heads = dheads.flatten(0, 1).T @ z.flatten(0, 1)
-        dbias = None if bias is None else dheads.sum((0, 1))
-        by_norm = (None, None) if gain is None else ((dnorm * normed).sum((0, 1)), dnorm.sum((0, 1)))
-        return None, None, da, by_state, by_heads, dbias, carry, *by_norm
+        mask, resets, *saved = ctx.saved_tensors
+        inputs, kept = OuterInputs(*saved[: len(OuterInputs._fields)]), saved[len(OuterInputs._fields) :]
+        gradients = run_backward(ctx.recipe, (mask, resets, ctx.reverse), inputs, kept, dy, dstate)
+        return None, None, *gradients
 
 
-def new_call(recipe: OuterRecipe, flags: Flags, a: Tensor, bias: Tensor | None, head_matrix: Tensor) -> Call:
+def run_forward(recipe: OuterRecipe, flags: Flags, inputs: OuterInputs) -> list[Tensor]:
+    """The output, the final state, and what the backward pass reads: states, z, heads, of a norm two more."""
+    check_inputs(recipe, flags, inputs)
+    steps, batch, hidden = inputs.a.shape
+    call = new_call(recipe, flags, inputs)
+    call.put("a", side_by_side(inputs.a))
+    states = new_empty((steps + 1, batch, hidden + recipe.memory), inputs.a.dtype)
+    states[-1 if flags[2] else 0] = inputs.state
+    call.put("state", states)
+    z = call.room("z", hidden + recipe.memory, steps)
+    call.room("product", call.put_packed("packed.state", inputs.state_matrix))
+    heads = call.room("heads", call.put_packed("packed.heads", inputs.head_matrix), steps)
+    y = call.room("y", hidden, steps)
+    kept = [states, z, heads]
+    if inputs.gain is not None and inputs.shift is not None:
+        call.put("gain", inputs.gain.contiguous())
+        call.put("shift", inputs.shift.contiguous())
+        kept += [call.room("normed", hidden, steps), call.room("rate", 1, steps)]
+    call.run(kernel(recipe, "forward"), recipe.forward_operands, hidden)
+    return [y, states[0 if flags[2] else -1].clone(), *kept]
+
+
+def run_backward(
+    recipe: OuterRecipe, flags: Flags, inputs: OuterInputs, kept: list[Tensor], dy: Tensor, dstate: Tensor
+) -> list[Tensor | None]:
+    """The gradients of the inputs, in their order; None where there is no such input."""
+    states, z, heads, *normed_and_rate = kept
+    steps, _, hidden = inputs.a.shape
+    call = new_call(recipe, flags, inputs)
+    for name, tensor in (("state", states), ("z", z), ("heads", heads), ("dy", side_by_side(dy))):
+        call.put(name, tensor)
+    da, dheads = call.room("da", hidden, steps), call.room("dheads", len(inputs.head_matrix), steps)
+    carry = call.put("carry", dstate.clone(memory_format=torch.contiguous_format))
+    call.room("dz", call.put_packed("packed.heads", inputs.head_matrix.T))
+    call.room("through", call.put_packed("packed.state", inputs.state_matrix.T))
+    if inputs.gain is not None:
+        call.put("gain", inputs.gain.contiguous())
+        normed, _ = map(call.put, ("normed", "rate"), normed_and_rate)
+        dnorm = call.room("dnorm", hidden, steps)
+    call.run(kernel(recipe, "backward"), recipe.backward_operands, hidden)
+    before = states[1:] if flags[2] else states[:-1]
+    if flags[1] is not None:
+        before = before.masked_fill(flags[1][..., None], 0)
+    by_state = da.flatten(0, 1).T @ before.flatten(0, 1)
+    by_heads = dheads.flatten(0, 1).T @ z.flatten(0, 1)
+    dbias = None if inputs.bias is None else dheads.sum((0, 1))
+    by_norm = (None, None) if inputs.gain is None else ((dnorm * normed).sum((0, 1)), dnorm.sum((0, 1)))
+    return [da, by_state, by_heads, dbias, carry, *by_norm]
+
+
+def new_call(recipe: OuterRecipe, flags: Flags, inputs: OuterInputs) -> Call:
+    a, wide = inputs.a, len(inputs.head_matrix)
     call = Call(tuple(a.shape), flags, a.dtype)  # type: ignore[arg-type]
-    call.put("zeros", a.new_zeros(max(a.shape[-1] + recipe.memory, len(head_matrix)) + 64))
-    call.put("bias", a.new_zeros(len(head_matrix)) if bias is None else bias.contiguous())
+    call.put("zeros", a.new_zeros(max(a.shape[-1] + recipe.memory, wide) + 64))
+    call.put("bias", a.new_zeros(wide) if inputs.bias is None else inputs.bias.contiguous())
     return call
+
+
+def check_inputs(recipe: OuterRecipe, flags: Flags, inputs: OuterInputs) -> None:
+    """A kernel is given addresses alone: with another shape it would leave the memory of a tensor."""
+    steps, batch, hidden = inputs.a.shape
+    if hidden != recipe.hidden:
+        raise Misfit(f"the projected input must have {recipe.hidden} channels; got {hidden}")
+    wide, for_heads = hidden + recipe.memory, 2 * recipe.heads + 4 * recipe.root
+    shapes = ((hidden, wide), (for_heads, wide), (for_heads,), (batch, wide), (hidden,), (hidden,))
+    for name, tensor, shape in zip(OuterInputs._fields[1:], inputs[1:], shapes, strict=True):
+        if tensor is not None:
+            check_tensor(CALLED[name], tensor, shape, inputs.a)
+    for name, flag in zip(("mask", "resets"), flags[:2], strict=True):
+        if flag is not None and (flag.shape != (steps, batch) or flag.dtype != torch.bool):
+            raise Misfit(
+                f"{name} must be torch.bool of shape {(steps, batch)}; got {flag.dtype} {tuple(flag.shape)}"
+            )
+
+
+def check_tensor(name: str, tensor: Tensor, shape: tuple[int, ...], like: Tensor) -> None:
+    if not is_plain_tensor(tensor):
+        raise Misfit(f"{name} is of the class {type(tensor).__name__}")
+    if tensor.shape != shape:
+        raise Misfit(f"{name} must have shape {shape}; got {tuple(tensor.shape)}")
+    if tensor.device != like.device:
+        raise Misfit(f"{name} is on {tensor.device} and the input on {like.device}; use .to(device)")
+    if tensor.dtype != like.dtype:
+        raise Misfit(f"{name} is {tensor.dtype} and the input {like.dtype}; use .to(dtype)")

@@ -13,13 +13,12 @@ from torch.compiler import is_compiling
 from torch.func import functional_call
 
 from linnet.fuse import reference
-from linnet.fuse.backend import is_watched, may_fuse, runs_by_triton
+from linnet.fuse.backend import DTYPES, is_watched, may_fuse, runs_by_triton
 from linnet.fuse.hooks import is_heard
 from linnet.fuse.plan import Plan
 from linnet.layers.dropout import Dropout
-from linnet.units.cell import Cell, Parts
+from linnet.units.cell import CannotFuse, Cell, Parts
 from linnet.units.fused import (
-    CannotFuse,
     Kernels,
     Way,
     fit_together,
@@ -224,30 +223,33 @@ class Direction(nn.Module):
     def by_kernel(
         self, x: Tensor, state: Parts, mask: Tensor | None, resets: Tensor | None
     ) -> tuple[Tensor, Parts]:
+        try:
+            return self.fused(x, state, (mask, resets, self.reverse))
+        except CannotFuse as error:
+            may_fuse(self.cell.unit_name, x, error.reason)
+            return self.by_loop(x, state, mask, resets)
+
+    def fused(self, x: Tensor, state: Parts, flags: tuple[Any, Any, Any]) -> tuple[Tensor, Parts]:
         cell = self.cell
         dropped = self.carried is not None and self.carried.is_active
         changed = self.zoneout or dropped or (self.training and self.state_dropout)
-        own = None if changed or is_watched(x) else own_kernel(cell, x)
+        own = None if changed else own_kernel(cell, x)
         if own is not None:
-            return own(x, state, (mask, resets, self.reverse))
+            return own(x, state, flags)
         parts = {**cell.beside(x), **self.stays(x)}
         plans = self.plans_for(tuple(parts))
         if isinstance(plans, str):
-            may_fuse(cell.unit_name, x, plans)
-            return self.by_loop(x, state, mask, resets)
-        flags, drops = (mask, resets, self.reverse), self.state_masks(state)
-        try:
-            return run_by_kernel(cell, plans, parts, self.after, x, state, flags, drops)
-        except CannotFuse as error:
-            may_fuse(cell.unit_name, x, error.reason)
-            return self.by_loop(x, state, mask, resets)
+            raise CannotFuse(plans)
+        return run_by_kernel(cell, plans, parts, self.after, x, state, flags, self.state_masks(state))
 
     def plans_for(self, beside: tuple[str, ...]) -> list[Plan] | str:
         """The plans for a pass with these parts beside the projections; or why there are none."""
         return self.kernels.plans_for(self.cell, beside, self.after, self.zoneout)
 
     def prepare(self) -> None:
-        """Make the plans beforehand, which a compiler that traces this module could not."""
+        """Make the plans beforehand, and look for a kernel of the unit's own: a compiler could not."""
+        for dtype in DTYPES:
+            self.cell.own_kernel(dtype)
         example = torch.empty(1, 1, self.cell.input_size, device="meta")
         for mode in (False, True):
             self.train(mode)

@@ -25,6 +25,7 @@ import torch
 from torch import Tensor, nn
 
 from linnet.train import checkpoints, optimisers
+from linnet.train.advice import advice
 from linnet.train.checkpoints import Checkpoint
 from linnet.train.config import LoopConfig, RunConfig, to_dict
 from linnet.train.errors import Damaged, Mismatch, NotFinite, Stopped, log, missing
@@ -55,8 +56,6 @@ from linnet.train.untrusted import (
 
 MEANING = ("vocabulary", "weights")
 """What must agree for the weights of one run to mean something in another."""
-REMEDIES = "Try a smaller --lr, a --clip, or --precision 64-true where numbers are only too large,"
-"""What may help a run whose loss or gradient is not a number."""
 LOST = "Restore what is damaged from a copy, or give --overwrite to delete the run and start over"
 """What to do with a run that has no checkpoint to go on from."""
 CHECKPOINT_WRITTEN = b'"checkpoint": true'
@@ -334,13 +333,13 @@ class Run:
     def remedy(self) -> str:
         """What is left, and what to do, when the numbers have gone wrong."""
         if not checkpoints.find(self.folder, "last"):
-            return f"There is no checkpoint yet. {REMEDIES} with --overwrite"
+            return f"There is no checkpoint yet. {advice(self.config)} with --overwrite"
         again = ""
         if checkpoints.find(self.folder, "best"):
             again = f"; --start-from {self.folder} begins with its best weights"
         return (
             f"The last checkpoint, of step {self.saved[0]}, is in {self.folder / 'last'}. "
-            f"{REMEDIES} in another --run-dir{again}"
+            f"{advice(self.config)} in another --run-dir{again}"
         )
 
     def rate(self, length: float) -> float:

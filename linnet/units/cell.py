@@ -36,6 +36,14 @@ def argument_names(function: Callable[..., object]) -> tuple[str, ...]:
     return tuple(parameter.name for parameter in parameters if parameter.kind != parameter.VAR_KEYWORD)
 
 
+class CannotFuse(Exception):  # noqa: N818, it is a reason more than an error
+    """The reason why a unit runs by the reference loop."""
+
+    @property
+    def reason(self) -> str:
+        return self.args[0]
+
+
 class Stage(NamedTuple):
     """One of the steps that a unit takes in turn; most have one, `step`."""
 
@@ -230,7 +238,7 @@ class Cell(nn.Module):
         """x [B, input_size], by the kernel if there is one: a sequence of a single step."""
         if not is_compiling():
             # Imported when first needed, since it knows cells.
-            from linnet.units.fused import CannotFuse, kernel_for
+            from linnet.units.fused import kernel_for
 
             run = kernel_for(self, x)
             try:

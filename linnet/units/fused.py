@@ -14,7 +14,7 @@ from linnet.fuse.backend import ByNature, has_triton, is_watched, may_fuse, miss
 from linnet.fuse.hooks import heard_inside
 from linnet.fuse.plan import Fusible, Plan, Product
 from linnet.fuse.trace import NotPointwise, Step, Traced, interpret, trace, undisturbed
-from linnet.units.cell import Cell, OwnKernel, Parts, Stage
+from linnet.units.cell import CannotFuse, Cell, OwnKernel, Parts, Stage
 from linnet.units.projection import Projection
 
 # What is done to the state after the step: output, new state, old state, inputs -> output, new state.
@@ -23,14 +23,6 @@ After = Callable[[Tensor, Parts, Parts, Parts], tuple[Tensor, Parts]]
 
 # What a step may read beside tensors and functions.
 SETTINGS = frozenset({int, float, str, bool, tuple, type(None)})
-
-
-class CannotFuse(Exception):  # noqa: N818, it is a reason more than an error
-    """The reason why a unit runs by the reference loop."""
-
-    @property
-    def reason(self) -> str:
-        return self.args[0]
 
 
 class Kernels:

@@ -19,14 +19,13 @@ is the paper's reading), and (10) takes the mean over the heads (head_reduction=
 from __future__ import annotations
 
 import math
-from functools import partial
 from typing import Any, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
-from linnet.units.cell import Cell, OwnKernel, Parts
+from linnet.fuse.outer_ops import Misfit, OuterInputs, Settings, has_kernel, outer_scan
+from linnet.units.cell import CannotFuse, Cell, OwnKernel, Parts
 from linnet.units.init import clear_
 from linnet.units.options import check_size, choose, identity
 from linnet.units.projection import Projection
@@ -42,6 +41,30 @@ def whole_root(size: int, what: str) -> int:
     if root * root != size:
         raise ValueError(f"{what} must be a square for the outer product of two vectors; got {size}")
     return root
+
+
+# The least norm by which a direction is divided, as in the authors' code.
+LEAST_NORM = 1e-12
+
+
+def normalised(u: Tensor) -> Tensor:
+    """u / max(||u||_5, 1e-12) along the last dimension: F.normalize, with fifth powers that stay in range.
+
+    Where they would underflow, a row is divided by its largest entry first. In float32 the fifth power of
+    1e-9 is 0, which F.normalize takes for the norm: it gives a direction of length 1000 or a gradient of NaN.
+    Where they overflow, the row becomes 0, as in the authors' code, but with a gradient of 0 and not NaN.
+    """
+    # torch adds up the norm of 16-bit numbers in float32.
+    own, summed = torch.finfo(u.dtype), torch.finfo(torch.promote_types(u.dtype, torch.float32))
+    least = max(LEAST_NORM, own.tiny)
+    largest = torch.linalg.vector_norm(u.detach(), math.inf, -1, keepdim=True)
+    # An infinite entry is left as it is, so that it becomes NaN and does not go unnoticed.
+    u = u.masked_fill((largest > summed.max**0.2) & (largest < math.inf), 0)
+    in_range = (largest >= (own.tiny / own.eps) ** 0.2) & (largest <= own.max**0.2)
+    # Multiplying and dividing by 1 changes no bit of the rows in range.
+    scale = torch.where(in_range, 1.0, largest.clamp(least, own.max))
+    norm = torch.linalg.vector_norm(u / scale, 5, -1, keepdim=True) * scale
+    return u / norm.clamp_min(least)
 
 
 class NRUCell(Cell):
@@ -125,8 +148,10 @@ class NRUCell(Cell):
 
     def step(self, a: Tensor, ahm: Tensor, m: Tensor, heads_x: Tensor | None = None) -> tuple[Tensor, Parts]:
         h = torch.relu(self.norm(a + ahm))  # (9)
-        heads = self.heads.affine(torch.cat([h, m], -1))
-        parts = self.heads.split(heads if heads_x is None else heads + heads_x)
+        parts = self.heads(torch.cat([h, m], -1))
+        if heads_x is not None:
+            of_x = self.heads.split(heads_x)
+            parts = {name: part + of_x[name] for name, part in parts.items()}
         alpha, beta = self.g(parts["alpha"]), self.g(parts["beta"])  # (11, 12)
         written = alpha[..., None] * self.direction(parts["write"])
         erased = beta[..., None] * self.direction(parts["erase"])
@@ -143,23 +168,26 @@ class NRUCell(Cell):
         plain = self.directions == "joint" and "heads_x" not in self.input.parts
         if not plain or dtype == torch.bfloat16:
             return None
-        # Imported when first needed: what makes kernels is not there on every machine.
-        from linnet.fuse.outer_scan import recipe_for
+        return self.run_kernel if has_kernel(dtype, self.memory_size, self.num_heads) else None
 
+    def kernel_settings(self) -> Settings:
+        """What the kernel depends on beside the hidden size and the dtype."""
         relu, mean = self.g is torch.relu, self.head_reduction == "mean"
         eps = self.norm.eps if isinstance(self.norm, nn.LayerNorm) else None
-        recipe = recipe_for(dtype, self.hidden_size, self.memory_size, self.num_heads, relu, mean, eps)
-        return None if recipe is None else partial(self.run_kernel, recipe)
+        return self.memory_size, self.num_heads, relu, mean, eps
 
-    def run_kernel(self, recipe: Any, x: Tensor, state: Parts, flags: Any) -> tuple[Tensor, Parts]:
-        from linnet.fuse.outer_scan import outer_scan
-
-        start = torch.cat([state["h"], state["m"]], -1)
-        # Autocast may have made the projection in another dtype than the state.
-        a, heads = self.input.joint(x).to(x.dtype), self.heads
+    def run_kernel(self, x: Tensor, state: Parts, flags: Any) -> tuple[Tensor, Parts]:
+        # Autocast may have made the projection, or the state, in another dtype than that of x.
+        a = self.input.joint(x).to(x.dtype)
+        start = torch.cat([state["h"], state["m"]], -1).to(x.dtype)
         norm = (self.norm.weight, self.norm.bias) if isinstance(self.norm, nn.LayerNorm) else ()
-        y, end = outer_scan(recipe, a, self.recurrent.weight, heads.weight, heads.bias, start, flags, *norm)
-        return y, {"h": end[:, : self.hidden_size], "m": end[:, self.hidden_size :]}
+        inputs = OuterInputs(a, self.recurrent.weight, self.heads.weight, self.heads.bias, start, *norm)
+        try:
+            y, end = outer_scan(inputs, flags, self.kernel_settings())
+        except Misfit as misfit:
+            raise CannotFuse(str(misfit)) from misfit
+        h, m = end.split([self.hidden_size, self.memory_size], -1)
+        return y, {"h": h, "m": m}
 
     def direction(self, u: Tensor) -> Tensor:
         """[B, direction_size] -> [B, num_heads, memory_size], each row of L5 norm 1."""
@@ -168,5 +196,4 @@ class NRUCell(Cell):
                 u = u.unflatten(-1, (self.num_heads, -1))
             p, q = u.chunk(2, -1)  # (15, 16)
             u = p[..., :, None] * q[..., None, :]  # (17)
-        v = u.reshape(u.shape[0], self.num_heads, self.memory_size)
-        return F.normalize(self.g(v), p=5.0, dim=-1, eps=1e-12)
+        return normalised(self.g(u.reshape(u.shape[0], self.num_heads, self.memory_size)))

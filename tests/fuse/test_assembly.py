@@ -12,7 +12,7 @@ from fused_runs import over, plans_of, variant
 
 import linnet
 from linnet.fuse import cpu, jit
-from linnet.fuse.call import vector_width
+from linnet.fuse.width import vector_width
 
 X86 = platform.machine() in ("x86_64", "AMD64")
 WIDE = X86 and "+avx2" in jit.host_cpu() and "+fma" in jit.host_cpu()

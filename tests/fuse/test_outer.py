@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -114,6 +115,55 @@ def test_where_the_norm_overflows_nothing_is_written():
     agree(ours, run("reference", rnn, x, state), 1e-6)
 
 
+# Those of which p q^T falls into vectors of 16 numbers, too.
+WIDE_FORMS = [
+    FORMS[0],
+    variant(linnet.NRU, head_activation="relu", head_reduction="sum", bias=False),
+    FORMS[2],
+]
+# How large p and q are. The fifth powers of p q^T leave float32 below 1e-9 and above 5e7, and float64 below
+# 1e-62, where the norm is held at 1e-12 anyway, and above 1e61.
+HEAD_SIZES = {
+    torch.float32: (0.0, 1e-25, 1e-7, 3e-6, 1e-5, 3e-5, 1e-4, 1e3, 1e4, 1e5, 1e15),
+    torch.float64: (0.0, 1e-100, 1e-7, 1e-6, 1e-5, 1e15, 1e31, 1e40, 1e140),
+}
+
+
+def scale_directions(rnn: Any, *sizes: float) -> None:
+    """Multiply what makes the rows of p, q, p' and q' by these sizes, in turn."""
+    heads = rnn.first_cell.heads
+    first = 2 * rnn.first_cell.num_heads
+    with torch.no_grad():
+        for parameter in heads.parameters():
+            for i, size in enumerate(sizes):
+                parameter[first + i :: len(sizes)] *= size
+
+
+def check_far_from_one(form: Any, dtype: torch.dtype, *sizes: float) -> None:
+    rnn = form.build(31, dtype=dtype)
+    scale_directions(rnn, *sizes)
+    x = draw(3, 3, 7, seed=5, dtype=dtype).requires_grad_()
+    ours = run("cpu", rnn, x)
+    assert all(tensor.isfinite().all() for tensor in ours.values())
+    agree(ours, run("reference", rnn, x), 2e-5 if dtype == torch.float32 else 1e-12)
+
+
+@over("dtype_and_size", [(dtype, size) for dtype in HEAD_SIZES for size in HEAD_SIZES[dtype]])
+@over("form", WIDE_FORMS)
+def test_directions_of_any_size_are_finite_and_those_of_the_reference(form: Any, dtype_and_size: Any):
+    dtype, size = dtype_and_size
+    check_far_from_one(form, dtype, size)
+
+
+@over("dtype", HEAD_SIZES)
+@over("form", WIDE_FORMS)
+def test_directions_of_mixed_sizes_are_those_of_the_reference(form: Any, dtype: torch.dtype):
+    """Within a head, and from head to head: p and q have 16 rows each, four of them a head."""
+    small, large = (1e-5, 1e5) if dtype == torch.float32 else (1e-7, 1e40)
+    check_far_from_one(form, dtype, small, 1.0)
+    check_far_from_one(form, dtype, *[small] * 4, *[1.0] * 4, *[large] * 4, *[1e-2] * 4)
+
+
 def test_results_are_the_same_bits_from_run_to_run():
     rnn = FORMS[0].build(31, bidirectional=True)
     x = draw(9, 5, 7, seed=5).requires_grad_()
@@ -177,3 +227,69 @@ def test_bfloat16_has_no_kernel_and_says_so():
         rnn(x)
     y, _ = rnn(x)
     assert y.dtype == torch.bfloat16
+
+
+# ---------------------------------------------------------------------------------- safe memory
+
+
+@over("backend", ["cpu", "reference"])
+@over("which", ["mask", "resets"])
+def test_flags_that_are_changed_before_the_backward_pass_are_noticed(which: str, backend: str):
+    """Gradients of other flags than those of the forward pass would be silently wrong."""
+    rnn = FORMS[0].build(31)
+    x = draw(5, 3, 7, seed=5).requires_grad_()
+    how = flags(which, 5, 3)
+    with linnet.backend(backend):
+        y, _ = rnn(x, **how)
+    how[which].logical_not_()
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+
+
+WRONG = {
+    "heads.weight": (
+        lambda w: w[:-1],
+        r"matrix of the heads must have shape \(72, 95\); got \(71, 95\)",
+    ),
+    "heads.bias": (
+        lambda w: w.double(),
+        "bias of the heads is torch.float64 and the input torch.float32",
+    ),
+    "recurrent.weight": (lambda w: w[:, :-3], r"recurrent matrix must have shape \(31, 95\)"),
+    "norm.weight": (
+        lambda w: w.to("meta"),
+        "weight of the layer norm is on meta and the input on cpu",
+    ),
+    "norm.bias": (lambda w: w[:4], r"bias of the layer norm must have shape \(31,\); got \(4,\)"),
+}
+
+
+@over("name", WRONG)
+def test_a_parameter_that_does_not_fit_is_refused(name: str):
+    """The kernel is given addresses: it would read and write beside the tensors."""
+    change, message = WRONG[name]
+    rnn = FORMS[2].build(31, dtype=torch.float32)
+    module = rnn.first_cell.get_submodule(name.rpartition(".")[0])
+    attribute = name.rpartition(".")[2]
+    setattr(module, attribute, torch.nn.Parameter(change(getattr(module, attribute).detach())))
+    x = draw(5, 3, 7, seed=5, dtype=torch.float32)
+    with linnet.backend("cpu"), pytest.raises(RuntimeError, match=message):
+        rnn(x)
+    for backend in (None, "reference"):
+        with linnet.backend(backend), pytest.raises((RuntimeError, ValueError)):
+            rnn(x)
+
+
+def test_two_threads_may_go_back_through_one_graph():
+    rnn = FORMS[2].build(31)
+    x = draw(30, 5, 7, seed=5).requires_grad_()
+    how = flags("mask and resets", 30, 5)
+    leaves = [x, *rnn.parameters()]
+    with linnet.backend("cpu"):
+        y, final = rnn(x, **how)
+    loss = y.sin().sum() + sum(s.sin().sum() for s in final)
+    expected = torch.autograd.grad(loss, leaves, retain_graph=True)
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(lambda _: torch.autograd.grad(loss, leaves, retain_graph=True), range(20)))
+    for gradients in found:
+        assert all(map(torch.equal, gradients, expected))

@@ -1,0 +1,197 @@
+"""The scan of a memory written by outer products as registered torch operations.
+
+For whatever records operations instead of running them: torch.compile, torch.export, torch.jit.trace,
+make_fx and fake tensors. They see one operation, `linnet::outer_scan`, with its shapes and its gradient; a
+graph does not grow with the number of time steps. All that the kernels depend on is among the arguments, as
+plain numbers, so that a saved program runs in any process that has imported linnet.
+
+What makes kernels is imported when an operation runs: importing this file needs no compiler.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from linnet.fuse.backend import is_watched, missing
+from linnet.fuse.width import vector_width
+
+# memory, heads, relu, mean, eps: see OuterRecipe.
+Settings = tuple[int, int, bool, bool, float | None]
+
+
+class OuterInputs(NamedTuple):
+    """What a scan reads: T steps, B sequences, H channels, M cells of memory, N numbers for the heads.
+
+    gain and shift are those of the layer norm, if the recipe has one.
+    """
+
+    a: Tensor  # [T, B, H]
+    state_matrix: Tensor  # [H, H + M]
+    head_matrix: Tensor  # [N, H + M]
+    bias: Tensor | None  # [N]
+    state: Tensor  # [B, H + M]
+    gain: Tensor | None = None  # [H]
+    shift: Tensor | None = None  # [H]
+
+
+class Misfit(ValueError):  # noqa: N818, it is a reason to run by the loop
+    """A tensor that is not as the kernels need it, who read memory by its address."""
+
+
+# Of the results: the output and the final state; what follows is for the gradient.
+RESULTS = 2
+# Of the arguments of linnet::outer_scan: the tensors with a gradient, then mask and resets, then the rest.
+DIFFERENTIABLE = len(OuterInputs._fields)
+TENSORS, ARGUMENTS = DIFFERENTIABLE + 2, DIFFERENTIABLE + 8
+
+
+def outer_scan(inputs: OuterInputs, flags: Any, settings: Settings) -> tuple[Tensor, Tensor]:
+    """y [T, B, H] and the final state [B, H + M].
+
+    By the kernels themselves, which costs less a call than the operation that ends in the same kernels.
+    """
+    if is_watched(inputs.a):
+        y, final, *_ = outer_scan_op(*inputs, *flags, *settings)
+        return y, final
+    # Imported when first needed: what makes kernels is not there on every machine.
+    from linnet.fuse.outer_scan import OuterScan
+
+    return OuterScan.apply(recipe_of(inputs.a, *settings), flags, *inputs)
+
+
+@torch.library.custom_op("linnet::outer_scan", mutates_args=(), device_types="cpu")
+def outer_scan_op(
+    a: Tensor,
+    state_matrix: Tensor,
+    head_matrix: Tensor,
+    bias: Tensor | None,
+    state: Tensor,
+    gain: Tensor | None,
+    shift: Tensor | None,
+    mask: Tensor | None,
+    resets: Tensor | None,
+    reverse: bool,
+    memory: int,
+    heads: int,
+    relu: bool,
+    mean: bool,
+    eps: float | None,
+) -> list[Tensor]:
+    """The output, the final state, and what the gradient reads; see outer_scan.run_forward."""
+    from linnet.fuse.outer_scan import run_forward
+
+    recipe = recipe_of(a, memory, heads, relu, mean, eps)
+    inputs = OuterInputs(a, state_matrix, head_matrix, bias, state, gain, shift)
+    return run_forward(recipe, (mask, resets, reverse), inputs)
+
+
+@outer_scan_op.register_fake
+def outer_scan_shapes(
+    a, state_matrix, head_matrix, bias, state, gain, shift, mask, resets, reverse, memory, *settings
+):
+    steps, batch, hidden = a.shape
+    panel = vector_width(a.dtype)
+    wide, for_heads = hidden + memory, -(-head_matrix.shape[0] // panel) * panel
+    sizes = [(steps, batch, hidden), (batch, wide), (steps + 1, batch, wide), (steps, batch, wide)]
+    sizes.append((steps, batch, for_heads))
+    if gain is not None:
+        sizes += [(steps, batch, hidden), (steps, batch, 1)]
+    return [a.new_empty(size) for size in sizes]
+
+
+@torch.library.custom_op("linnet::outer_scan_backward", mutates_args=(), device_types="cpu")
+def outer_scan_backward_op(
+    a: Tensor,
+    state_matrix: Tensor,
+    head_matrix: Tensor,
+    bias: Tensor | None,
+    state: Tensor,
+    gain: Tensor | None,
+    shift: Tensor | None,
+    mask: Tensor | None,
+    resets: Tensor | None,
+    reverse: bool,
+    memory: int,
+    heads: int,
+    relu: bool,
+    mean: bool,
+    eps: float | None,
+    kept: Sequence[Tensor],
+    dy: Tensor,
+    dstate: Tensor,
+) -> list[Tensor]:
+    """The gradients of those of the first seven arguments that are there."""
+    from linnet.fuse.outer_scan import run_backward
+
+    recipe = recipe_of(a, memory, heads, relu, mean, eps)
+    inputs = OuterInputs(a, state_matrix, head_matrix, bias, state, gain, shift)
+    found = run_backward(recipe, (mask, resets, reverse), inputs, list(kept), dy, dstate)
+    return [gradient for gradient in found if gradient is not None]
+
+
+@outer_scan_backward_op.register_fake
+def outer_scan_backward_shapes(*arguments):
+    # As the kernel makes them: contiguous, whatever the inputs are.
+    return [t.new_empty(t.shape) for t in arguments[:DIFFERENTIABLE] if t is not None]
+
+
+def recipe_of(a: Tensor, *settings: Any) -> Any:
+    """What the kernels of this machine are made from."""
+    from linnet.fuse.outer_scan import recipe_for
+
+    recipe = recipe_for(a.dtype, a.shape[-1], *settings)
+    if recipe is None:
+        raise RuntimeError(
+            "this program was made on a machine with shorter vectors, and its NRU does not fall into those "
+            'of this one; make it again here, or there within linnet.backend("reference")'
+        )
+    return recipe
+
+
+def remember(ctx, inputs, output):
+    ctx.others = inputs[TENSORS:]
+    ctx.save_for_backward(*inputs[:TENSORS], *output[RESULTS:])
+    ctx.set_materialize_grads(False)
+
+
+def differentiate(ctx, gradients):
+    tensors, kept = ctx.saved_tensors[:TENSORS], list(ctx.saved_tensors[TENSORS:])
+    above = gradients[:RESULTS]
+    if all(gradient is None for gradient in above):
+        return (None,) * ARGUMENTS
+    inputs = OuterInputs(*tensors[:DIFFERENTIABLE])
+    dy, dstate = (
+        torch.zeros_like(like) if gradient is None else gradient
+        for gradient, like in zip(above, (inputs.a, inputs.state), strict=True)
+    )
+    found = iter(outer_scan_backward_op(*tensors, *ctx.others, kept, dy, dstate))
+    of_inputs = [None if tensor is None else next(found) for tensor in inputs]
+    return *of_inputs, *[None] * (ARGUMENTS - DIFFERENTIABLE)
+
+
+outer_scan_op.register_autograd(differentiate, setup_context=remember)
+
+
+# Whether there is a kernel: {(dtype, memory, heads): answer}. A compiler finds here what was asked before.
+ANSWERS: dict[tuple[torch.dtype, int, int], bool] = {}
+
+
+def has_kernel(dtype: torch.dtype, memory: int, heads: int) -> bool:
+    """Whether p q^T falls into the vectors of this machine, and kernels run here at all."""
+    key = dtype, memory, heads
+    if torch.compiler.is_compiling():
+        return ANSWERS.get(key, False)
+    if key not in ANSWERS:
+        ANSWERS[key] = missing() is None and falls_into_vectors(*key)
+    return ANSWERS[key]
+
+
+def falls_into_vectors(dtype: torch.dtype, memory: int, heads: int) -> bool:
+    """Whether the rows of p q^T fall into whole vectors, and into heads."""
+    root = math.isqrt(heads * memory)
+    return root % (vector_width(dtype) // 2) == 0 and memory % root == 0
