@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from functools import cache
-
 import torch
 from torch import Tensor
 
 from linnet.fuse import jit, outer
 from linnet.fuse.call import Call, Flags, side_by_side, vector_width
+from linnet.fuse.kept import Kept
 from linnet.fuse.memory import new_empty
 from linnet.fuse.outer import OuterRecipe
 
@@ -22,10 +21,13 @@ def recipe_for(
     return recipe if recipe.fits() else None
 
 
-@cache
+# Each size of NRU has kernels of its own; those of the last few are kept.
+KERNELS: Kept[jit.Compiled] = Kept(recent=16)
+
+
 def kernel(recipe: OuterRecipe, name: str) -> jit.Compiled:
-    source = outer.forward_ir(recipe) if name == "forward" else outer.backward_ir(recipe)
-    return jit.compile_function(source, name)
+    emit = outer.forward_ir if name == "forward" else outer.backward_ir
+    return KERNELS.get((recipe, name), lambda: jit.compile_function(emit(recipe), name))
 
 
 def outer_scan(
