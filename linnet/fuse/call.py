@@ -158,6 +158,8 @@ def as_dtype(tensor: Tensor, dtype: torch.dtype) -> Tensor:
 
 def side_by_side(tensor: Tensor) -> Tensor:
     """Kernels take any strides but one: the channels of a row stand side by side."""
+    if tensor.is_neg():  # the imaginary part of a conjugate: its memory holds the numbers with the other sign
+        tensor = tensor.resolve_neg()
     return tensor if tensor.stride(-1) == 1 or tensor.shape[-1] == 1 else tensor.contiguous()
 
 

@@ -210,7 +210,7 @@ class Direction(nn.Module):
 
     def plans_for(self, beside: tuple[str, ...]) -> list[Fusible] | str:
         """The plans for a pass with these parts beside the projections; or why there are none."""
-        return self.kernels.plans_for(self.cell, beside, self.after, self.zoneout)
+        return self.kernels.plans_for(self.cell, beside, self.after, "zoneout")
 
     def prepare(self) -> None:
         """Make the plans beforehand, which a compiler that traces this module could not."""
