@@ -70,12 +70,11 @@ class SettingCell(user_units.OddCell):
 
 def unit(weigh: Any, setting: Any = None) -> Any:
     """A module whose only cell reads `setting` in `weigh`."""
-    cell = type("ReadsCell", (SettingCell,), {"weigh": weigh})
+    # There from the start, so that it is part of the first trace.
+    more = lambda self, size, where: setattr(self, "setting", setting)  # noqa: E731
+    cell = type("ReadsCell", (SettingCell,), {"weigh": weigh, "more": more})
     module = type("Reads", (linnet.Recurrent,), {"__doc__": "A unit."}, cell=cell)
-    rnn: Any = module(4, 6, dtype=torch.double)
-    for direction in rnn.directions:
-        direction.cell.setting = setting
-    return rnn
+    return module(4, 6, dtype=torch.double)
 
 
 def fuses(rnn: Any) -> bool:
