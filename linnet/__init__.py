@@ -1,5 +1,6 @@
 """Linnet: light recurrent networks behind the interface of nn.LSTM."""
 
+import linnet.fuse.ops as _registered  # noqa: F401, a saved program needs its operations
 from linnet.export import export_onnx
 from linnet.fuse.backend import FallbackWarning, backend
 from linnet.layers.checkpoints import load_foreign

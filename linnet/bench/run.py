@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from linnet.bench import growth, loss, memory, recurrence, start
+from linnet.bench import checks, growth, loss, memory, recurrence, start
 from linnet.bench.report import table
 from linnet.bench.rows import HUGE_PAGES, Book, Row, Say
 from linnet.bench.settings import Settings
@@ -99,6 +99,7 @@ ON_GPU = ("speed", "growth")
 PARTS: dict[str, Part] = {
     "speed": speed,
     "recurrence": plain("recurrence alone, beside a copy of as many bytes", recurrence.measure),
+    "checks": plain("the checks before a kernel, beside the whole call", checks.measure),
     "growth": plain("growth with the length of the sequences", growth.measure),
     "memory": plain("peak memory of a training step, in fresh processes", memory.measure),
     "start": plain("start, in fresh processes", start.measure),

@@ -63,6 +63,7 @@ class Settings:
     lengths: tuple[int, ...] = tuple(256 << i for i in range(6))
     growing: Shape = GROWING  # at each of the lengths
     peak: Shape = PEAK
+    checked: Shape = SHAPES[0]
     starting: tuple[str, ...] = ("sru", "lstm", "nru")
     softmaxes: tuple[Words, ...] = SOFTMAXES
     repeats: int = 3  # of what needs a process of its own
@@ -94,6 +95,7 @@ def quick(settings: Settings) -> Settings:
         lengths=(4, 8),
         growing=Shape(0, 2, 16),
         peak=Shape(16, 2, 16),
+        checked=Shape(6, 3, 16),
         starting=settings.starting[:1],
         softmaxes=(Words(8, 50),),
         repeats=1,

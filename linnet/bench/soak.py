@@ -45,7 +45,7 @@ SHARES = {
 }
 PATIENCE = 300  # seconds that a process or a thread may take for one case
 MOST_WRONG = 10  # after which there is no point in going on
-A_PART = 300  # cases for one process, which keeps every kernel it has made
+A_PART = 300  # cases for one process; with each kernel LLVM keeps some memory for good (docs/log.md)
 SLACK = 1.0  # megabytes of growth that are no leak
 
 
@@ -254,7 +254,7 @@ def work(minutes: float, seed: int, folder: Path, part: int) -> int:
 
 
 def supervise(minutes: float, seed: int) -> int:
-    """Process after process, since each keeps every kernel it has made; if one dies, in which case."""
+    """Process after process, since each grows with the kernels it has made; if one dies, in which case."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         Tally(time.time(), {}, []).write(folder / "tally")

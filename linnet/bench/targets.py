@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from linnet.bench.settings import SOFTMAXES, Shape
+from linnet.bench.settings import RACED, SOFTMAXES, Shape
 
 ANY = Shape(0, 0, 0)
 LIGHT, MATRIX = ("sru", "lrn"), ("ran", "scrn", "atr")
@@ -48,6 +48,7 @@ TARGETS = (
     Target(LIGHT, ("forward", "backward"), "DRAM limit", 1.2),
     Target(LIGHT, ("inference", "training"), "a step at the shortest L", LINEAR),
     Target(("sru",), ("memory",), "nn.LSTM", 0.6),
+    Target(RACED, ("inference", "training"), "its call", 0.02, least=256),
     # At least 90 % of what the model alone would do.
     Target(("sru", "lstm", "scrn"), ("training",), "forward, backward and step", 1 / 0.9),
     Target(LOSSES, ("training",), "F.cross_entropy", 1.0),

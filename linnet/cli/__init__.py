@@ -19,7 +19,7 @@ from linnet.layers.stacks import UNITS
 from linnet.train.untrusted import harmless
 
 DEVICES = ("cpu", "cuda")
-WHAT = ("speed", "recurrence", "growth", "memory", "start", "loss", "loop", "all")
+WHAT = ("speed", "recurrence", "checks", "growth", "memory", "start", "loss", "loop", "all")
 RESULTS, PLOT = Path("benchmarks/results.csv"), Path("benchmarks/speed.png")
 README, TARGETS = Path("README.md"), Path("benchmarks/README.md")
 
@@ -141,7 +141,8 @@ def show_kernel(options: argparse.Namespace) -> None:
 def add_bench(command: argparse.ArgumentParser) -> None:
     command.description = (
         "Measure, print tables and append rows to a file. Everything that is compared runs in turn in one "
-        "process. recurrence, growth and memory are of SRU and LRN, start is of SRU, LSTM and NRU, loss "
+        "process. recurrence, growth and memory are of SRU and LRN, checks of what is checked before a "
+        "kernel runs, start is of SRU, LSTM and NRU, loss "
         "of softmaxes over two vocabularies, loop of language models of SRU, LSTM and SCRN. "
         "With --plot, --readme or --targets and without --what, nothing is measured: they read the rows."
     )

@@ -152,6 +152,10 @@ def as_dtype(tensor: Tensor, dtype: torch.dtype) -> Tensor:
 
 def side_by_side(tensor: Tensor) -> Tensor:
     """Kernels take any strides but one: the channels of a row stand side by side."""
+    # The imaginary part of a conjugate lies in memory with the other sign. A compiler cannot ask for that;
+    # the operation that it calls does.
+    if not torch.compiler.is_compiling() and tensor.is_neg():
+        tensor = tensor.resolve_neg()
     return tensor if tensor.stride(-1) == 1 or tensor.shape[-1] == 1 else tensor.contiguous()
 
 

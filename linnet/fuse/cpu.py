@@ -28,6 +28,8 @@ from llvmlite import ir
 
 from linnet.fuse.dots import Dots
 from linnet.fuse.emit import Emitter
+from linnet.fuse.gemm import broadcast
+from linnet.fuse.pattern import number_name
 from linnet.fuse.plan import Product
 from linnet.fuse.program import I64, PTR, Program
 from linnet.fuse.trace import Traced
@@ -47,6 +49,7 @@ class Recipe:
     projects: bool = False  # the forward kernel makes those inputs itself
     drops: bool = False  # products read the state times a mask, the same at all steps
     plain: bool = False  # matrices are not packed; with products, there is but one step
+    numbers: int = 0  # how many numbers of the step are arguments; see fuse/pattern.py
 
     @property
     def bits(self) -> int:
@@ -62,7 +65,8 @@ class Recipe:
         kinds = ("packed", "product", *(("dropped", "seen") if self.drops else ()))
         matrices = [f"{kind}.{i}" for i in range(len(self.products)) for kind in kinds]
         source = ("x", "packed.input") if self.projects else ()
-        return (*self.traced.inputs, *self.traced.weights, *states, "zeros", *output, *matrices, *source)
+        known = (*self.traced.inputs, *self.traced.weights, *states, "zeros", *self.number_operands)
+        return (*known, *output, *matrices, *source)
 
     def backward_operands(self) -> tuple[str, ...]:
         states = [f"state.{name}" for name in self.traced.states]
@@ -70,8 +74,12 @@ class Recipe:
         gradients = [f"d.{name}" for name in self.wanted]
         kinds = ("packed", "dproduct", "through", *(("dropped",) if self.drops else ()))
         matrices = [f"{kind}.{i}" for i in range(len(self.products)) for kind in kinds]
-        known = (*self.traced.inputs, *self.traced.weights, *states, "zeros", "dy")
+        known = (*self.traced.inputs, *self.traced.weights, *states, "zeros", *self.number_operands, "dy")
         return (*known, *carries, *gradients, *matrices)
+
+    @property
+    def number_operands(self) -> tuple[str, ...]:
+        return ("numbers",) if self.numbers else ()
 
     def is_stored(self, operand: str) -> bool:
         """In the dtype of storage; all else is in the dtype of arithmetic."""
@@ -96,6 +104,16 @@ class Kernel(Program):
         self.dot: Dots | None = None
         # The step whose projections lie where those of step 0 would.
         self.origin: ir.Value = I64(0)
+        # Loaded once, before the loops: the compiler cannot know that no store changes them.
+        self.numbers = [self.load_number(i) for i in range(recipe.numbers)]
+
+    def load_number(self, i: int) -> ir.Value:
+        start = self.builder.inttoptr(self.places["numbers"][0], PTR)
+        address = self.builder.gep(start, [I64(i)], source_etype=self.form.scalar)
+        return self.builder.load(address, typ=self.form.scalar)
+
+    def known_numbers(self, emit: Emitter) -> dict[str, ir.Value]:
+        return {number_name(i): broadcast(emit, number) for i, number in enumerate(self.numbers)}
 
     def emit(self) -> str:
         if self.recipe.projects:
@@ -261,6 +279,7 @@ class Kernel(Program):
         def step(emit: Emitter, at: ir.Value) -> None:
             known = {name: self.load(emit, rows, name, at) for name in self.step_inputs}
             known |= {name: self.load_plain(emit, old[name], at) for name in states}
+            known |= self.known_numbers(emit)
             results = emit.run(self.traced.forward, known)
             for name in states:
                 self.store_plain(emit, new[name], at, results[f"new.{name}"])
@@ -285,6 +304,7 @@ class Kernel(Program):
             known = {name: self.load(emit, rows, name, at) for name in (*self.step_inputs, "dy")}
             known |= {name: self.load_plain(emit, old[name], at) for name in states}
             known |= {f"dnew.{name}": self.above(emit, rows, name, at) for name in states}
+            known |= self.known_numbers(emit)
             results = emit.run(self.traced.backward, known)
             for name in wanted:
                 gradient = results[f"d.{name}"]

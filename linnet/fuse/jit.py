@@ -7,30 +7,20 @@ import hashlib
 import logging
 import os
 import sys
-import tempfile
 from array import array
 from functools import cache
 from pathlib import Path
-from threading import Lock
 
 import llvmlite
 import llvmlite.binding as llvm
 
+from linnet.fuse.disk import read_sealed, write_sealed
+from linnet.fuse.forks import compiling
 from linnet.fuse.threads import parallel_for
 
 log = logging.getLogger("linnet")
-# One compilation at a time in a process: LLVM's global state is not made for more.
-compiling = Lock()
-
-
-def unlock_after_fork() -> None:
-    """A child has none of the threads that may have held the lock."""
-    global compiling
-    compiling = Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=unlock_after_fork)
+# Part of every key: what is compiled with other settings is another file.
+OPTIMISATION = {"opt": 3, "speed_level": 2}
 
 
 def cache_folder() -> Path:
@@ -54,16 +44,29 @@ def compile_function(source: str, name: str) -> Compiled:
     """The function `name` of an LLVM module, from the cache on disk if it is there."""
     with compiling:
         machine = target_machine()
-        key = "\n".join([source, llvmlite.__version__, machine.triple, host_cpu()])
-        path = cache_folder() / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.o"
-        code = read_cached(path)
-        if code is None:
-            code = optimised_object(source, machine)
-            write_cached(path, code)
+        code = object_code(source, machine)
         engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
         engine.add_object_file(llvm.ObjectFileRef.from_data(code))
         engine.finalize_object()
         return Compiled(engine, name)
+
+
+def object_code(source: str, machine: llvm.TargetMachine) -> bytes:
+    key = cache_key(source, machine)
+    # The name is part of the key's digest; the file holds all of it.
+    folder, name = cache_folder(), f"{key.hex()[:32]}.o"
+    code = read_sealed(folder, name, key)
+    if code is None:
+        code = optimised_object(source, machine)
+        write_sealed(folder, name, key, code)
+    return code
+
+
+def cache_key(source: str, machine: llvm.TargetMachine) -> bytes:
+    """A digest of all that the code depends on: what is compiled, by what, how, and for which machine."""
+    versions = f"llvmlite {llvmlite.__version__}, LLVM {llvm.llvm_version_info}"
+    parts = [source, versions, repr(OPTIMISATION), machine.triple, host_cpu()]
+    return hashlib.sha256("\n".join(parts).encode()).digest()
 
 
 @cache
@@ -74,15 +77,16 @@ def host_cpu() -> str:
 def target_machine() -> llvm.TargetMachine:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    return llvm.Target.from_default_triple().create_target_machine(
-        cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), opt=3, jit=True
-    )
+    cpu, features = llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
+    target = llvm.Target.from_default_triple()
+    return target.create_target_machine(cpu=cpu, features=features, opt=OPTIMISATION["opt"], jit=True)
 
 
 def optimised(source: str, machine: llvm.TargetMachine) -> llvm.ModuleRef:
     module = llvm.parse_assembly(source)
     module.verify()
-    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=2))
+    options = llvm.create_pipeline_tuning_options(OPTIMISATION["speed_level"])
+    builder = llvm.create_pass_builder(machine, options)
     builder.getModulePassManager().run(module, builder)
     return module
 
@@ -93,34 +97,9 @@ def optimised_object(source: str, machine: llvm.TargetMachine) -> bytes:
 
 def assembly(source: str) -> str:
     """What the machine will run, to read."""
-    machine = target_machine()
-    return machine.emit_assembly(optimised(source, machine))
-
-
-def read_cached(path: Path) -> bytes | None:
-    """The object code, if it is there and whole: a digest stands in front of it."""
-    try:
-        data = path.read_bytes()
-    except OSError:
-        return None
-    digest, code = data[:32], data[32:]
-    return code if hashlib.sha256(code).digest() == digest else None
-
-
-def write_cached(path: Path, code: bytes) -> None:
-    """In one step, so that no other process sees half a file. A cache that cannot be written is no fault."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-            try:
-                file.write(hashlib.sha256(code).digest() + code)
-                file.close()
-                os.replace(file.name, path)
-            except OSError:
-                os.unlink(file.name)
-                raise
-    except OSError as error:
-        log.info("kernels are not kept in %s: %s", path.parent, error)
+    with compiling:
+        machine = target_machine()
+        return machine.emit_assembly(optimised(source, machine))
 
 
 def run(function: Compiled, units: int, grain: int, arguments: array[int]) -> None:

@@ -47,8 +47,6 @@ def missing_operation(plan: Plan) -> str | None:
 
 def translation_table(seen: list[Sizes]) -> dict[Callable, Callable]:
     """For torch.onnx.export: what `linnet::scan` becomes. The length and batch of each scan go to `seen`."""
-    import linnet.fuse.ops  # noqa: F401, it registers the operation
-
     numbers = count()
 
     def scan(plan, tensors, mask, resets, reverse):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, NamedTuple
 
 import torch
@@ -13,6 +12,7 @@ from torch import Tensor
 
 from linnet.fuse import cpu, jit
 from linnet.fuse.call import Call, as_dtype, side_by_side, zeros
+from linnet.fuse.kept import Kept
 from linnet.fuse.plan import Plan
 from linnet.fuse.width import vector_width
 
@@ -101,17 +101,23 @@ class Operands:
         how = (wanted, keeps_output, () if self.source is None else self.joint_names, projects)
         asked = (name, self.dtype, *how, bool(self.drops), plain)
         if asked not in self.plan.kernels:
-            what = (self.plan.traced, self.plan.products, DTYPES[self.dtype], vector_width(self.dtype))
-            self.plan.kernels[asked] = compiled(cpu.Recipe(*what, *how, bool(self.drops), plain), name)
+            pattern = self.plan.pattern
+            what = (pattern.traced, self.plan.products, DTYPES[self.dtype], vector_width(self.dtype))
+            recipe = cpu.Recipe(*what, *how, bool(self.drops), plain, len(pattern.numbers))
+            self.plan.kernels[asked] = compiled(recipe, name)
         return self.plan.kernels[asked]
 
 
-@cache
+# The plans that use a kernel hold it; beyond those, the last few, for modules that are built again.
+KERNELS: Kept[jit.Compiled] = Kept(recent=32)
+
+
 def compiled(recipe: cpu.Recipe, name: str) -> tuple[jit.Compiled, tuple[str, ...]]:
     """Plans of equal recipes share their kernels."""
-    if name == "forward":
-        return jit.compile_function(cpu.forward_ir(recipe), name), recipe.forward_operands()
-    return jit.compile_function(cpu.backward_ir(recipe), name), recipe.backward_operands()
+    emit = cpu.forward_ir if name == "forward" else cpu.backward_ir
+    operands = recipe.forward_operands() if name == "forward" else recipe.backward_operands()
+    kernel = KERNELS.get((recipe, name), lambda: jit.compile_function(emit(recipe), name))
+    return kernel, operands
 
 
 class ScanCall(Call):
@@ -128,6 +134,8 @@ class ScanCall(Call):
         for name, weight in zip(operands.plan.traced.weights, operands.weights, strict=True):
             self.put(name, as_dtype(weight, operands.real).contiguous())
         self.put("zeros", zeros(size, operands.real))
+        if operands.plan.pattern.numbers:
+            self.put("numbers", operands.plan.numbers_as(operands.real))
         self.depth = sum(len(matrix) for matrix in operands.matrices)
         for i, drop in enumerate(operands.drops):
             self.put(f"dropped.{i}", side_by_side(as_dtype(drop, operands.real)))

@@ -3,20 +3,29 @@
 Eager code goes through an autograd.Function, which costs less a call; both end in the same kernels.
 A compiler knows an operation by its name, its shapes and its gradient, and never looks inside: a
 graph does not grow with the number of time steps.
+
+`import linnet` registers the operations, so that a saved program can be loaded; what makes kernels is
+imported when one runs. Anybody can call a registered operation, and kernels read by address, so all
+that comes is checked against the plan.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from linnet.fuse import passes, triton_passes
-from linnet.fuse.operands import Operands
+from linnet.fuse.backend import missing
+from linnet.fuse.checks import check_backward, check_scan
+from linnet.fuse.forks import load_kernels
 from linnet.fuse.plan import Plan, plan_called
 from linnet.fuse.width import vector_width
+
+if TYPE_CHECKING:
+    from linnet.fuse.operands import Operands
 
 
 @torch.library.custom_op("linnet::scan", mutates_args=(), device_types="cpu")
@@ -24,16 +33,50 @@ def scan_op(
     plan: str, tensors: Sequence[Tensor], mask: Tensor | None, resets: Tensor | None, reverse: bool
 ) -> list[Tensor]:
     """The output, the final states, the states of all steps and the products of all steps."""
-    return scan_by(passes, plan, tensors, mask, resets, reverse)
+    return scan_by(cpu_passes(), plan, tensors, mask, resets, reverse)
 
 
 @scan_op.register_kernel("cuda")
 def scan_on_gpu(plan, tensors, mask, resets, reverse):
-    return scan_by(triton_passes, plan, tensors, mask, resets, reverse)
+    return scan_by(gpu_passes(), plan, tensors, mask, resets, reverse)
 
 
-def scan_by(kernels: ModuleType, plan, tensors, mask, resets, reverse) -> list[Tensor]:
-    operands = Operands.of(plan_called(plan), (mask, resets, reverse), tensors)
+def cpu_passes() -> ModuleType:
+    reason = missing()
+    if reason is not None:
+        raise RuntimeError(f"linnet::scan, of a compiled or exported module, cannot run here: {reason}")
+    load_kernels()
+    from linnet.fuse import passes
+
+    return passes
+
+
+def gpu_passes() -> ModuleType:
+    from linnet.fuse import triton_passes
+
+    return triton_passes
+
+
+def is_gpu(kernels: ModuleType) -> bool:
+    return kernels.__name__.endswith("triton_passes")
+
+
+def laid_out(kernels: ModuleType, plan: Plan, tensors: Sequence[Tensor]) -> list[Tensor]:
+    """As the kernels need those that lie along time: the joint projection and the extras."""
+    count = 1 + len(plan.extras)
+    return [*map(kernels.laid_out, tensors[:count]), *tensors[count:]]
+
+
+def operands_of(plan: Plan, flags, tensors) -> Operands:
+    from linnet.fuse.operands import Operands
+
+    return Operands.of(plan, flags, tensors)
+
+
+def scan_by(kernels: ModuleType, text, tensors, mask, resets, reverse) -> list[Tensor]:
+    plan = plan_called(text)
+    check_scan(plan, tensors, mask, resets, gpu=is_gpu(kernels))
+    operands = operands_of(plan, (mask, resets, reverse), laid_out(kernels, plan, tensors))
     y, sequences, products = kernels.run_forward(operands, keep=True, share=False)
     last = 0 if reverse else -1
     finals = [sequence[last].to(y.dtype, copy=True) for sequence in sequences]
@@ -42,7 +85,7 @@ def scan_by(kernels: ModuleType, plan, tensors, mask, resets, reverse) -> list[T
 
 @scan_op.register_fake
 def scan_shapes(plan, tensors, mask, resets, reverse):
-    operands = Operands.of(plan_called(plan), (mask, resets, reverse), tensors)
+    operands = operands_of(plan_called(plan), (mask, resets, reverse), tensors)
     steps, batch, size = operands.shape
     joint, states = operands.joint, operands.plan.traced.states
     sequences = [joint.new_empty(steps + 1, batch, size, dtype=operands.real) for _ in states]
@@ -76,17 +119,19 @@ def scan_backward_op(
     reverse: bool,
 ) -> list[Tensor]:
     """The gradients of those of `tensors` that are needed."""
-    return gradients_by(passes, plan, tensors, kept, above, needed, (mask, resets, reverse))
+    return gradients_by(cpu_passes(), plan, tensors, kept, above, needed, (mask, resets, reverse))
 
 
 @scan_backward_op.register_kernel("cuda")
 def scan_backward_on_gpu(plan, tensors, kept, above, needed, mask, resets, reverse):
-    return gradients_by(triton_passes, plan, tensors, kept, above, needed, (mask, resets, reverse))
+    return gradients_by(gpu_passes(), plan, tensors, kept, above, needed, (mask, resets, reverse))
 
 
-def gradients_by(kernels: ModuleType, plan, tensors, kept, above, needed, flags) -> list[Tensor]:
-    operands = Operands.of(plan_called(plan), flags, tensors)
-    count = len(operands.plan.traced.states)
+def gradients_by(kernels: ModuleType, text, tensors, kept, above, needed, flags) -> list[Tensor]:
+    plan = plan_called(text)
+    check_backward(plan, tensors, kept, above, needed, flags, gpu=is_gpu(kernels))
+    operands = operands_of(plan, flags, laid_out(kernels, plan, tensors))
+    count = len(plan.traced.states)
     backward = kernels.Backward(operands, list(kept[:count]), list(kept[count:]), needed)
     gradients = backward.run(above[0], above[1:])
     return [
@@ -136,5 +181,5 @@ def compiled_scan(
     plan: Plan, tensors: Sequence[Tensor], mask: Tensor | None, resets: Tensor | None, reverse: bool
 ) -> list[Tensor]:
     """The output and the final states."""
-    results = scan_op(plan.key, list(tensors), mask, resets, reverse)
+    results = scan_op(plan.text, list(tensors), mask, resets, reverse)
     return results[: 1 + len(plan.traced.states)]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from functools import cache
-
 import torch
 from torch import Tensor
 
 from linnet.fuse import jit, outer
 from linnet.fuse.backend import is_plain_tensor
 from linnet.fuse.call import Call, Flags, side_by_side
+from linnet.fuse.kept import Kept
 from linnet.fuse.memory import new_empty
 from linnet.fuse.outer import OuterRecipe
 from linnet.fuse.outer_ops import Misfit, OuterInputs, falls_into_vectors
@@ -26,7 +25,6 @@ CALLED = {
 }
 
 
-@cache
 def recipe_for(
     dtype: torch.dtype, hidden: int, memory: int, heads: int, relu: bool, mean: bool, eps: float | None
 ) -> OuterRecipe | None:
@@ -37,10 +35,13 @@ def recipe_for(
     return OuterRecipe(hidden, memory, heads, relu, mean, bits, vector_width(dtype), eps)
 
 
-@cache
+# Each size of NRU has kernels of its own; those of the last few are kept.
+KERNELS: Kept[jit.Compiled] = Kept(recent=16)
+
+
 def kernel(recipe: OuterRecipe, name: str) -> jit.Compiled:
-    source = outer.forward_ir(recipe) if name == "forward" else outer.backward_ir(recipe)
-    return jit.compile_function(source, name)
+    emit = outer.forward_ir if name == "forward" else outer.backward_ir
+    return KERNELS.get((recipe, name), lambda: jit.compile_function(emit(recipe), name))
 
 
 class OuterScan(torch.autograd.Function):

@@ -39,7 +39,7 @@ def packed(matrix: Tensor, groups: int, panel: int) -> Tensor:
     return made
 
 
-@cache
+@cache  # of few values: the widths of two dtypes, along two axes
 def kernel(bits: int, panel: int, along: int) -> jit.Compiled:
     return jit.compile_function(Packer(bits, panel).emit(turning=along == 1), "pack")
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, NamedTuple
 
+import torch
+from torch import Tensor
+
+from linnet.fuse import text
+from linnet.fuse.pattern import Pattern, pattern_of
 from linnet.fuse.trace import Step, Traced
 
 
@@ -23,13 +28,16 @@ class Plan:
     """A traced step and its products.
 
     The inputs of the step come in this order: the projections, what stands beside them (`extras`),
-    the products. Graphs, which hold no Python objects, know a plan by its `key`.
+    the products. Graphs, which hold no Python objects, hold a plan as its `text`: another process can
+    read it. A plan holds neither the step it was traced from nor the cell.
     """
 
     traced: Traced
     extras: tuple[str, ...]
     products: tuple[Product, ...]
-    key: str = ""
+    text: str = field(init=False, repr=False)
+    # What kernels are made of, for all plans that differ in numbers alone.
+    pattern: Pattern = field(init=False, repr=False, compare=False)
     # Found at once, without a look at all it is made of: {what was asked for: (kernel, its operands)}.
     kernels: dict[tuple, tuple] = field(default_factory=dict, repr=False, compare=False)
 
@@ -39,9 +47,22 @@ class Plan:
     stream: tuple[tuple, Any] | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        text = repr((self.traced, self.extras, self.products))
-        self.key = hashlib.sha256(text.encode()).hexdigest()[:16]
-        PLANS[self.key] = self
+        products = [(product.state, product.parts) for product in self.products]
+        self.text = text.written(self.traced, self.extras, products)
+        self.pattern = pattern_of(self.traced)
+        self.numbers: dict[torch.dtype, Tensor] = {}
+
+    @classmethod
+    def read(cls, written: str) -> Plan:
+        """From its text; a ValueError if that is not the text of a plan."""
+        traced, extras, products = text.read(written)
+        return cls(traced, extras, tuple(Product(*product) for product in products))
+
+    def numbers_as(self, dtype: torch.dtype) -> Tensor:
+        """The numbers of the pattern. The plan holds them: the arguments of a step keep their address."""
+        if dtype not in self.numbers:
+            self.numbers[dtype] = torch.tensor(self.pattern.numbers, dtype=dtype, device="cpu")
+        return self.numbers[dtype]
 
     def twins(self, product: Product, projected: Sequence[str]) -> int | None:
         """Where those of `projected` start whose gradients are those of the parts of `product`, if any are.
@@ -55,9 +76,6 @@ class Plan:
         return next((start for start in starts if found[start : start + len(wanted)] == wanted), None)
 
 
-PLANS: dict[str, Plan] = {}
-
-
 class Fusible(NamedTuple):
     """A plan, and the step it was traced from: the reference, for what kernels do not do."""
 
@@ -65,7 +83,7 @@ class Fusible(NamedTuple):
     step: Step
 
 
-def plan_called(key: str) -> Plan:
-    if key not in PLANS:
-        raise KeyError(f"no unit with the plan {key} has been built in this process; build its module first")
-    return PLANS[key]
+@lru_cache(maxsize=128)
+def plan_called(written: str) -> Plan:
+    """The plan of a text, read once; beyond the last so many it is read again."""
+    return Plan.read(written)

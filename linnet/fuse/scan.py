@@ -13,6 +13,7 @@ from torch import Tensor
 from linnet.fuse import passes, reference, triton_passes
 from linnet.fuse.backend import is_plain_tensor, is_watched, runs_by_triton
 from linnet.fuse.call import Flags, as_dtype
+from linnet.fuse.checks import operand_shapes
 from linnet.fuse.operands import Operands, Source
 from linnet.fuse.passes import Backward, is_plain, projection_gradients, run_projected
 from linnet.fuse.plan import Fusible, Plan
@@ -80,18 +81,20 @@ def expected(
     plan: Plan, made: Source | Tensor, beside: Beside
 ) -> Iterator[tuple[str, Tensor, tuple[int, ...]]]:
     """Each operand that no time step changes, with its name and the shape it must have."""
-    size = beside.states[0].shape[-1]
-    parts = len(plan.traced.inputs) - len(plan.extras) - sum(len(product.parts) for product in plan.products)
+    like, size = made.x if isinstance(made, Source) else made, beside.states[0].shape[-1]
+    (_, projected, _), *others = operand_shapes(plan, (*like.shape[:2], size))
     if isinstance(made, Source):
-        yield "the input matrix", made.weight, (parts * size, made.x.shape[-1])
+        yield "the input matrix", made.weight, (projected[-1], like.shape[-1])
         if made.bias is not None:
-            yield "the input bias", made.bias, (min(parts, max(1, made.bias.numel() // size)) * size,)
+            whole = max(1, min(projected[-1], made.bias.numel()) // size) * size
+            yield "the input bias", made.bias, (whole,)
     else:
-        yield "the projected input", made, (*made.shape[:2], parts * size)
-    for name, weight in zip(plan.traced.weights, beside.weights, strict=True):
-        yield name, weight, (size,)
-    for product, matrix in zip(plan.products, beside.matrices, strict=True):
-        yield f"the matrix of {', '.join(product.parts)}", matrix, (len(product.parts) * size, size)
+        yield "the projected input", made, projected
+    operands = (*beside.extras, *beside.weights, *beside.states, *beside.matrices)
+    fixed = {id(tensor) for tensor in (*beside.weights, *beside.matrices)}
+    for (name, shape, _), tensor in zip(others, operands, strict=True):
+        if id(tensor) in fixed:
+            yield name, tensor, shape
 
 
 def wrong_kind(name: str, tensor: Tensor, shape: tuple[int, ...], x: Tensor | None) -> str | None:

@@ -14,11 +14,11 @@ before a first call (see docs/log.md).
 
 from __future__ import annotations
 
+import re
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,19 @@ Values = dict[str, Tensor]
 Step = Callable[[Values, Values, Values], tuple[Tensor, Values]]
 
 Operand = str | float
+
+
+# Names that traces and kernels use themselves; see `safe_name`.
+TAKEN = re.compile(r"x|y|dy|zeros|numbers|v\d+")
+
+
+def safe_name(name: str) -> str:
+    """A name for something of a unit that is no name of the kernel's own operands."""
+    return f"{name}." if TAKEN.fullmatch(name) else name
+
+
+def name_in_unit(safe: str) -> str:
+    return safe.removesuffix(".")
 
 
 class NotPointwise(Exception):  # noqa: N818, it says what the step is
@@ -71,16 +84,18 @@ class Traced:
     weights: tuple[str, ...]
     forward: Pointwise
     backward: Pointwise
+    output_state: str | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         # Kernels are looked up by what they are made from at each call: hash it once.
         object.__setattr__(self, "hash", hash((self.inputs, self.states, self.forward, self.backward)))
+        # Not a cached_property: before Python 3.12 that has a lock, which another thread may hold at a fork.
+        object.__setattr__(self, "output_state", self.find_output_state())
 
     def __hash__(self) -> int:
         return self.hash  # type: ignore[attr-defined]
 
-    @cached_property
-    def output_state(self) -> str | None:
+    def find_output_state(self) -> str | None:
         """The state that is the output as well, if one is: its sequence need not be stored twice."""
         values = dict(self.forward.outputs)
         return next((name for name in self.states if values[f"new.{name}"] == values["y"]), None)

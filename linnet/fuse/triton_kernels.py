@@ -12,13 +12,14 @@ import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from functools import cache
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from linnet.fuse.backend import is_interpreted
+from linnet.fuse.forks import compiling
 from linnet.fuse.triton_source import (
     FLAGS,
     SCALARS,
@@ -67,29 +68,45 @@ def configs_for(recipe: Recipe) -> tuple[Config, ...]:
     return single if recipe.products else CONFIGS
 
 
-@cache
+# How many kernels are kept. Each number of a step makes a kernel of its own here, since Triton takes a
+# number that is an argument for one of 32 bits.
+MOST_KERNELS = 128
+
+
+@lru_cache(maxsize=MOST_KERNELS)
 def emitted(recipe: Recipe, name: str) -> Emitted:
-    return forward_source(recipe) if name == "forward" else backward_source(recipe)
+    with compiling:
+        return forward_source(recipe) if name == "forward" else backward_source(recipe)
 
 
-@cache
+@lru_cache(maxsize=MOST_KERNELS)
 def functions(source: str) -> dict[str, Any]:
     """What the source defines. Triton reads the source of a function anew: it finds it in linecache."""
     name = f"<linnet kernel {hashlib.sha256(source.encode()).hexdigest()[:16]}>"
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
+    forget_sources()
     namespace: dict[str, Any] = {"__name__": "linnet.fuse.generated"}
     exec(compile(source, name, "exec", dont_inherit=True), namespace)
     return namespace
 
 
-@cache
+def forget_sources() -> None:
+    """Of the oldest kernels, twice as many as are kept: a kernel may be in use a little longer."""
+    ours = [name for name in linecache.cache if name.startswith("<linnet kernel")]
+    for name in ours[: -2 * MOST_KERNELS]:
+        linecache.cache.pop(name, None)
+
+
+@lru_cache(maxsize=MOST_KERNELS)
 def kernel(recipe: Recipe, name: str, both: bool) -> Any:
     """The kernel, which tunes itself at its first launch for a number of channels."""
-    import triton
+    # A fork waits for it, so that no child finds Triton half imported.
+    with compiling:
+        import triton
 
-    function = functions(emitted(recipe, name).source)[f"{name}_both" if both else name]
-    choices = [triton.Config(settings(c), num_warps=c.warps) for c in configs_for(recipe)]
-    return triton.autotune(choices, key=TUNED_BY)(function)
+        function = functions(emitted(recipe, name).source)[f"{name}_both" if both else name]
+        choices = [triton.Config(settings(c), num_warps=c.warps) for c in configs_for(recipe)]
+        return triton.autotune(choices, key=TUNED_BY)(function)
 
 
 def settings(config: Config) -> dict[str, int]:

@@ -244,7 +244,7 @@ class Direction(nn.Module):
 
     def plans_for(self, beside: tuple[str, ...]) -> list[Plan] | str:
         """The plans for a pass with these parts beside the projections; or why there are none."""
-        return self.kernels.plans_for(self.cell, beside, self.after, self.zoneout)
+        return self.kernels.plans_for(self.cell, beside, self.after, "zoneout")
 
     def prepare(self) -> None:
         """Make the plans beforehand, and look for a kernel of the unit's own: a compiler could not."""

@@ -2,27 +2,58 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from functools import partial
+from itertools import count
+from types import MethodType
 from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
 
 import torch
 from torch import Tensor, is_autocast_enabled, nn
 from torch.compiler import is_compiling
 
 from linnet.fuse.backend import ByNature, has_triton, is_watched, may_fuse, missing, runs_by_triton
+from linnet.fuse.forks import load_kernels
 from linnet.fuse.hooks import heard_inside
 from linnet.fuse.plan import Fusible, Plan, Product
-from linnet.fuse.trace import NotPointwise, Step, Traced, interpret, trace, undisturbed
+from linnet.fuse.trace import (
+    NotPointwise,
+    Step,
+    Traced,
+    interpret,
+    name_in_unit,
+    safe_name,
+    trace,
+    undisturbed,
+)
 from linnet.units.cell import CannotFuse, Cell, OwnKernel, Parts, Stage
 from linnet.units.projection import Projection
+from linnet.units.settings import Settings, note_reads
 
 # What is done to the state after the step: output, new state, old state, inputs -> output, new state.
 After = Callable[[Tensor, Parts, Parts, Parts], tuple[Tensor, Parts]]
 
 
-# What a step may read beside tensors and functions.
-SETTINGS = frozenset({int, float, str, bool, tuple, type(None)})
+# How many plans a cell keeps: one for each mode and each value that an option has had lately.
+MOST_PLANS = 32
+# While a step is traced: the names of the attributes that it reads of its cell.
+reading: ContextVar[set[str] | None] = ContextVar("linnet_reading", default=None)
+
+
+NUMBERS = count()
+Asked = tuple[Callable[[], Any], Callable[[], Any]]
+
+
+def nobody() -> None:
+    return None
+
+
+def weak_method(function: After) -> Callable[[], Any]:
+    """The function, or None if the object it is a method of is gone."""
+    return weakref.WeakMethod(function) if isinstance(function, MethodType) else lambda: function
 
 
 class Kernels:
@@ -30,6 +61,12 @@ class Kernels:
 
     def __init__(self) -> None:
         self.plans: dict[tuple, list[Plan] | str] = {}
+        self.settings = Settings()
+        # By which a compiler knows this object; see `plans_when_compiled`.
+        self.number = next(NUMBERS)
+        ALL_KERNELS[self.number] = self
+        # The cell, and what happens after its step, where they are alive.
+        self.asked: Asked = (nobody, nobody)
 
     def __deepcopy__(self, memo: dict) -> Kernels:
         return Kernels()
@@ -37,22 +74,75 @@ class Kernels:
     def __reduce__(self) -> tuple:
         return Kernels, ()
 
-    def plans_for(self, cell: Cell, beside: tuple[str, ...], after: After, *more: Any) -> list[Plan] | str:
+    def plans_for(self, cell: Cell, beside: tuple[str, ...], after: After, *options: str) -> list[Plan] | str:
         """The plans for a pass with these parts beside the projections; or why there are none.
 
-        A plan made with other settings, of the cell or those in `more`, is another plan.
+        options: attributes that `after`, a method, reads of its object. A plan made with other values of
+        these, or of what the step reads of the cell, is another plan.
         """
-        short = (cell.training, *beside)
         if is_compiling():
-            return self.plans[short]
-        values = [v for v in cell.__dict__.values() if type(v) in SETTINGS or callable(v)]
-        key = (*short, *more, *values)
-        plans = self.plans.get(key)
-        if plans is None:
-            plans = self.plans[key] = plans_or_reason(cell, beside, after)
-        # A compiler, which guards the settings itself, finds the last plan without them.
-        self.plans[short] = plans
+            return self.compiled(cell, beside, after, options)
+        return self.find(cell, beside, after, options)
+
+    def find(self, cell: Cell, beside: tuple[str, ...], after: After, options: tuple) -> list[Plan] | str:
+        plans = self.plans.get(self.key(cell, beside, after, options))
+        return self.make(cell, beside, after, options) if plans is None else plans
+
+    def key(self, cell: Cell, beside: tuple[str, ...], after: After, options: tuple) -> tuple:
+        values = [getattr(after.__self__, name) for name in options]  # type: ignore[attr-defined]
+        return (cell.training, *beside, *values, self.settings.key(cell))
+
+    def make(self, cell: Cell, beside: tuple[str, ...], after: After, options: tuple) -> list[Plan] | str:
+        names: set[str] = set()
+        token = reading.set(names)
+        try:
+            plans = plans_or_reason(cell, beside, after)
+        finally:
+            reading.reset(token)
+        self.settings.add(cell, names)
+        plans = self.settings.opaque(cell, names) or plans
+        # New names make keys longer: plans from before are found no more, and are the first to go.
+        self.plans[self.key(cell, beside, after, options)] = plans
+        for old in list(self.plans)[:-MOST_PLANS]:
+            self.plans.pop(old, None)
+        self.asked = weakref.ref(cell), weak_method(after)
         return plans
+
+    def compiled(self, cell: Cell, beside: tuple[str, ...], after: After, options: tuple) -> list[Plan] | str:
+        """While a compiler looks: the plans for the values of now, which it is made to guard."""
+        self.settings.show(cell)
+        plans, numbers, owned = plans_when_compiled(self.number, beside, options)
+        # A compiler may take a number for one that changes freely; compared, it is a constant.
+        same = [getattr(cell, name) == value for name, value in numbers]
+        same += [getattr(after.__self__, name) == value for name, value in owned]  # type: ignore[attr-defined]
+        if not all(same):
+            raise AssertionError("the settings of a unit changed while it was compiled")
+        return plans
+
+
+# All that a compiler may ask for.
+ALL_KERNELS: WeakValueDictionary[int, Kernels] = WeakValueDictionary()
+
+
+def plans_when_compiled(number: int, beside: tuple[str, ...], options: tuple) -> Any:
+    """A compiler runs this while it compiles, and then takes the result for a constant.
+
+    It sees arguments that are numbers and strings alone, and it must not look inside.
+    """
+    kernels = ALL_KERNELS[number]
+    cell, after = kernels.asked[0](), kernels.asked[1]()
+    if cell is None:
+        raise RuntimeError("a unit that was not run yet cannot be compiled; call the module once before")
+    with undisturbed():
+        plans = kernels.find(cell, beside, after, options)
+    own, settings = cell.__dict__, kernels.settings
+    numbers = [(n, own[n]) for n in ("training", *settings.names) if isinstance(own.get(n), (int, float))]
+    owned = [(name, getattr(after.__self__, name)) for name in options]
+    return settings.unguarded(cell) or plans, tuple(numbers), tuple(owned)
+
+
+# What torch.compiler.assume_constant_result does; that would import the compiler, which takes a second.
+plans_when_compiled._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 def plans_or_reason(cell: Cell, beside: Sequence[str], after: After) -> list[Plan] | str:
@@ -91,7 +181,10 @@ def listener(cell: Cell) -> str | None:
 
 def own_kernel(cell: Cell, x: Tensor) -> OwnKernel | None:
     """The kernel that the unit has of its own; these are for the CPU."""
-    return None if runs_by_triton(x) else cell.own_kernel(x.dtype)
+    if runs_by_triton(x):
+        return None
+    load_kernels()
+    return cell.own_kernel(x.dtype)
 
 
 def nothing_after(y: Tensor, new: Parts, old: Parts, parts: Parts) -> tuple[Tensor, Parts]:
@@ -114,6 +207,9 @@ def run_by_kernel(
     the plans, before anything is read by its address.
     """
     # Imported when first needed: what makes kernels is not there on every machine.
+    if not is_compiling():
+        load_kernels()
+        x = x.resolve_neg() if x.is_neg() else x
     from linnet.fuse.call import as_dtype
     from linnet.fuse.scan import Beside, scan
 
@@ -154,7 +250,7 @@ def beside_of(
 ) -> tuple[list[Tensor], list[Tensor], list[Tensor], list[Tensor]]:
     """Extras, weights, states, matrices: what a scan of x reads beside its projection."""
     shape = (*x.shape[:-1], cell.states[stage.states[0]])
-    extras = [parts[name] for name in plan.extras]
+    extras = [parts[name_in_unit(name)] for name in plan.extras]
     extras = [part if part.shape == shape else part.expand(shape) for part in extras]
     weights = weights_of(cell, stage)
     if tuple(weights) != plan.traced.weights:
@@ -179,11 +275,12 @@ def fit_together(plans: Sequence[list[Plan] | str]) -> bool:
     """Whether two directions with these plans can run in one launch: the same step, without a matrix."""
     if any(isinstance(each, str) or len(each) > 1 or each[0].products for each in plans):
         return False
-    return len({each[0].key for each in plans if not isinstance(each, str)}) == 1
+    return len({each[0].text for each in plans if not isinstance(each, str)}) == 1
 
 
 def run_pair(ways: Sequence[Way], x: Tensor) -> tuple[Tensor, list[Parts]]:
     """Both directions by one launch: the outputs side by side, and the final states of each."""
+    load_kernels()
     from linnet.fuse.pair import Scanned, pair_scan
     from linnet.fuse.scan import Beside
 
@@ -229,26 +326,46 @@ def make_plan(cell: Cell, stage: Stage, beside: Sequence[str], after: After) -> 
     extras = (*(name for name in beside if name in reads or name in stays), *through)
     check_sizes(cell, stage, (*projected, *through))
     products = tuple(
-        Product(state, tuple(getattr(cell, attribute).parts)) for attribute, state in stage.recurrence.items()
+        Product(state, tuple(map(safe_name, getattr(cell, attribute).parts)))
+        for attribute, state in stage.recurrence.items()
     )
-    made = [part for product in products for part in product.parts]
+    made = [name_in_unit(part) for product in products for part in product.parts]
+    weights = list(weights_of(cell, stage))
+    check_names([*projected, *extras, *made], (*stage.states, *weights))
     step = partial(one_step, cell, stage, after)
     try:
-        traced = trace(step, [*projected, *extras, *made], stage.states, list(weights_of(cell, stage)))
+        inputs = [safe_name(name) for name in (*projected, *extras, *made)]
+        traced = trace(step, inputs, stage.states, weights)
     except NotPointwise as reason:
         raise CannotFuse(str(reason)) from reason
     check_traced(traced, step, cell.states[stage.states[0]])
-    return Plan(traced, extras, products)
+    return Plan(traced, tuple(map(safe_name, extras)), products)
 
 
 def one_step(
     cell: Cell, stage: Stage, after: After, inputs: Parts, states: Parts, weights: Parts
 ) -> tuple[Tensor, Parts]:
     """A stage of `cell` with `weights` for its own, and what is then done to the state."""
+    inputs = {name_in_unit(name): value for name, value in inputs.items()}
     biases = {name.removeprefix("bias."): w for name, w in weights.items() if name.startswith("bias.")}
     known = {**inputs, **{name: inputs[name] + bias for name, bias in biases.items()}, **states}
     y, new = with_parameters(cell, weights).call_by_name(stage.step, known)
     return after(y, new, states, inputs)
+
+
+def check_names(parts: Sequence[str], others: Sequence[str]) -> None:
+    """Kernels know operands by name. A part may have any name; `others` are states and parameters."""
+    names = [*parts, *others]
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise CannotFuse(
+            f"two of its parts, states and parameters are called {twice[0]!r}; rename one of them"
+        )
+    taken = [name for name in others if safe_name(name) != name]
+    if taken:
+        raise CannotFuse(
+            f"a state or a parameter is called {taken[0]!r}, as is something in kernels; rename it"
+        )
 
 
 def check_traced(traced: Traced, step: Step, size: int) -> None:
@@ -295,6 +412,9 @@ def with_parameters(module: nn.Module, parameters: Mapping[str, Tensor]) -> Any:
     """
     other = object.__new__(type(module))
     other.__dict__ = {**module.__dict__, "_parameters": dict(parameters)}
+    names = reading.get()
+    if names is not None:
+        note_reads(other, names)
     return other
 
 
@@ -332,4 +452,5 @@ def matrices_of(cell: Cell, stage: Stage) -> list[Tensor]:
 
 def sum_of_sizes(cell: Cell, plan: Plan) -> int:
     """How wide the projections of a stage are, side by side."""
-    return sum(cell.input.parts[name] for name in plan.traced.inputs if name in cell.input.parts)
+    names = map(name_in_unit, plan.traced.inputs)
+    return sum(cell.input.parts[name] for name in names if name in cell.input.parts)

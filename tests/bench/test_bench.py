@@ -37,7 +37,7 @@ def book(tmp_path: Path) -> rows.Book:
 def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The rows of a tiny run of the parts that need no other process."""
     path = tmp_path_factory.mktemp("bench") / "results.csv"
-    for what in ("speed", "recurrence", "growth"):
+    for what in ("speed", "recurrence", "checks", "growth"):
         run(TINY, what, path, again=False, say=Told())
     return path
 
@@ -225,7 +225,9 @@ def test_ratios_are_those_of_the_medians(measured: Path):
 
 def test_every_part_has_its_rows(measured: Path):
     found = rows.read(measured)
-    assert {row["what"] for row in found} == {"speed", "cell", "recurrence", "growth"}
+    assert {row["what"] for row in found} == {"speed", "cell", "recurrence", "checks", "growth"}
+    checked = [(row["unit"], row["mode"]) for row in found if row["backend"] == "checks"]
+    assert {("sru", "inference"), ("sru", "training"), ("nru", "training")} <= set(checked)
     kinds = [(row["unit"], row["mode"]) for row in found if row["what"] == "recurrence"]
     assert kinds == [(unit, kind) for unit in ("sru", "lrn") for kind in ("forward", "backward")]
     lengths = [

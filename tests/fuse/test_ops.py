@@ -3,16 +3,33 @@
 from __future__ import annotations
 
 import copy
+import json
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from fused_runs import Variant, agree, draw, draw_state, flags, over, plans_of, run, variant
+from fused_runs import (
+    FUSED,
+    Variant,
+    agree,
+    draw,
+    draw_state,
+    finish,
+    flags,
+    over,
+    plans_of,
+    run,
+    start,
+    variant,
+)
 from helpers import each, tensors
 from torch import Tensor, nn
 
 import linnet
 from linnet.fuse import ops
+from linnet.fuse.plan import Plan
 from linnet.units.fused import matrices_of, weights_of
 
 UNITS = [
@@ -38,7 +55,7 @@ def arguments(
     weights, matrices = weights_of(cell, stage).values(), matrices_of(cell, stage)
     leaves = [t.detach().requires_grad_() for t in (*parts, *weights, *states, *matrices)]
     given = flags(kind, 4, 3)
-    return fusible.plan.key, leaves, given.get("mask"), given.get("resets"), reverse
+    return fusible.plan.text, leaves, given.get("mask"), given.get("resets"), reverse
 
 
 @over("kind", ["nothing", "mask and resets"])
@@ -80,6 +97,187 @@ def test_torch_finds_no_fault_with_its_gradient(unit: Variant, kind: str, dtype:
         # It has no gradient of its own, so there is none to be registered.
         tests = ("test_schema", "test_faketensor")
         torch.library.opcheck(ops.scan_backward_op, given, test_utils=tests)
+
+
+# --------------------------------------------------------------------------- whoever calls them by hand
+
+
+Call = tuple[str, list[Tensor], Any, Any, bool]
+
+
+def replaced(call: Call, i: int, tensor: Tensor) -> Call:
+    tensors = [*call[1]]
+    tensors[i] = tensor
+    return (call[0], tensors, *call[2:])
+
+
+def wrong_calls(call: Call) -> Iterator[Call]:
+    """Each with one thing that does not fit the plan."""
+    plan, tensors, mask, resets, reverse = call
+    for i, tensor in enumerate(tensors):
+        tensor = tensor.detach()
+        for axis in range(tensor.dim()):
+            yield replaced(call, i, tensor.narrow(axis, 0, tensor.shape[axis] - 1))
+            yield replaced(call, i, tensor.narrow(axis, 0, 0))
+            yield replaced(call, i, torch.cat([tensor, tensor], axis))
+        yield replaced(call, i, tensor[None])
+        yield replaced(call, i, tensor.long())
+        yield replaced(call, i, tensor.flatten()[:1].expand(7).clone())
+        if tensor.dim() == 2:
+            yield replaced(call, i, tensor.to_sparse())
+    yield (plan, tensors[:-1], mask, resets, reverse)
+    yield (plan, [*tensors, tensors[-1]], mask, resets, reverse)
+    yield (plan, [], mask, resets, reverse)
+    for flag in (torch.ones(4, 2).bool(), torch.ones(3, 4).bool(), torch.ones(4, 3), torch.ones(4).bool()):
+        yield (plan, tensors, flag, resets, reverse)
+        yield (plan, tensors, mask, flag, reverse)
+
+
+def refuses(operation: Any, call: tuple) -> bool:
+    try:
+        operation(*call)
+    except (ValueError, NotImplementedError, RuntimeError):
+        return True
+    return False
+
+
+@over("unit", UNITS)
+def test_a_call_that_does_not_fit_the_plan_is_refused(unit: Variant):
+    """Kernels read by address: what is too small would be read beyond its end."""
+    call = arguments(unit, "mask and resets", torch.float32)
+    calls = list(wrong_calls(call))
+    assert len(calls) > 50
+    accepted = [i for i, wrong in enumerate(calls) if not refuses(torch.ops.linnet.scan, wrong)]
+    assert not accepted
+    torch.ops.linnet.scan(*call)
+
+
+def test_what_is_refused_is_named():
+    plan, (joint, *others), *rest = arguments(UNITS[1], "nothing", torch.float32)
+    with pytest.raises(ValueError, match=r"takes the weight '.*' of shape \(5,\); got \(4,\)"):
+        torch.ops.linnet.scan(plan, [joint, others[0].detach()[:4], *others[1:]], *rest)
+
+
+@over("unit", UNITS[:2])
+def test_a_gradient_that_does_not_fit_the_plan_is_refused(unit: Variant):
+    plan, leaves, *how = arguments(unit, "nothing", torch.float32)
+    leaves = [leaf.detach() for leaf in leaves]
+    results = ops.scan_op(plan, leaves, *how)
+    states = len(ops.plan_called(plan).traced.states)
+    above, kept = results[: 1 + states], results[1 + states :]
+    needed = [True] * len(leaves)
+
+    def refused(**changed: Any) -> bool:
+        given = {"kept": kept, "above": above, "needed": needed, **changed}
+        call = (plan, leaves, given["kept"], given["above"], given["needed"], *how)
+        return refuses(torch.ops.linnet.scan_backward, call)
+
+    assert not refused()
+    for name, group in (("kept", kept), ("above", above)):
+        assert refused(**{name: group[:-1]})
+        for i, tensor in enumerate(group):
+            for bad in (tensor[:-1], tensor[:, :-1], tensor[..., :3], tensor.double(), tensor[None]):
+                # The gradients of final states may have any dtype.
+                fits = bad.dtype == torch.double and name == "above" and i > 0
+                assert refused(**{name: [*group[:i], bad, *group[i + 1 :]]}) or fits, (name, i, bad.shape)
+    assert refused(needed=needed[:-1])
+
+
+def test_inputs_whose_channels_are_not_side_by_side_are_read_right():
+    plan, (joint, *others), *rest = arguments(UNITS[1], "mask", torch.float32)
+    turned = joint.detach().permute(2, 0, 1).contiguous().permute(1, 2, 0)
+    others = [other.detach() for other in others]
+    ours, theirs = (torch.ops.linnet.scan(plan, [j, *others], *rest) for j in (turned, joint.detach()))
+    torch.testing.assert_close(ours, theirs, rtol=0, atol=0)
+
+
+# ------------------------------------------------------------------------------------ a plan as text
+
+
+def test_a_plan_survives_its_text():
+    for unit in FUSED:
+        for fusible in plans_of(unit.build(5)):
+            again = Plan.read(fusible.plan.text)
+            assert again == fusible.plan
+            assert again.text == fusible.plan.text
+
+
+PRINT_TEXT = """
+import hashlib, linnet
+for unit in linnet.UNITS.values():
+    for plans in unit(4, 4).directions[0].kernels.plans.values():
+        for plan, _ in () if isinstance(plans, str) else plans:
+            print(hashlib.sha256(plan.text.encode()).hexdigest())
+"""
+
+
+def test_the_text_of_a_plan_is_the_same_in_every_process():
+    first, second = (finish(start("-c", PRINT_TEXT)) for _ in range(2))
+    assert first == second
+    assert len(first.split()) > 20
+
+
+def changed(**fields: Any) -> str:
+    """The text of LRN's plan with other fields."""
+    ((plan, _),) = plans_of(variant(linnet.LRN).build(5))
+    return json.dumps({**json.loads(plan.text), **fields})
+
+
+def graph(*lines: Any, outputs: Any = ("h", "h")) -> dict[str, Any]:
+    return {"lines": list(lines), "outputs": list(outputs)}
+
+
+MALFORMED = {
+    "nothing": "",
+    "no JSON": "plan",
+    "a hash of another process": "0123456789abcdef",
+    "a list": "[]",
+    "nested without end": "[" * 100_000,
+    "too long": " " * (1 << 21),
+    "code": "__import__('os').abort()",
+    "no fields": "{}",
+    "a field too many": changed(more=1),
+    "another version": changed(linnet=2),
+    "names that are numbers": changed(inputs=[1, 2, 3]),
+    "a name twice": changed(inputs=["k", "k", "v"]),
+    "the name of a state": changed(inputs=["h", "q", "v"]),
+    "no states": changed(states=[]),
+    "no inputs": changed(inputs=[]),
+    "an extra that is no input": changed(extras=["x"]),
+    "all inputs extras": changed(extras=["k", "q", "v"]),
+    "a product of no state": changed(products=[["c", ["v"]]]),
+    "a product without parts": changed(products=[["h", []]]),
+    "a product that is a name": changed(products=["h"]),
+    "an unknown operation": changed(forward=graph(["v0", "system", "h"])),
+    "an operation that is a method": changed(forward=graph(["v0", "__class__", "h"])),
+    "too few operands": changed(forward=graph(["v0", "add", "h"])),
+    "too many operands": changed(forward=graph(["v0", "tanh", "h", "h"])),
+    "an unknown operand": changed(forward=graph(["v0", "tanh", "z"])),
+    "an operand from later": changed(forward=graph(["v0", "tanh", "v1"], ["v1", "tanh", "h"])),
+    "a result twice": changed(forward=graph(["v0", "tanh", "h"], ["v0", "tanh", "h"])),
+    "a result that is an input": changed(forward=graph(["h", "tanh", "h"])),
+    "an operand that is a list": changed(forward=graph(["v0", "tanh", ["h"]])),
+    "an operand that is true": changed(forward=graph(["v0", "tanh", True])),
+    "a number beyond float": changed(forward=graph(["v0", "tanh", 10**400])),
+    "truth for a number": changed(forward=graph(["v0", "gt", "h", 0.0], ["v1", "tanh", "v0"])),
+    "a number for truth": changed(forward=graph(["v0", "where", "h", "h", "h"])),
+    "an output that is a truth value": changed(forward=graph(["v0", "gt", "h", 0.0], outputs=("v0", "h"))),
+    "too few outputs": changed(forward=graph(outputs=("h",))),
+    "no outputs": changed(backward={"lines": []}),
+    "lines that are a name": changed(forward={"lines": "h", "outputs": ["h", "h"]}),
+    "a line that is a name": changed(forward=graph("tanh")),
+}
+
+
+@over("problem", list(MALFORMED))
+def test_a_malformed_plan_is_an_error_that_says_what_is_wrong(problem: str):
+    tensors = [torch.zeros(4, 3, 15), torch.zeros(3, 5)]
+    with pytest.raises(ValueError, match="the plan of a linnet::scan cannot be read: "):
+        torch.ops.linnet.scan(MALFORMED[problem], tensors, None, None, False)
+
+
+def test_plans_that_are_read_are_bounded():
+    assert ops.plan_called.cache_info().maxsize is not None
 
 
 # -------------------------------------------------------------------------------------- torch.compile
@@ -170,6 +368,60 @@ def test_a_dtype_without_a_kernel_can_be_compiled():
     torch.testing.assert_close(compiled(x)[0], rnn(x)[0], rtol=1e-2, atol=1e-2)
 
 
+class LeakingCell(linnet.Cell):
+    """An option of each kind that a step may read."""
+
+    def __init__(self, input_size, hidden_size, bias=True, device=None, dtype=None, **projection):
+        super().__init__(input_size, hidden_size, {"h": hidden_size})
+        where = {"device": device, "dtype": dtype}
+        self.leak, self.g, self.scales = 0.3, torch.tanh, [1.5]
+        self.input = linnet.Projection(input_size, {"a": hidden_size}, bias, **where, **projection)
+        self.reset_parameters()
+
+    def reset_parameters(self):
+        nn.init.normal_(self.input.weight)
+
+    def step(self, a: Tensor, h: Tensor):
+        h = self.g(a) + self.leak * h
+        return h, {"h": h}
+
+
+class Leaking(linnet.Recurrent, cell=LeakingCell):
+    """A unit with options."""
+
+
+class ListeningCell(LeakingCell):
+    def step(self, a: Tensor, h: Tensor):
+        h = self.g(a) + self.scales[0] * self.leak * h
+        return h, {"h": h}
+
+
+class Listening(linnet.Recurrent, cell=ListeningCell):
+    """A unit with options that a compiler does not look into."""
+
+
+@over("unit", [Leaking, Listening])
+def test_a_compiled_module_sees_options_that_change(unit: type[linnet.Recurrent]):
+    rnn: Any = unit(4, 6, zoneout=0.3).eval()
+    direction = rnn.directions[0]
+    compiled = torch.compile(rnn, backend="aot_eager", fullgraph=True)
+    x = draw(5, 2, 4, seed=5, dtype=torch.float32)
+    seen = [compiled(x)[0]]
+    for thing, name, value in (
+        (direction, "zoneout", 0.8),
+        (direction, "zoneout", 0.1),
+        (direction.cell, "leak", 0.9),
+        (direction.cell, "leak", 0.2),
+        (direction.cell, "g", torch.sigmoid),
+        *([(direction.cell, "scales", [0.7])] if unit is Listening else []),
+    ):
+        setattr(thing, name, value)
+        seen.append(compiled(x)[0])
+        assert not torch.allclose(seen[-1], seen[-2])
+        with linnet.backend("reference"):
+            torch.testing.assert_close(seen[-1], rnn(x)[0], rtol=1e-5, atol=1e-5)
+
+
 # --------------------------------------------------------------------------------------- torch.export
 
 
@@ -199,6 +451,29 @@ def test_an_exported_model_is_the_same_at_any_length_and_batch(unit: Variant):
     for steps, batch in ((5, 3), (2, 7), (63, 1), (1, 33)):
         x = draw(steps, batch, 7, seed=6, dtype=torch.float32)
         torch.testing.assert_close(program.module()(x), model(x), rtol=1e-5, atol=1e-5)
+
+
+# Another process, which has built none of the units. `import linnet` is all it needs.
+LOAD = """
+import sys, torch, linnet
+program = torch.export.load(sys.argv[1])
+x, expected = torch.load(sys.argv[2])
+y = program.module()(x)
+assert torch.equal(y, expected), (y - expected).abs().max()
+compiled = torch.compile(program.module(), backend="aot_eager", fullgraph=True)
+torch.testing.assert_close(compiled(x), expected, rtol=1e-6, atol=1e-6)
+"""
+
+
+@over("unit", [variant(linnet.SRU), variant(linnet.LSTM), variant(linnet.SCRN)])
+def test_a_saved_program_runs_in_another_process(unit: Variant, tmp_path: Path):
+    model = Model(unit).eval()
+    program = exported(model, 5, 3)
+    x = draw(7, 2, 7, seed=6, dtype=torch.float32)
+    torch.export.save(program, tmp_path / "program.pt2")
+    with torch.no_grad():
+        torch.save((x, program.module()(x)), tmp_path / "numbers.pt")
+    finish(start("-c", LOAD, str(tmp_path / "program.pt2"), str(tmp_path / "numbers.pt")))
 
 
 @over("unit", [variant(linnet.SRU), variant(linnet.LSTM)])

@@ -773,3 +773,20 @@ def test_gradients_that_serve_projections_and_products_alike(unit: Any, frozen: 
     for kind in ("nothing", "resets"):
         x = draw(5, 9, 7, seed=5).requires_grad_(not frozen)
         agree(*(run(backend, rnn, x, **flags(kind, 5, 9)) for backend in ("cpu", "reference")), 1e-13)
+
+
+@over("channels", [1, 4])
+def test_numbers_that_lie_in_memory_with_the_other_sign_are_read_right(channels: int):
+    """As the imaginary part of a conjugate does; the gradient may come like that, too."""
+    rnn = linnet.LRN(channels, channels, dtype=torch.double)
+    values = draw(5, 3, channels, 2, seed=5)
+    x = torch.view_as_complex(values).conj().imag
+    assert x.is_neg()
+    found = []
+    for name in ("cpu", "reference"):
+        with linnet.backend(name):
+            y, _ = rnn(x)
+        with linnet.backend(name), torch.no_grad():
+            quiet, _ = rnn(x)
+        found.append([y, quiet, *torch.autograd.grad(y, list(rnn.parameters()), x)])
+    torch.testing.assert_close(*found, rtol=1e-11, atol=1e-11)

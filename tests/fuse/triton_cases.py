@@ -314,14 +314,14 @@ def registered_operations() -> None:
         shapes = [(3, 2, 4 * inputs), *[(3, 2, 4)] * len(plan.extras), *[(4,)] * len(plan.traced.weights)]
         shapes += [(2, 4)] * len(plan.traced.states) + [(4 * len(p.parts), 4) for p in plan.products]
         tensors = [draw(*shape, seed=i, dtype=torch.bfloat16) for i, shape in enumerate(shapes)]
-        results = ops.scan_on_gpu(plan.key, tensors, None, None, False)
+        results = ops.scan_on_gpu(plan.text, tensors, None, None, False)
         with torch._subclasses.FakeTensorMode():
             fakes = [torch.empty(shape, dtype=torch.bfloat16, device="cuda") for shape in shapes]
-            promised = ops.scan_op(plan.key, fakes, None, None, False)
+            promised = ops.scan_op(plan.text, fakes, None, None, False)
         assert [(r.shape, r.dtype) for r in results] == [(p.shape, p.dtype) for p in promised]
         above, states = results[: 1 + len(plan.traced.states)], len(plan.traced.states)
         kept, needed = results[1 + states :], [True] * len(tensors)
-        made = ops.scan_backward_on_gpu(plan.key, tensors, kept, above, needed, None, None, False)
+        made = ops.scan_backward_on_gpu(plan.text, tensors, kept, above, needed, None, None, False)
         assert [(m.shape, m.dtype) for m in made] == [(t.shape, t.dtype) for t in tensors]
 
 

@@ -16,6 +16,9 @@ from torch import Tensor, nn
 
 import linnet
 
+# What a unit in another file may read.
+FACTOR = 0.5
+
 
 class TwoStates(NamedTuple):
     h: Tensor
@@ -51,6 +54,30 @@ class LeakyCell(linnet.Cell):
 
 class Leaky(linnet.Recurrent, cell=LeakyCell):
     """A user's unit that fuses."""
+
+
+class PowersCell(linnet.Cell):
+    """An option that is part of the code of a kernel."""
+
+    def __init__(
+        self, input_size, hidden_size, bias=True, device=None, dtype=None, *, exponent=2.5, **projection
+    ):
+        super().__init__(input_size, hidden_size, {"h": hidden_size})
+        where = {"device": device, "dtype": dtype}
+        self.exponent = exponent
+        self.input = linnet.Projection(input_size, {"a": hidden_size}, bias, **where, **projection)
+        self.reset_parameters()
+
+    def reset_parameters(self):
+        nn.init.normal_(self.input.weight)
+
+    def step(self, a: Tensor, h: Tensor):
+        h = torch.tanh(a + (h * h + 1) ** -self.exponent)
+        return h, {"h": h}
+
+
+class Powers(linnet.Recurrent, cell=PowersCell):
+    """A unit with an exponent."""
 
 
 class SortingCell(LeakyCell):

@@ -1,0 +1,74 @@
+"""A fork waits until no thread is in the middle of a compilation or of an import of ours.
+
+A child has only the thread that forked. What another thread held at that moment, the child would wait for
+in vain: our lock, LLVM's lock, or the lock of a module that was being imported. So the thread that forks
+takes these locks first, and both processes release them afterwards.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from functools import cache
+from threading import RLock
+from typing import Any
+
+# One compilation at a time in a process: LLVM's global state is not made for more. Reentrant, since one
+# kernel may need another, and since a finaliser may run while its own thread compiles.
+compiling = RLock()
+
+# What is imported at a first call, so perhaps by one thread while another forks.
+IMPORTED_LATE = ("linnet", "llvmlite", "triton", "torch._decomp")
+
+
+@cache
+def load_kernels() -> None:
+    """Import all that makes and runs kernels for the CPU, in one piece as far as forks are concerned."""
+    with compiling:
+        for name in ("scan", "pair", "outer_scan"):
+            importlib.import_module(f"linnet.fuse.{name}")
+
+
+def finish_imports() -> None:
+    """Wait for what other threads are importing."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith(IMPORTED_LATE) and is_initialising(module):
+            importlib.import_module(name)
+
+
+def is_initialising(module: Any) -> bool:
+    return getattr(getattr(module, "__spec__", None), "_initializing", False)
+
+
+def llvm_lock() -> Any:
+    """The lock that llvmlite takes around each call of LLVM; None if llvmlite is not imported.
+
+    Finalisers of engines take it in any thread, so our own lock does not do.
+    """
+    ffi = sys.modules.get("llvmlite.binding.ffi")
+    return None if ffi is None else ffi.lib._lock
+
+
+# The locks that the thread which forks has taken, in their order.
+taken: list[Any] = []
+
+
+def take_locks() -> None:
+    finish_imports()
+    compiling.acquire()
+    lock = llvm_lock()
+    if lock is not None:
+        lock.__enter__()
+    taken.append(lock)
+
+
+def release_locks() -> None:
+    lock = taken.pop()
+    if lock is not None:
+        lock.__exit__(None, None, None)
+    compiling.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=take_locks, after_in_parent=release_locks, after_in_child=release_locks)

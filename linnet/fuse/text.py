@@ -1,0 +1,184 @@
+"""A plan as text, for graphs that are saved: what another process needs to make the kernels anew.
+
+    {"linnet": 1, "inputs": [...], "states": [...], "weights": [...], "extras": [...],
+     "products": [[state, [parts]], ...],
+     "forward":  {"lines": [[result, operation, operands...], ...], "outputs": [...]},
+     "backward": {...}}
+
+It is JSON. An operand is a name (of an input or of an earlier result) or a number. The outputs are those
+of `Traced`, in its order: y and the new states; the gradients of inputs, states and weights.
+
+A file may come from anywhere, and kernels read and write by address. So nothing is believed: names,
+operations, counts and kinds of values are checked, and a text that does not fit is a ValueError.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from linnet.fuse.trace import OPERATIONS, Line, Operand, Pointwise, Traced
+
+VERSION = 1
+# Far beyond any unit: that of LSTM has 3,000 characters.
+LONGEST = 1 << 20
+COMPARISONS = ("gt", "ge", "lt", "le", "eq", "ne")
+LOGICAL = ("logical_and", "logical_or", "logical_not")
+BINARY = ("add", "sub", "mul", "div", "maximum", "minimum", "pow", *COMPARISONS, "logical_and", "logical_or")
+COUNTS = {op: 3 if op == "where" else 2 if op in BINARY else 1 for op in OPERATIONS}
+
+Products = Sequence[tuple[str, tuple[str, ...]]]
+
+
+def written(traced: Traced, extras: Sequence[str], products: Products) -> str:
+    """The same plan has the same text in every process."""
+    value = {
+        "linnet": VERSION,
+        "inputs": traced.inputs,
+        "states": traced.states,
+        "weights": traced.weights,
+        "extras": extras,
+        "products": products,
+        "forward": graph_value(traced.forward),
+        "backward": graph_value(traced.backward),
+    }
+    return json.dumps(value, separators=(",", ":"))
+
+
+def graph_value(graph: Pointwise) -> dict[str, Any]:
+    lines = [[line.result, line.op, *line.operands] for line in graph.lines]
+    return {"lines": lines, "outputs": [value for _, value in graph.outputs]}
+
+
+# --------------------------------------------------------------------------------------- reading
+
+
+class MalformedError(ValueError):
+    """A text is not that of a plan."""
+
+    def __init__(self, problem: str):
+        super().__init__(
+            f"the plan of a linnet::scan cannot be read: {problem}. It is written by torch.compile and "
+            "torch.export; export the model again with this version of Linnet"
+        )
+
+
+def need(true: bool, problem: str) -> None:
+    if not true:
+        raise MalformedError(problem)
+
+
+def read(text: str) -> tuple[Traced, tuple[str, ...], list[tuple[str, tuple[str, ...]]]]:
+    """The traced step, its extras and its products as (state, parts)."""
+    value = fields(parsed(text), ("linnet", "inputs", "states", "weights", "extras", "products", *GRAPHS))
+    version = value["linnet"]
+    need(version == VERSION, f"its version is {version!r}, and this is version {VERSION}")
+    inputs, states, weights = (names(value[group], group) for group in ("inputs", "states", "weights"))
+    known = [*inputs, *states, *weights]
+    need(len(states) > 0, "it has no states")
+    need(len(set(known)) == len(known), "two of its inputs, states and weights have the same name")
+    extras = names(value["extras"], "extras")
+    products = read_products(value["products"], states)
+    check_order(inputs, extras, products)
+    outputs = ["y", *(f"new.{name}" for name in states)]
+    forward = read_graph(value["forward"], known, outputs)
+    above, gradients = [f"d{name}" for name in outputs], [f"d.{name}" for name in known]
+    need(set(above).isdisjoint(known), "one of its names is that of a gradient")
+    backward = read_graph(value["backward"], [*known, *above], gradients)
+    return Traced(inputs, states, weights, forward, backward), extras, products
+
+
+GRAPHS = ("forward", "backward")
+
+
+def parsed(text: str) -> Any:
+    need(len(text) <= LONGEST, f"it has {len(text)} characters, and {LONGEST} is the limit")
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise MalformedError(f"it is not JSON ({error})") from error
+
+
+def fields(value: Any, expected: Sequence[str]) -> dict[str, Any]:
+    found = sorted(value) if isinstance(value, dict) else type(value).__name__
+    need(found == sorted(expected), f"the fields {sorted(expected)} were expected; got {found}")
+    return value
+
+
+def names(value: Any, what: str) -> tuple[str, ...]:
+    whole = isinstance(value, list) and all(isinstance(name, str) and name for name in value)
+    need(whole, f"{what} must be a list of names; got {value!r}")
+    need(len(set(value)) == len(value), f"{what} has a name twice: {value}")
+    return tuple(value)
+
+
+def read_products(value: Any, states: Sequence[str]) -> list[tuple[str, tuple[str, ...]]]:
+    need(isinstance(value, list), f"products must be a list; got {value!r}")
+    products = []
+    for product in value:
+        pair = isinstance(product, list) and len(product) == 2
+        need(pair, f"a product must be a state and its parts; got {product!r}")
+        state, parts = product[0], names(product[1], "the parts of a product")
+        need(state in states, f"a product reads the state {state!r}; there are {list(states)}")
+        need(len(parts) > 0, f"the product with {state!r} has no parts")
+        products.append((state, parts))
+    return products
+
+
+def check_order(inputs: Sequence[str], extras: Sequence[str], products: Products) -> None:
+    """Projections, extras, parts of products."""
+    last = [*extras, *(part for _, parts in products for part in parts)]
+    start = len(inputs) - len(last)
+    fits = start > 0 and list(inputs[start:]) == last
+    need(fits, f"its inputs {list(inputs)} must be projections and then {last}")
+
+
+def read_graph(value: Any, inputs: Sequence[str], outputs: Sequence[str]) -> Pointwise:
+    graph = fields(value, ("lines", "outputs"))
+    need(isinstance(graph["lines"], list), f"lines must be a list; got {graph['lines']!r}")
+    # By name, whether it is a truth value.
+    known = dict.fromkeys(inputs, False)
+    lines = tuple(read_line(line, known) for line in graph["lines"])
+    results = graph["outputs"]
+    whole = isinstance(results, list) and len(results) == len(outputs)
+    need(whole, f"a graph needs the {len(outputs)} outputs {list(outputs)}; got {results!r}")
+    operands = [read_operand(result, known) for result in results]
+    need(not any(is_truth(operand, known) for operand in operands), "an output is a truth value")
+    return Pointwise(tuple(inputs), lines, tuple(zip(outputs, operands, strict=True)))
+
+
+def read_line(value: Any, known: dict[str, bool]) -> Line:
+    """Its result becomes known."""
+    whole = isinstance(value, list) and len(value) > 2 and all(isinstance(item, str) for item in value[:2])
+    need(whole, f"a line must be a result, an operation and operands; got {value!r}")
+    result, op, *rest = value
+    need(op in COUNTS, f"there is no operation {op!r}")
+    need(len(rest) == COUNTS[op], f"{op} takes {COUNTS[op]} operands; got {rest}")
+    need(bool(result) and result not in known, f"the name {result!r} is taken or empty")
+    operands = tuple(read_operand(operand, known) for operand in rest)
+    check_kinds(op, [is_truth(operand, known) for operand in operands])
+    known[result] = op in COMPARISONS or op in LOGICAL
+    return Line(result, op, operands)
+
+
+def read_operand(value: Any, known: dict[str, bool]) -> Operand:
+    if isinstance(value, str):
+        need(value in known, f"{value!r} is read before it is made")
+        return value
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    need(number, f"an operand must be a name or a number; got {value!r}")
+    try:
+        return float(value)
+    except OverflowError as error:
+        raise MalformedError(f"the number {str(value)[:20]}... is too large") from error
+
+
+def is_truth(operand: Operand, known: dict[str, bool]) -> bool:
+    return isinstance(operand, str) and known[operand]
+
+
+def check_kinds(op: str, truths: Sequence[bool]) -> None:
+    """Numbers and truth values do not mix."""
+    expected = [True, False, False] if op == "where" else [op in LOGICAL] * len(truths)
+    need(list(truths) == expected, f"{op} got truth values for numbers, or numbers for truth values")
