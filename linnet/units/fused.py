@@ -183,7 +183,8 @@ def own_kernel(cell: Cell, x: Tensor) -> OwnKernel | None:
     """The kernel that the unit has of its own; these are for the CPU."""
     if runs_by_triton(x):
         return None
-    load_kernels()
+    if not is_compiling():
+        load_kernels()
     return cell.own_kernel(x.dtype)
 
 

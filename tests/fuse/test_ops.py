@@ -206,7 +206,7 @@ PRINT_TEXT = """
 import hashlib, linnet
 for unit in linnet.UNITS.values():
     for plans in unit(4, 4).directions[0].kernels.plans.values():
-        for plan, _ in () if isinstance(plans, str) else plans:
+        for plan in () if isinstance(plans, str) else plans:
             print(hashlib.sha256(plan.text.encode()).hexdigest())
 """
 

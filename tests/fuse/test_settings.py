@@ -232,7 +232,7 @@ def test_what_the_step_does_not_read_does_not_keep_it_from_a_kernel():
     assert fuses(rnn)
     plans = plans_of(rnn)
     rnn.directions[0].cell.setting = Anything(0.7)
-    assert plans_of(rnn) is plans
+    assert plans_of(rnn)[0].plan is plans[0].plan
 
 
 def test_a_setting_that_decides_what_else_is_read_is_followed():
