@@ -12,6 +12,7 @@ import os
 import sys
 from functools import cache
 from threading import RLock
+from types import ModuleType
 from typing import Any
 
 # One compilation at a time in a process: LLVM's global state is not made for more. Reentrant, since one
@@ -23,11 +24,15 @@ IMPORTED_LATE = ("linnet", "llvmlite", "triton", "torch._decomp")
 
 
 @cache
-def load_kernels() -> None:
-    """Import all that makes and runs kernels for the CPU, in one piece as far as forks are concerned."""
+def load_kernels() -> ModuleType:
+    """Import all that makes and runs kernels for the CPU, in one piece as far as forks are concerned.
+
+    Returns linnet.fuse.scan, which is what runs them.
+    """
     with compiling:
-        for name in ("scan", "pair", "outer_scan"):
+        for name in ("pair", "outer_scan"):
             importlib.import_module(f"linnet.fuse.{name}")
+        return importlib.import_module("linnet.fuse.scan")
 
 
 def finish_imports() -> None:

@@ -24,14 +24,16 @@ def is_heard(module: nn.Module) -> bool:
 
 def heard_inside(module: nn.Module) -> str | None:
     """The module within `module` that somebody listens to, if there is one."""
-    if _has_any_global_hook():
-        return "every module"
+    return "every module" if _has_any_global_hook() else heard_child(module)
+
+
+def heard_child(module: nn.Module) -> str | None:
     for name, child in module._modules.items():
         if child is None:
             continue
         if is_heard(child):
             return name
-        inner = heard_inside(child) if child._modules else None
+        inner = heard_child(child) if child._modules else None
         if inner is not None:
             return f"{name}.{inner}"
     return None

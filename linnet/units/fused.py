@@ -164,7 +164,7 @@ def kernel_for(cell: Cell, x: Tensor) -> OwnKernel | None:
     own = own_kernel(cell, x)
     if own is not None:
         return own
-    kernels = cell.__dict__.setdefault("kernels", Kernels())
+    kernels = cell.__dict__.get("kernels") or cell.__dict__.setdefault("kernels", Kernels())
     parts = cell.beside(x[None])
     plans = kernels.plans_for(cell, tuple(parts), nothing_after)
     if isinstance(plans, str):
@@ -207,28 +207,34 @@ def run_by_kernel(
     drops: by state, what of it the recurrent matrices read. Raises CannotFuse where the weights do not fit
     the plans, before anything is read by its address.
     """
-    # Imported when first needed: what makes kernels is not there on every machine.
-    if not is_compiling():
-        load_kernels()
+    scan, watched = scanning(), is_watched(x)
+    if not watched:
         x = x.resolve_neg() if x.is_neg() else x
-    from linnet.fuse.call import as_dtype
-    from linnet.fuse.scan import Beside, scan
-
     sequences: Parts = {}
     finals: Parts = {}
-    for stage, plan, made in zip(cell.stages(), plans, projections(cell, x, plans), strict=True):
+    for stage, plan, made in zip(cell.stages(), plans, projections(cell, x, plans, watched), strict=True):
         for attribute, name in stage.through.items():
             parts |= read_through(getattr(cell, attribute), sequences[name])
         masks = [drops[product.state] for product in plan.products] if drops else ()
-        beside = Beside(*beside_of(cell, stage, plan, parts, x, state), *flags, drops=masks)
-        if not is_watched(x):  # a registered operation checks for itself
+        beside = scan.Beside(*beside_of(cell, stage, plan, parts, x, state), *flags, drops=masks)
+        if not watched:  # a registered operation checks for itself
             check_fit(cell, plan, made, beside)
-        y, new = scan(Fusible(plan, partial(one_step, cell, stage, after)), made, beside)
+        y, new = scan.scan(Fusible(plan, partial(one_step, cell, stage, after)), made, beside)
         finals |= new
         # A stage that others read, or that the output is made of, gives its state as its output.
         sequences[stage.states[0]] = y
     # Under autocast a scan computes in another dtype than that of the state.
-    return cell.output(y, sequences), {name: as_dtype(s, state[name].dtype) for name, s in finals.items()}
+    ends = {name: scan.as_dtype(s, state[name].dtype) for name, s in finals.items()}
+    return cell.output(y, sequences), ends
+
+
+def scanning() -> Any:
+    """linnet.fuse.scan, imported when first needed: what makes kernels is not there on every machine."""
+    if not is_compiling():
+        return load_kernels()
+    from linnet.fuse import scan
+
+    return scan
 
 
 def read_through(projection: Projection, state: Tensor) -> Parts:
@@ -239,9 +245,7 @@ def read_through(projection: Projection, state: Tensor) -> Parts:
 
 
 def check_fit(cell: Cell, plan: Plan, made: Any, beside: Any) -> None:
-    from linnet.fuse.scan import misfit
-
-    reason = misfit(plan, made, beside)
+    reason = scanning().misfit(plan, made, beside)
     if reason is not None:
         raise CannotFuse(f"{reason}, which is not what {cell.unit_name} was built with")
 
@@ -281,14 +285,13 @@ def fit_together(plans: Sequence[list[Plan] | str]) -> bool:
 
 def run_pair(ways: Sequence[Way], x: Tensor) -> tuple[Tensor, list[Parts]]:
     """Both directions by one launch: the outputs side by side, and the final states of each."""
-    load_kernels()
+    scan = scanning()
     from linnet.fuse.pair import Scanned, pair_scan
-    from linnet.fuse.scan import Beside
 
     scanned = []
     for cell, plan, after, parts, state, flags in ways:
         stage, joint = cell.stages()[0], cell.input.joint(x)
-        beside = Beside(*beside_of(cell, stage, plan, parts, x, state), *flags)
+        beside = scan.Beside(*beside_of(cell, stage, plan, parts, x, state), *flags)
         check_fit(cell, plan, joint, beside)
         scanned.append(Scanned(Fusible(plan, partial(one_step, cell, stage, after)), joint, beside))
     y, finals = pair_scan(*scanned)
@@ -296,16 +299,14 @@ def run_pair(ways: Sequence[Way], x: Tensor) -> tuple[Tensor, list[Parts]]:
     return y, [{name: s.to(way.state[name].dtype) for name, s in final.items()} for final, way in pairs]
 
 
-def projections(cell: Cell, x: Tensor, plans: list[Plan]) -> Sequence[Any]:
+def projections(cell: Cell, x: Tensor, plans: list[Plan], watched: bool) -> Sequence[Any]:
     """For each stage its projection, or what the kernel makes it of, where nobody else needs to see it."""
-    from linnet.fuse.scan import Source
-
     projection = cell.input
     # On a GPU torch's own products are the best there are, and nothing is gained by hiding them.
-    apart = runs_by_triton(x) or is_watched(x) or is_autocast_enabled(x.device.type)
+    apart = watched or runs_by_triton(x) or is_autocast_enabled(x.device.type)
     seen = len(plans) > 1 or not projection.is_plain or apart
     if not seen:
-        return [Source(projection.prepare(x), projection.weight, projection.bias)]
+        return [scanning().Source(projection.prepare(x), projection.weight, projection.bias)]
     joint = projection.joint(x)
     return [joint] if len(plans) == 1 else joint.split([sum_of_sizes(cell, plan) for plan in plans], -1)
 
