@@ -9,6 +9,7 @@ next update depends on is in a checkpoint, so a run that was killed goes on as i
 
 from __future__ import annotations
 
+import atexit
 import dataclasses
 import json
 import math
@@ -17,6 +18,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -94,10 +96,23 @@ def make_fabric(settings: LoopConfig) -> Any:
         precision=settings.precision,  # type: ignore[arg-type]
     )
     fabric.launch()
+    if world > 1:
+        leave_group_at_exit()
     if fabric.device.type == "cuda":
         torch.use_deterministic_algorithms(True, warn_only=True)
         torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     return fabric
+
+
+@cache
+def leave_group_at_exit() -> None:
+    """gloo's threads must end before the process does: else it may abort although its run is complete."""
+    atexit.register(leave_group)
+
+
+def leave_group() -> None:
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
 
 
 def refuse_half_on_cpu(settings: LoopConfig) -> None:

@@ -381,6 +381,22 @@ def run_by_two(*words: str) -> None:
     assert process.returncode == 0, errors
 
 
+LEAVE = """
+import atexit, torch
+from linnet.train.loop import leave_group_at_exit
+torch.distributed.init_process_group("gloo", init_method="file://{file}", rank=0, world_size=1)
+atexit.register(lambda: print(torch.distributed.is_initialized()))
+leave_group_at_exit()
+"""
+
+
+def test_a_process_leaves_its_group_before_it_ends(tmp_path: Path):
+    """Otherwise a thread of gloo may abort it at its very end, and torchrun calls the run failed."""
+    command = [sys.executable, "-c", LEAVE.format(file=tmp_path / "group")]
+    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout.split() == ["False"]
+
+
 @pytest.fixture(scope="module")
 def by_two(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two whole runs; starting processes takes longer than what they do."""
