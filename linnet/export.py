@@ -64,7 +64,7 @@ def export_onnx(
 def check_packages() -> None:
     missing = [name for name in ("onnx", "onnxscript") if find_spec(name) is None]
     if missing:
-        raise ImportError(f"export_onnx needs {' and '.join(missing)}: pip install linnet[onnx]")
+        raise ImportError(f"export_onnx needs {' and '.join(missing)}: pip install linnet-rnn[onnx]")
 
 
 def example_for(model: nn.Module, arguments: Arguments) -> Arguments:

@@ -183,7 +183,7 @@ def write_plot(path: Path, rows: Sequence[Row]) -> None:
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise RuntimeError('a plot needs matplotlib: pip install "linnet[plot]"') from error
+        raise RuntimeError('a plot needs matplotlib: pip install "linnet-rnn[plot]"') from error
     found = raced(rows)
     if not found:
         raise ValueError("no rows of layers beside nn.LSTM; `linnet bench --what speed` measures them")

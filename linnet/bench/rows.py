@@ -99,7 +99,7 @@ def circumstances(threads: int, device: str = "cpu") -> dict[str, Any]:
         "huge_pages": os.environ.get(HUGE_PAGES) == "1",
         "torch": torch.__version__,
         "llvmlite": version_of("llvmlite"),
-        "linnet": version_of("linnet"),
+        "linnet": version_of("linnet-rnn"),
         "cpu": torch.cuda.get_device_name() if device == "cuda" else cpu_name(),
     }
 

@@ -62,7 +62,7 @@ def as_ptx(recipe: Any, way: str, dtype: torch.dtype) -> str:
     from linnet.fuse.triton_kernels import compile_ahead
 
     if not has_triton():
-        raise RuntimeError("PTX is made by triton, which is not installed; pip install linnet[triton]")
+        raise RuntimeError("PTX is made by triton, which is not installed; pip install linnet-rnn[triton]")
     return compile_ahead(recipe, way, False, dtype, CAPABILITY).ptx
 
 

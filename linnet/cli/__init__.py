@@ -38,7 +38,7 @@ def parser() -> Parser:
     made = Parser(
         prog="linnet", description="Light recurrent networks: look at them, measure them, train them."
     )
-    made.add_argument("--version", action="version", version=f"linnet {version('linnet')}")
+    made.add_argument("--version", action="version", version=f"linnet {version('linnet-rnn')}")
     commands = made.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=LazyParser)
     add_list(
         commands.add_parser("list", help="the units with their options, the recipes, the corpora, the plots")

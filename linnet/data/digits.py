@@ -205,7 +205,7 @@ def read_small() -> Part:
     try:
         from sklearn.datasets import load_digits as small
     except ImportError as error:
-        raise ImportError("the small digits are in a package: pip install 'linnet[digits]'") from error
+        raise ImportError("the small digits are in a package: pip install 'linnet-rnn[digits]'") from error
     pixels, labels = small(return_X_y=True)
     return Part(pixels.astype(np.uint8), labels.astype(np.uint8))
 

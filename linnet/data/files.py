@@ -187,7 +187,7 @@ def download(file: File, folders: Sequence[str], searched: Sequence[Path]) -> Pa
         import pooch
     except ImportError as error:
         raise MissingDataError(
-            f"{missing(file, searched)} To download it: pip install 'linnet[lm]'."
+            f"{missing(file, searched)} To download it: pip install 'linnet-rnn[lm]'."
         ) from error
     assert cache is not None
     assert file.url is not None

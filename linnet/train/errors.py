@@ -65,5 +65,5 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 def missing(package: str, error: ImportError) -> ImportError:
     return ImportError(
-        f"{package} is needed for this and is not installed: pip install linnet[lm]\n  ({error})"
+        f"{package} is needed for this and is not installed: pip install linnet-rnn[lm]\n  ({error})"
     )

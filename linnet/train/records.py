@@ -57,7 +57,7 @@ COLUMNS = ("step", "epoch", "split", "name", "value")
 PLACE = COLUMNS[:3]
 FIGURES = ("step", "epoch", "tokens", "parameters", "best_step", "valid", "test")
 TIMES = ("seconds", "tokens_per_second")
-PACKAGES = ("linnet", "torch", "numpy", "lightning-fabric", "safetensors")
+PACKAGES = ("linnet-rnn", "torch", "numpy", "lightning-fabric", "safetensors")
 
 Row = dict[str, Any]
 
