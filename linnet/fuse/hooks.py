@@ -18,7 +18,7 @@ def is_heard(module: nn.Module) -> bool:
         or module._forward_pre_hooks
         or module._backward_hooks
         or module._backward_pre_hooks
-        or "forward" in module.__dict__
+        or getattr(module.forward, "__func__", None) is not type(module).forward
     )
 
 

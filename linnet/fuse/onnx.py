@@ -169,7 +169,12 @@ class Body(Nodes):
         outputs: list[Any] = []
         for value in (*new, y):
             outputs.append(self.on_its_own(value, outputs))
+            # onnxruntime up to 1.23 needs both where it cannot infer them.
+            outputs[-1].type, outputs[-1].shape = self.state_type(), ir.Shape([None, None])
         return ir.Graph(self.inputs, outputs, nodes=self.nodes, name=self.name)
+
+    def state_type(self) -> Any:
+        return next(iter(self.before.values())).type
 
     def start(self) -> dict[str, Any]:
         """The states as the step reads them: zeros where a sequence starts anew."""

@@ -34,7 +34,9 @@ def start(*command: str, **environment: str) -> subprocess.Popen:
     path = os.pathsep.join([str(ROOT), *sys.path])
     known = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path, **environment}
     pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen([sys.executable, "-W", "error", *command], env=known, **pipes)
+    # The interpreter of Triton 3.6 does what NumPy 2 deprecates.
+    strict = ("-W", "error", "-W", "ignore:Conversion of an array:DeprecationWarning")
+    return subprocess.Popen([sys.executable, *strict, *command], env=known, **pipes)
 
 
 @needs_triton
