@@ -7,8 +7,13 @@ runs instead.
 
 from __future__ import annotations
 
+import torch
 from torch import nn
 from torch.nn.modules.module import _has_any_global_hook
+from torch.torch_version import TorchVersion
+
+# Before torch 2.13 a compiler cannot look into the attributes of a module.
+OLD_COMPILER = TorchVersion(torch.__version__) < TorchVersion("2.13")
 
 
 def is_heard(module: nn.Module) -> bool:
@@ -18,8 +23,13 @@ def is_heard(module: nn.Module) -> bool:
         or module._forward_pre_hooks
         or module._backward_hooks
         or module._backward_pre_hooks
-        or getattr(module.forward, "__func__", None) is not type(module).forward
+        or has_other_forward(module)
     )
+
+
+def has_other_forward(module: nn.Module) -> bool:
+    """Whether the object itself has a `forward` in place of that of its class."""
+    return not (OLD_COMPILER and torch.compiler.is_compiling()) and "forward" in module.__dict__
 
 
 def heard_inside(module: nn.Module) -> str | None:

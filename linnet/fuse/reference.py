@@ -28,14 +28,14 @@ def scan(
     times = len(next(iter(parts.values())))
     slices = {name: part.unbind(0) for name, part in parts.items()}
     start = {name: torch.zeros_like(held) for name, held in state.items()}
-    outputs: list[Tensor] = [torch.empty(0)] * times
+    outputs: list[Tensor] = []
     for t in reversed(range(times)) if reverse else range(times):
         if resets is not None:
             state = choose_state(resets[t], start, state)
         y, new = step({name: part[t] for name, part in slices.items()}, state)
         state = new if mask is None else choose_state(mask[t], new, state)
-        outputs[t] = y
-    y = torch.stack(outputs)
+        outputs.append(y)
+    y = torch.stack(outputs[::-1] if reverse else outputs)
     # Filled and not multiplied, so that a NaN in the gradient of a padded step stops there as well.
     return (y if mask is None else y.masked_fill(~mask[..., None], 0)), state
 

@@ -113,7 +113,9 @@ def fused_scan(fusible: Fusible, joint: Tensor, beside: Beside) -> tuple[Tensor,
     if is_watched(joint):
         from linnet.fuse.ops import compiled_scan
 
-        y, *finals = compiled_scan(fusible.plan, tensors, *beside.flags)
+        # Each by its name: the compiler of torch 2.10 does not know properties of named tuples.
+        flags = beside.mask, beside.resets, beside.reverse
+        y, *finals = compiled_scan(fusible.plan, tensors, *flags)
     else:
         how = (kernels, beside.flags, beside.drops, wants_gradients(tensors))
         y, *finals = FusedScan.apply(fusible, *how, *tensors)

@@ -71,12 +71,15 @@ class Settings:
         self.names: tuple[str, ...] = ()
         # Of the names, methods of Linnet's own cells: these change only if an attribute takes their place.
         self.methods: frozenset[str] = frozenset()
+        # Of the names, attributes of the object itself and modules: what a compiler can guard.
+        self.shown: tuple[str, ...] = ()
         # Global variables: the namespaces they are in, and their names there.
         self.variables: tuple[tuple[dict[str, Any], str], ...] = ()
 
     def add(self, cell: Cell, names: set[str]) -> None:
         """Names are only ever added: an option that changes back must still find what was read with it."""
         self.names += tuple(name for name in sorted(names) if counts(cell, name) and name not in self.names)
+        self.shown = tuple(name for name in self.names if name in cell.__dict__ or name in cell._modules)
         functions = {name: function for name in self.names for function in code(cell, name)}
         self.methods = frozenset(name for name in functions if is_own_method(cell, name))
         known = {(id(space), name) for space, name in self.variables}
@@ -95,9 +98,8 @@ class Settings:
 
     def show(self, cell: Cell) -> None:
         """Read all names, so that a compiler compiles again when one of them has another value."""
-        for name in self.names:
-            if name in cell.__dict__ or name in cell._modules:
-                getattr(cell, name) is None  # noqa: B015, to be read is all it takes
+        for name in self.shown:
+            getattr(cell, name) is None  # noqa: B015, to be read is all it takes
 
     def unguarded(self, cell: Cell) -> str | None:
         """What of all that the steps read a compiler would not look into, if there is something."""

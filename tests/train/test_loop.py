@@ -394,7 +394,7 @@ def test_a_process_leaves_its_group_before_it_ends(tmp_path: Path):
     """Otherwise a thread of gloo may abort it at its very end, and torchrun calls the run failed."""
     command = [sys.executable, "-c", LEAVE.format(file=tmp_path / "group")]
     done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=120, check=True)
-    assert done.stdout.split() == ["False"]
+    assert done.stdout.split()[-1] == "False"
 
 
 @pytest.fixture(scope="module")
