@@ -17,7 +17,7 @@ from linnet.fuse.backend import DTYPES, is_watched, may_fuse, runs_by_triton
 from linnet.fuse.hooks import is_heard
 from linnet.fuse.plan import Plan
 from linnet.layers.dropout import Dropout
-from linnet.units.cell import CannotFuse, Cell, Parts
+from linnet.units.cell import CannotFuse, Cell, Parts, check_devices
 from linnet.units.fused import (
     Kernels,
     Way,
@@ -152,6 +152,8 @@ class Direction(nn.Module):
     def project(self, y: Tensor, mask: Tensor | None) -> Tensor:
         if self.projection is None:
             return y
+        if not is_compiling():
+            check_devices(self.projection, f"the projection of {self.cell.unit_name}", y)
         y = self.projection(y)
         return y if mask is None else y.masked_fill(~mask[..., None], 0)
 
@@ -159,7 +161,7 @@ class Direction(nn.Module):
         self, x: Tensor, state: Parts, mask: Tensor | None, resets: Tensor | None
     ) -> tuple[Tensor, Parts]:
         if not is_compiling():
-            self.cell.check_devices(x)
+            check_devices(self.cell, self.cell.unit_name, x)
         parts = {**self.cell.project(x), **self.stays(x)}
         step = partial(self.step, drops=self.state_masks(state))
         return reference.scan(step, parts, state, mask, resets, self.reverse)

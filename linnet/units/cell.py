@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.compiler import is_compiling
 
 from linnet.fuse.backend import may_fuse
-from linnet.fuse.hooks import heard_inside
+from linnet.fuse.hooks import heard_inside, is_heard
 from linnet.units.options import check_size
 from linnet.units.projection import Projection
 
@@ -42,6 +42,18 @@ class CannotFuse(Exception):  # noqa: N818, it is a reason more than an error
     @property
     def reason(self) -> str:
         return self.args[0]
+
+
+def check_devices(module: nn.Module, unit: str, x: Tensor) -> None:
+    """Of all parameters: torch's own product with a matrix on meta gives arbitrary numbers."""
+    away = {name: p.device for name, p in module.named_parameters() if p.device != x.device}
+    # Who listens to the module may bring them for each call.
+    if away and not is_heard(module) and heard_inside(module) is None:
+        name, device = next(iter(away.items()))
+        raise ValueError(
+            f"the parameter {name!r} of {unit} is on {device}, but x is on {x.device}; "
+            "move the module with .to(device)"
+        )
 
 
 class Stage(NamedTuple):
@@ -247,18 +259,8 @@ class Cell(nn.Module):
                     return y[0], new
             except CannotFuse as error:
                 may_fuse(self.unit_name, x, error.reason)
-            self.check_devices(x)
+            check_devices(self, self.unit_name, x)
         return self.advance(self.project(x), state)
-
-    def check_devices(self, x: Tensor) -> None:
-        """Of all parameters: torch's own product with a matrix on meta gives arbitrary numbers."""
-        away = {name: p.device for name, p in self.named_parameters() if p.device != x.device}
-        if away and heard_inside(self) is None:
-            name, device = next(iter(away.items()))
-            raise ValueError(
-                f"the parameter {name!r} of {self.unit_name} is on {device}, but x is on {x.device}; "
-                f"move the module with .to(device)"
-            )
 
     def check_step_input(self, x: Tensor) -> None:
         if not isinstance(x, Tensor):

@@ -83,6 +83,19 @@ def test_a_weight_that_does_not_fit_does_what_the_loop_does(unit, step, grad):
             module(x)
 
 
+@pytest.mark.parametrize("backend", [None, "reference"])
+def test_a_projection_on_another_device_is_an_error(backend):
+    """torch itself multiplies by a matrix on meta, and gives arbitrary numbers."""
+    rnn = linnet.SRU(16, 16, proj_size=4)
+    rnn.directions[0].projection.to("meta")
+    with (
+        linnet.backend(backend),
+        torch.no_grad(),
+        pytest.raises(ValueError, match="'weight' of the projection"),
+    ):
+        rnn(torch.randn(3, 2, 16))
+
+
 def test_a_weight_that_shrinks_between_two_steps_is_noticed():
     cell = linnet.LSTMCell(16, 16)
     with torch.no_grad():
