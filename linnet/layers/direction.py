@@ -204,7 +204,7 @@ class Direction(nn.Module):
         return parts
 
     def fuses(self, x: Tensor) -> bool:
-        """Whether a kernel runs this pass; if not, the log says why."""
+        """Whether a kernel runs this pass; if not, a warning says why, once."""
         return may_fuse(self.cell.unit_name, x, self.obstacle(x))
 
     def may_share_a_launch(self) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 import gc
-import sys
 import types
 import weakref
 from dataclasses import dataclass
@@ -12,7 +11,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import pytest
 import torch
 import user_units
 from fused_runs import draw, over, plans_of
@@ -307,7 +305,6 @@ def test_a_part_and_a_parameter_of_one_name_are_told_apart():
         torch.testing.assert_close(ours, user_units.run(rnn, x))
 
 
-@pytest.mark.skipif(sys.gettrace() is not None, reason="under a tracer everything is slow")
 def test_the_key_of_our_own_units_names_few_settings():
     """It is made at each call: what a step does not read is not part of it."""
     for kind in linnet.UNITS.values():
