@@ -90,7 +90,7 @@ def test_a_default_device_of_meta_changes_nothing_for_a_module_on_the_cpu(unit, 
         gradients = torch.autograd.grad(
             sum(t.sum() for t in found), list(module.parameters()), allow_unused=True
         )
-    same(found, expected, atol=1e-6)
+    same(found, expected, atol=1e-5)
     assert all(g is None or g.device.type == "cpu" for g in gradients)
 
 
@@ -110,7 +110,7 @@ def test_a_module_built_on_meta_takes_weights_and_runs(unit):
     assert all(p.is_meta for p in here.parameters())
     here.load_state_dict(there.state_dict(), assign=True)
     x = torch.randn(5, 2, 4)
-    same(here(x)[0], there(x)[0], atol=1e-6)
+    same(here(x)[0], there(x)[0], atol=1e-5)
 
 
 @pytest.mark.parametrize("unit", EVERY, ids=NAMES)
@@ -138,7 +138,7 @@ def test_a_dispatch_mode_sees_the_operation(step):
     expected = module(x)
     with Watch() as watch:
         found = module(x)
-    same(found, expected, atol=1e-6)
+    same(found, expected, atol=1e-5)
     assert any("linnet" in op for op in watch.ops)
 
 
@@ -154,7 +154,7 @@ def test_a_tensor_subclass_goes_by_the_loop():
     rnn, x = linnet.SRU(4, 4), torch.randn(3, 2, 4)
     with pytest.warns(linnet.FallbackWarning, match="Loud"):
         y, _ = rnn(x.as_subclass(Loud))
-    same(y.as_subclass(torch.Tensor), rnn(x)[0], atol=1e-6)
+    same(y.as_subclass(torch.Tensor), rnn(x)[0], atol=1e-5)
     assert "sigmoid" in Loud.calls
 
 

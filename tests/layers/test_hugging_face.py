@@ -48,7 +48,7 @@ class Model(PreTrainedModel):
 def test_from_pretrained_gives_back_what_was_saved(unit, tmp_path: Path):
     model, x = Model(Config(unit.__name__.lower())).eval(), randn(5, 3, 4).float()
     model.save_pretrained(tmp_path)
-    same(Model.from_pretrained(tmp_path).eval()(x), model(x), atol=1e-6)
+    same(Model.from_pretrained(tmp_path).eval()(x), model(x), atol=1e-5)
 
 
 @over_units
@@ -58,7 +58,7 @@ def test_weights_that_accelerate_brings_for_each_call_are_used(unit):
     cpu_offload(offloaded, execution_device=torch.device("cpu"))
     assert all(parameter.is_meta for parameter in offloaded.parameters())
     with torch.no_grad():
-        same(offloaded(x)[0], rnn(x)[0], atol=1e-6)
+        same(offloaded(x)[0], rnn(x)[0], atol=1e-5)
 
 
 def test_empty_weights_are_an_error_until_they_are_loaded():
@@ -69,4 +69,4 @@ def test_empty_weights_are_an_error_until_they_are_loaded():
     full = build(linnet.SRU)
     rnn.load_state_dict(full.state_dict(), assign=True)
     x = torch.randn(5, 3, 4)
-    same(rnn(x)[0], full(x)[0], atol=1e-6)
+    same(rnn(x)[0], full(x)[0], atol=1e-5)
