@@ -20,6 +20,7 @@ import linnet
 ROOT = Path(__file__).parent.parent
 README, API, UNITS_PAGE = ROOT / "README.md", ROOT / "docs" / "api.md", ROOT / "docs" / "units.md"
 PAGES = [README, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+FURTHER = [ROOT / "benchmarks" / "README.md", ROOT / "experiments" / "README.md"]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SIZES = [(1, 1), (2, 7), (3, 3), (5, 1), (6, 12), (10, 80), (13, 32), (33, 33)]
 STACKS = {unit.__name__: unit for unit in linnet.UNITS.values()}
@@ -89,11 +90,11 @@ def test_a_units_own_definition_takes_about_twenty_lines():
     assert sum(bool(line.strip()) for line in unit.splitlines()) <= 22
 
 
-# -------------------------------------------------------------------------------------- README
+# ------------------------------------------------------------------------------- table of units
 
 
-def readme_units() -> dict[str, list[str]]:
-    head, _, _ = README.read_text(encoding="utf-8").partition("\n## ")
+def table_of_units() -> dict[str, list[str]]:
+    head, _, _ = UNITS_PAGE.read_text(encoding="utf-8").partition("\n## ")
     return {code(row[0]): row[1:] for row in rows(head)}
 
 
@@ -138,13 +139,13 @@ def test_formulas_are_read_as_written():
         evaluate("open(h)", h=1)
 
 
-def test_readme_lists_every_unit():
-    assert list(readme_units()) == [unit.__name__ for unit in linnet.UNITS.values()]
+def test_the_table_lists_every_unit():
+    assert list(table_of_units()) == [unit.__name__ for unit in linnet.UNITS.values()]
 
 
 @pytest.mark.parametrize("name", STACKS)
-def test_readme_knows_the_unit(name: str):
-    paper, recurrence, state, formula = readme_units()[name]
+def test_the_table_describes_the_unit(name: str):
+    paper, recurrence, state, formula = table_of_units()[name]
     unit = STACKS[name]
     (cell,) = unit(2, 3).cells
     assert paper in str(unit.__doc__)
@@ -165,6 +166,9 @@ def refuses_state_dropout(unit: type[linnet.Recurrent]) -> bool:
     return False
 
 
+# -------------------------------------------------------------------------------------- README
+
+
 def test_the_tree_in_readme_is_there():
     _, tree = blocks(README, "text")[0]
     folder = ROOT
@@ -183,7 +187,7 @@ def slug(title: str) -> str:
     return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [*PAGES, *FURTHER], ids=lambda page: f"{page.parent.name}/{page.name}")
 def test_links_lead_somewhere(page: Path):
     for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
         if target.startswith("https://"):
