@@ -1,4 +1,4 @@
-"""Files to tensors: corpora, vocabularies and batches for language models. Knows no models."""
+"""Files to tensors: corpora, vocabularies, windows of text and padded batches. Knows no models."""
 
 from linnet.data.batches import (
     IGNORE,
@@ -12,18 +12,25 @@ from linnet.data.batches import (
 )
 from linnet.data.corpora import Corpus, load_corpus
 from linnet.data.errors import DataError, MissingDataError
+from linnet.data.padded import BatchPlan, Example, PaddedBatch, Sequences, collate, padded_batches
 from linnet.data.sources import CORPORA, Source
 from linnet.data.vocabulary import EOS, UNK, Vocabulary
 
 __all__ = [
+    "BatchPlan",
+    "collate",
     "CORPORA",
     "Corpus",
     "DataError",
     "EOS",
     "epoch_generator",
+    "Example",
     "IGNORE",
     "load_corpus",
     "MissingDataError",
+    "padded_batches",
+    "PaddedBatch",
+    "Sequences",
     "Source",
     "streams",
     "UNK",
