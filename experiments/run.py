@@ -25,7 +25,7 @@ from typing import Any
 from linnet.analysis.runs import updates_to_solve
 from linnet.bench.report import filled, markdown
 from linnet.bench.rows import commit
-from linnet.cli.lm import overwrite
+from linnet.cli.folders import overwrite
 from linnet.cli.options import add_run_options, changed, given_options
 from linnet.cli.parser import Parser
 from linnet.train.config import RunConfig, differences, override

@@ -7,29 +7,16 @@ import dataclasses
 import json
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from linnet.cli.parser import Parser
 
-
-class LazyParser(Parser):
-    """Gets its options when it is asked to read some: what they are made of takes time to import."""
-
-    fill: Callable[[argparse.ArgumentParser], None] | None = None
-    first_word: str | None = None  # of what it is asked to read: its options may depend on it
-
-    def parse_known_args(self, *arguments: Any, **given: Any) -> Any:
-        if self.fill is not None:
-            self.first_word = next(iter(arguments[0] or ()), None) if arguments else None
-            fill, self.fill = self.fill, None
-            fill(self)
-        found, left = super().parse_known_args(*arguments, **given)
-        if left and self._subparsers is None:
-            # Left to the whole program, a wrong option would be compared with the options of that.
-            self.error(f"unrecognized arguments: {' '.join(left)}")
-        return found, left
+def add_sources(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--recipe", metavar="NAME", help="start from a paper's recipe (`linnet list recipes`)"
+    )
+    command.add_argument("--config", type=Path, metavar="JSON", help="start from the config.json of a run")
 
 
 def add_run_options(parser: argparse.ArgumentParser, task: str, without: tuple[str, ...] = ()) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import difflib
 import re
-from collections.abc import Iterable
-from typing import NoReturn
+from collections.abc import Callable, Iterable
+from typing import Any, NoReturn
 
 from linnet.layers.stacks import UNITS
+
+DEVICES = ("cpu", "cuda")
 
 
 class Parser(argparse.ArgumentParser):
@@ -28,6 +30,24 @@ class Parser(argparse.ArgumentParser):
 
     def flags(self) -> list[str]:
         return [flag for action in self._actions for flag in action.option_strings]
+
+
+class LazyParser(Parser):
+    """Gets its options when it is asked to read some: what they are made of takes time to import."""
+
+    fill: Callable[[argparse.ArgumentParser], None] | None = None
+    first_word: str | None = None  # of what it is asked to read: its options may depend on it
+
+    def parse_known_args(self, *arguments: Any, **given: Any) -> Any:
+        if self.fill is not None:
+            self.first_word = next(iter(arguments[0] or ()), None) if arguments else None
+            fill, self.fill = self.fill, None
+            fill(self)
+        found, left = super().parse_known_args(*arguments, **given)
+        if left and self._subparsers is None:
+            # Left to the whole program, a wrong option would be compared with the options of that.
+            self.error(f"unrecognized arguments: {' '.join(left)}")
+        return found, left
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

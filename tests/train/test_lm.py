@@ -15,6 +15,9 @@ from linnet import cli
 from linnet.analysis.generate import Reader, Telling, generate, sample
 from linnet.analysis.report import page
 from linnet.analysis.runs import read_run
+from linnet.cli.options import run_config
+from linnet.cli.parser import LazyParser
+from linnet.cli.train import add_task_options
 from linnet.train import checkpoints
 from linnet.train.compare import plans
 from linnet.train.config import RunConfig
@@ -141,7 +144,7 @@ def test_a_run_without_carry_generates_within_its_windows(
     within = "".join(generate(model, vocabulary, tokens=60, window=config.data.length))
     assert capsys.readouterr().out == within + "\n" != "".join(generate(model, vocabulary, tokens=60)) + "\n"
     assert cli.main(["eval", str(folder), "--dynamic"]) == 1
-    assert "evaluate it without --dynamic" in capsys.readouterr().err
+    assert "evaluate without --dynamic" in capsys.readouterr().err
 
 
 def test_top_p_leaves_the_unlikely_out():
@@ -279,11 +282,11 @@ def test_a_recipe_is_changed_field_by_field():
             "--no-tied",
         ]
     )
-    config = cli.lm.run_config(options, "lm")
+    config = run_config(options, "lm")
     assert (config.optimiser.lr, config.model.tied, config.model.hidden_size) == (0.4, False, 240)
     assert config.model.unit_options == {"context_size": 40, "alpha": 0.5}
     other = cli.parser().parse_args(["train", "lm", "--recipe", "scrn-small-nd-wt", "--unit", "lstm"])
-    assert cli.lm.run_config(other, "lm").model.unit_options == {}
+    assert run_config(other, "lm").model.unit_options == {}
 
 
 def test_torchrun_takes_no_option_of_ours_for_its_own():
@@ -291,8 +294,8 @@ def test_torchrun_takes_no_option_of_ours_for_its_own():
     from torch.distributed.run import get_args_parser
 
     theirs = [flag for action in get_args_parser()._actions for flag in action.option_strings]
-    leaf = cli.lm.LazyParser()
-    cli.lm.add_train(leaf)
+    leaf = LazyParser()
+    add_task_options(leaf, "lm")
     ours = [flag for flag in leaf.flags() if flag.startswith("--") and flag != "--help"]
     assert len(ours) > 60
     assert [flag for flag in ours if any(name.startswith(flag) for name in theirs)] == []

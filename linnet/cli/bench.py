@@ -1,0 +1,101 @@
+"""linnet bench: speed and memory, as tables and rows."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from pathlib import Path
+
+from linnet.bench import report, rows
+from linnet.bench.run import run as measure
+from linnet.bench.settings import MODES, RACED, SHAPES, Settings, Shape, quick
+from linnet.cli.parser import DEVICES, at_least_one, unit_name
+
+WHAT = ("speed", "recurrence", "checks", "growth", "memory", "start", "loss", "loop", "all")
+RESULTS, PLOT = Path("benchmarks/results.csv"), Path("benchmarks/speed.png")
+README, TARGETS = Path("README.md"), Path("benchmarks/README.md")
+
+
+def shape(text: str) -> Shape:
+    """256x32x512"""
+    parts = re.split("[x,]", text)
+    if len(parts) != 3 or not all(part.isdigit() and int(part) for part in parts):
+        raise argparse.ArgumentTypeError(
+            f"a shape is LxBxd, steps by sequences by width, like 256x32x512; got {text!r}"
+        )
+    return Shape(*map(int, parts))
+
+
+def add_options(command: argparse.ArgumentParser) -> None:
+    command.description = (
+        "Measure, print tables and append rows to a file. Everything that is compared runs in turn in one "
+        "process. recurrence, growth and memory are of SRU and LRN, checks of what is checked before a "
+        "kernel runs, start is of SRU, LSTM and NRU, loss "
+        "of softmaxes over two vocabularies, loop of language models of SRU, LSTM and SCRN. "
+        "With --plot, --readme or --targets and without --what, nothing is measured: they read the rows."
+    )
+    add = command.add_argument
+    add("--what", choices=WHAT, help="which part (all, which takes about ten minutes on two cores)")
+    add("--units", nargs="+", type=unit_name, default=list(RACED), metavar="UNIT", help=UNITS_HELP)
+    add("--shapes", nargs="+", type=shape, default=list(SHAPES), metavar="LxBxd", help=shapes_help())
+    add("--modes", nargs="+", choices=MODES, default=list(MODES), help="of --what speed and growth (both)")
+    add(
+        "--rounds",
+        type=at_least_one,
+        default=Settings.rounds,
+        help=f"of each race, at most ({Settings.rounds})",
+    )
+    add("--device", choices=DEVICES, default="cpu", help="where layers run: cpu, or cuda for a GPU (cpu)")
+    add("--threads", type=at_least_one, default=Settings.threads, help=f"of torch ({Settings.threads})")
+    add("--reference", nargs="*", type=unit_name, default=["nru"], metavar="UNIT", help=REFERENCE_HELP)
+    add("--peers", action="store_true", help="race the sru package too, where it is installed")
+    add("--huge-pages", choices=("both", "here"), default="both", help=PAGES_HELP)
+    add("--quick", action="store_true", help="tiny sizes, to see that it runs; rows go only to --results")
+    add("--results", type=Path, metavar="CSV", help=f"where rows are appended ({RESULTS})")
+    add("--no-rows", action="store_true", help="append no rows anywhere")
+    add("--plot", type=Path, nargs="?", const=PLOT, metavar="PNG", help=f"draw the rows ({PLOT})")
+    add("--readme", type=Path, nargs="?", const=README, metavar="MD", help=f"write its table ({README})")
+    add("--targets", type=Path, nargs="?", const=TARGETS, metavar="MD", help=f"asked, reached ({TARGETS})")
+    command.set_defaults(run=run)
+
+
+UNITS_HELP = f"the units that are measured ({' '.join(RACED)})"
+REFERENCE_HELP = "units that race their own loop over time, too (nru)"
+PAGES_HELP = "both: SRU and LRN again, in a fresh process, with the other setting of huge pages (both)"
+
+
+def shapes_help() -> str:
+    return f"steps, sequences, width; 1 step is streaming ({' '.join(map(str, SHAPES))})"
+
+
+def run(options: argparse.Namespace) -> None:
+    path = options.results or (None if options.quick else RESULTS)
+    measured: list[rows.Row] = []
+    shown = options.plot or options.readme or options.targets
+    if options.what or not shown:
+        again = options.huge_pages == "both"
+        kept = None if options.no_rows else path
+        measured = measure(settings(options), options.what or "all", kept, again)
+    if shown:
+        known = rows.read(path) if path is not None and path.exists() else measured or rows.read(RESULTS)
+        show_rows(options, known)
+
+
+def settings(options: argparse.Namespace) -> Settings:
+    names = ("units", "shapes", "modes", "rounds", "threads", "peers", "device")
+    given = {name: getattr(options, name) for name in names}
+    given = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
+    made = Settings(**given, references=tuple(options.reference))
+    return quick(made) if options.quick else made
+
+
+def show_rows(options: argparse.Namespace, known: list) -> None:
+    if options.plot:
+        report.write_plot(options.plot, known)
+        print(f"The plot is {options.plot}.")
+    if options.readme:
+        report.write_readme(options.readme, known, options.plot or PLOT)
+        print(f"The speed of each unit is in {options.readme}.")
+    if options.targets:
+        report.write_targets(options.targets, known)
+        print(f"What was asked and what was reached is in {options.targets}.")

@@ -1,0 +1,106 @@
+"""linnet compare: several units at the same number of parameters, or one model with one option varied."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from linnet.analysis.generate import generate
+from linnet.analysis.report import write_report
+from linnet.analysis.runs import read_run
+from linnet.analysis.table import Board, text_table
+from linnet.cli.folders import RUNS, data_name, overwrite
+from linnet.cli.options import add_run_options, add_sources, parsed, run_config
+from linnet.cli.output import say
+from linnet.cli.parser import at_least_one, unit_name
+from linnet.train.compare import comparison, plans, variations
+from linnet.train.kinds import KINDS
+from linnet.train.language import load_run
+from linnet.train.records import write_atomically
+
+TASK = "lm"
+VARY_HELP = "instead of --units and --budget: hidden_size=50,100 num_heads=1,4 trains one model per value"
+
+
+def add_options(command: argparse.ArgumentParser) -> None:
+    first = getattr(command, "first_word", None)
+    task = first if first in KINDS else TASK
+    how = comparison(task)
+    command.description = (
+        "Train a model of each unit, all with the same number of parameters, and write a table, samples and "
+        "an HTML report. With --vary, train one model (of a recipe or a config.json) with one option changed "
+        "in each run. Finished runs are not repeated. The task comes first: `linnet compare memory.copy "
+        "--help` shows its options."
+    )
+    add = command.add_argument
+    add("task", nargs="?", choices=list(KINDS), default=TASK, metavar="TASK", help=", ".join(KINDS))
+    add_sources(command)
+    # Other tasks also have variants of units with names of their own.
+    kind = unit_name if task == TASK else str
+    units, names = list(how.units), " ".join(how.units)
+    add("--units", nargs="+", type=kind, default=units, metavar="UNIT", help=f"({names})")
+    add("--vary", nargs="+", type=values, metavar="NAME=VALUE,...", help=VARY_HELP)
+    add("--seeds", nargs="+", type=int, default=[], metavar="N", help="a run for each unit and seed (--seed)")
+    add("--budget", type=at_least_one, default=how.budget, help=f"parameters of each model ({how.budget})")
+    add("--run-dir", type=Path, dest="folder", metavar="DIR", help="(runs/compare-<data>)")
+    add("--overwrite", action="store_true", help="delete these runs and start over")
+    add("--sample-tokens", type=at_least_one, default=60, help="length of each model's sample (60)")
+    add_run_options(
+        command, task, without=("unit", "unit_options", "hidden_size", "hidden_sizes", "start_from")
+    )
+    command.set_defaults(run=run, filled_for=task)
+
+
+def values(text: str) -> tuple[str, list[Any]]:
+    """num_heads=1,4,9"""
+    name, equals, listed = text.partition("=")
+    if not (name and equals and all(listed.split(","))):
+        raise argparse.ArgumentTypeError(f"expected NAME=VALUE,VALUE,..., like num_heads=1,4,9; got {text!r}")
+    return name.replace("-", "_"), [parsed(value) for value in listed.split(",")]
+
+
+def run(options: argparse.Namespace) -> None:
+    task = options.task
+    if task != options.filled_for:
+        raise ValueError(f"the task comes first: linnet compare {task} ...")
+    config = run_config(options, task, {} if options.recipe or options.config else comparison(task).settings)
+    folder = options.folder or RUNS / f"compare-{data_name(config)}"
+    if options.vary:
+        runs = list(variations(config, dict(options.vary), folder, options.seeds))
+    else:
+        runs = list(plans(config, options.units, options.budget, folder, options.seeds))
+    for _, place in runs if options.overwrite else ():
+        overwrite(place)
+    with Board([run.name for _, run in runs]) as board:
+        for one, place in runs:
+            compare_one(one, place, board, options.sample_tokens)
+    name = data_name(config)
+    title = f"variations of {config.model.unit} on {name}"
+    title = title if options.vary else f"units on {name}, {options.budget:,} parameters each"
+    conclude(folder, [place for _, place in runs], f"{len(runs)} {title}")
+
+
+def compare_one(config: Any, folder: Path, board: Board, tokens: int) -> None:
+    # Imported here, not above: `linnet compare --help` needs no Fabric.
+    from linnet.train.loop import train
+
+    result = train(config, folder, board.progress(folder.name))
+    board.finished(folder.name, result)
+    if config.task == TASK:
+        write_atomically(folder / "sample.txt", sample(folder, tokens).encode())
+
+
+def sample(folder: Path, tokens: int) -> str:
+    config, model, vocabulary = load_run(folder)
+    how = {"temperature": 0.8, "top_p": 0.95, "window": config.data.window}
+    return "".join(generate(model, vocabulary, tokens=tokens, **how))
+
+
+def conclude(folder: Path, places: list[Path], title: str) -> None:
+    runs = [read_run(place) for place in places]
+    write_report(folder / "report.html", runs, title)
+    say(f"\n{title}\n\n{text_table(runs)}")
+    for each in runs if runs[0].sample else ():
+        say(f"\n{each.name} writes:\n  {each.sample.strip()}")
+    say(f"\nThe page is {folder / 'report.html'}")

@@ -1,0 +1,28 @@
+"""Where commands put their runs."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+from linnet.cli.output import is_first_process
+from linnet.train.records import claim, looks_like_a_run
+
+RUNS = Path("runs")
+
+
+def data_name(config: Any) -> str:
+    return getattr(config.data, "corpus", config.task)
+
+
+def overwrite(folder: Path) -> None:
+    """Delete the run in `folder`, in one process only, and never while another process trains in it."""
+    if not folder.exists() or not is_first_process():
+        return
+    if not looks_like_a_run(folder):
+        raise ValueError(f"{folder} is not a run, so it is not overwritten; give another --run-dir")
+    with claim(folder):
+        # Delete the contents, not the folder itself, which may be a symbolic link.
+        for path in folder.iterdir():
+            path.unlink() if path.is_symlink() or not path.is_dir() else shutil.rmtree(path)

@@ -1,0 +1,34 @@
+"""linnet generate: text from a trained language model."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from linnet.analysis.generate import generate
+from linnet.train.language import load_run
+from linnet.train.untrusted import harmless
+
+
+def add_options(command: argparse.ArgumentParser) -> None:
+    command.description = "Continue a prompt, one token at a time."
+    add = command.add_argument
+    add("folder", type=Path, metavar="RUN")
+    add("--prompt", default="", help="the text to continue (the beginning of a line)")
+    add("--tokens", type=int, default=100, help="number of tokens to generate (100)")
+    add("--temperature", type=float, default=1.0, help="0: always take the most likely token (1)")
+    add("--top-p", type=float, default=1.0, help="sample from the most likely tokens with this mass (1)")
+    add("--seed", type=int, default=1, help="of the sampling (1)")
+    add("--checkpoint", choices=("best", "last"), default="best", help="(best)")
+    command.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> None:
+    config, model, vocabulary = load_run(options.folder, options.checkpoint)
+    how = {"temperature": options.temperature, "top_p": options.top_p, "seed": options.seed}
+    how["window"] = config.data.window
+    for piece in generate(model, vocabulary, options.prompt, tokens=options.tokens, **how):
+        sys.stdout.write(harmless(piece))
+        sys.stdout.flush()
+    print()

@@ -1,0 +1,68 @@
+"""linnet search: random search over settings, with ranges that shrink around the best."""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from linnet.cli.folders import RUNS
+from linnet.cli.options import add_run_options, add_sources, run_config
+from linnet.cli.output import say
+from linnet.cli.parser import at_least_one
+from linnet.train.errors import NotFinite
+from linnet.train.progress import choose
+
+TASK = "lm"
+
+
+def add_options(command: argparse.ArgumentParser) -> None:
+    command.description = (
+        "Draw settings at random and train with each; after a round, shrink the ranges around the best. "
+        "Several processes or machines with the same folder (and --storage) work on one study. "
+        "An interrupted run is resumed."
+    )
+    add_sources(command)
+    add = command.add_argument
+    ranges_help = "names joined by + share a value (SCRN's)"
+    add("--ranges", nargs="+", type=span, metavar="NAME=LOW:HIGH", help=ranges_help)
+    add("--runs", type=at_least_one, default=100, help="total number of runs (100)")
+    add("--per-round", type=at_least_one, default=100, help="runs before the ranges shrink (100)")
+    add("--shrink", type=float, default=0.5, help="the fraction of a range that is kept (0.5)")
+    add("--storage", help="a journal file or a database URL: sqlite:///study.db (in the folder)")
+    add("--run-dir", type=Path, dest="folder", default=RUNS / "search", metavar="DIR", help="(runs/search)")
+    add_run_options(command, TASK)
+    command.set_defaults(run=run)
+
+
+def span(text: str) -> tuple[str, tuple[float, float]]:
+    """lr=0.5:0.99"""
+    name, _, ends = text.partition("=")
+    try:
+        low, high = map(float, ends.split(":"))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected NAME=LOW:HIGH, like lr=0.5:0.99; got {text!r}") from None
+    return name.replace("-", "_"), (low, high)
+
+
+def run(options: argparse.Namespace) -> None:
+    # Imported here, not above: `linnet search --help` needs no Fabric and no Optuna.
+    from linnet.train.search import SCRN_RANGES, Plan, search
+
+    plan = Plan(dict(options.ranges or SCRN_RANGES.items()), options.runs, options.per_round, options.shrink)
+    study = search(run_config(options, TASK), options.folder, plan, storage=options.storage, progress=choose)
+    say_best(study, options.folder)
+
+
+def say_best(study: Any, folder: Path) -> None:
+    counts = Counter(trial.state.name.lower() for trial in study.get_trials(deepcopy=False))
+    if counts["running"]:
+        say(f"{counts['running']} runs are still made by other processes")
+    if not counts["complete"]:
+        raise NotFinite(f"no run in {folder} came to its end with a finite loss: try ranges of smaller rates")
+    best = study.best_trial
+    place = folder / f"{best.number:04}"
+    say(f"the best of {counts['complete']} runs is {place}: valid loss {best.value:.5g}")
+    drawn = best.user_attrs["settings"]
+    say("  ".join(f"--{name.replace('_', '-')} {value:.4g}" for name, value in drawn.items()))

@@ -1,0 +1,51 @@
+"""linnet train: a run of a task, new or resumed."""
+
+from __future__ import annotations
+
+import argparse
+from functools import partial
+from pathlib import Path
+
+from linnet.analysis.report import write_report
+from linnet.analysis.runs import read_run
+from linnet.cli.folders import RUNS, data_name, overwrite
+from linnet.cli.options import add_run_options, add_sources, run_config
+from linnet.cli.output import is_first_process, result_line, say
+from linnet.cli.parser import LazyParser
+from linnet.train.kinds import KINDS
+from linnet.train.progress import choose
+
+
+def add_options(command: argparse.ArgumentParser) -> None:
+    tasks = command.add_subparsers(dest="task", required=True, metavar="TASK", parser_class=LazyParser)
+    for name, make in KINDS.items():
+        tasks.add_parser(name, help=make.__doc__).fill = partial(add_task_options, task=name)
+
+
+def add_task_options(command: argparse.ArgumentParser, task: str) -> None:
+    command.description = (
+        f"Train {task}: {KINDS[task].__doc__}. A run is a directory. If it exists and has the same "
+        "settings, training resumes from its last checkpoint."
+    )
+    add_sources(command)
+    add = command.add_argument
+    add("--run-dir", type=Path, dest="folder", metavar="DIR", help="(runs/<recipe or data-unit>)")
+    add("--overwrite", action="store_true", help="delete the existing run and start over")
+    add_run_options(command, task)
+    command.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> None:
+    # Imported here, not above: `linnet train lm --help` needs no Fabric.
+    from linnet.train.loop import train
+
+    config = run_config(options, options.task)
+    folder = options.folder or RUNS / (options.recipe or f"{data_name(config)}-{config.model.unit}")
+    if options.overwrite:
+        overwrite(folder)
+    result = train(config, folder, choose())
+    if is_first_process():
+        write_report(folder / "report.html", [read_run(folder)], f"{folder.name}")
+    say(result_line("valid", result["valid"]))
+    say(result_line("test", result["test"]))
+    say(f"{result['tokens_per_second']:,.0f} tokens/s; the run is in {folder}")
