@@ -23,13 +23,14 @@ from pathlib import Path
 from typing import Any
 
 from linnet.analysis.runs import updates_to_solve
-from linnet.bench.report import filled, markdown
+from linnet.base.suggest import did_you_mean, no_such
+from linnet.base.tables import markdown, text_table
+from linnet.bench.report import filled
 from linnet.bench.rows import commit
 from linnet.cli.folders import overwrite
 from linnet.cli.options import add_run_options, changed, given_options
 from linnet.cli.parser import Parser
 from linnet.train.config import RunConfig, differences, override
-from linnet.train.errors import nearest
 from linnet.train.recipes import recipe
 from linnet.train.records import read_environment, read_metrics, write_atomically
 
@@ -90,8 +91,7 @@ class Table:
     def find(self, name: str) -> Row:
         rows = {row.name: row for row in self.row}
         if name not in rows:
-            known = ", ".join(rows)
-            raise ValueError(f"{self.name} has no row {name!r}{nearest(name, rows)} Its rows are {known}")
+            raise ValueError(f"{self.name} has {no_such('row', name, rows)}")
         return rows[name]
 
 
@@ -115,7 +115,7 @@ def names() -> list[str]:
 def read_table(name: str) -> Table:
     path = HERE / f"{name}.toml"
     if not path.exists():
-        raise ValueError(f"no table {name!r}{nearest(name, names())} The tables are {', '.join(names())}")
+        raise ValueError(no_such("table", name, names()))
     try:
         values = parse(path.read_text(encoding="utf-8"))
         rows = tuple(make(Row, row) for row in values.pop("row"))
@@ -128,7 +128,7 @@ def make(cls: type, values: dict[str, Any]) -> Any:
     known = [each.name for each in dataclasses.fields(cls)]
     for name in values:
         if name not in known:
-            raise ValueError(f"a {cls.__name__.lower()} has no {name!r}{nearest(name, known)}")
+            raise ValueError(f"a {cls.__name__.lower()} has no {name!r}{did_you_mean(name, known)}")
     return cls(**values)
 
 
@@ -148,7 +148,7 @@ def check_row(table: Table, row: Row) -> None:
         if name not in FIGURES:
             raise ValueError(f"{row.name}: a paper's figures are {', '.join(FIGURES)}; got {name!r}")
     if row.not_run and row.not_run not in table.reasons:
-        raise ValueError(f"{row.name}: no reason {row.not_run!r}{nearest(row.not_run, table.reasons)}")
+        raise ValueError(f"{row.name}: no reason {row.not_run!r}{did_you_mean(row.not_run, table.reasons)}")
     if not (row.quoted or row.not_run or is_run(table, row)):
         raise ValueError(
             f"{row.name}: a row has a recipe or settings, or is quoted, or says why it is not run"
@@ -317,9 +317,8 @@ def show(table: Table, results: Sequence[Result]) -> str:
     head = ["row", "", *theirs, "our size", *MEASURED[table.metric], "state"]
     body = [cells for row in table.row for cells in lines_of(table, row, results, used, bool(says))]
     source = [table.paper] if table.paper else []
-    return "\n".join(
-        [f"{table.name}: {table.title}", *source, table.about.strip(), "", columns([head, *body])]
-    )
+    shown = text_table([head, *body], left=range(len(head)))
+    return "\n".join([f"{table.name}: {table.title}", *source, table.about.strip(), "", shown])
 
 
 def lines_of(
@@ -347,17 +346,10 @@ def short(value: float | None) -> str:
     return f"{value / 1e6:.2f}M" if value >= 1e5 else f"{value:g}"
 
 
-def columns(lines: Sequence[Sequence[str]]) -> str:
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in lines
-    )
-
-
 def list_tables(results: Sequence[Result]) -> str:
     tables = map(read_table, names())
-    return columns([[table.name, progress(table, results), table.title] for table in tables])
+    lines = [[table.name, progress(table, results), table.title] for table in tables]
+    return text_table(lines, left=range(3))
 
 
 def progress(table: Table, results: Sequence[Result]) -> str:

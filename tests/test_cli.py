@@ -148,11 +148,11 @@ def test_no_rows_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["show", "kernel", "sruu"], "no unit 'sruu'; did you mean 'sru'? the units are sru, lrn, "),
+        (["show", "kernel", "sruu"], "no unit 'sruu'; did you mean 'sru'? choose from sru, lrn, "),
         (["show", "kernel", "LSTM"], "no unit 'LSTM'; did you mean 'lstm'?"),
         (["show", "kernl", "sru"], "did you mean 'kernel'?"),
         (["show", "kernel", "sru", "--dtype", "float23"], "did you mean 'float32'?"),
-        (["list", "zzz"], "no unit 'zzz'; the units are sru, lrn, "),
+        (["list", "zzz"], "no unit 'zzz'; choose from sru, lrn, "),
         (["benhc"], "did you mean 'bench'?"),
         (["bench", "--what", "sped"], "did you mean 'speed'?"),
         (["bench", "--units", "jannet"], "no unit 'jannet'; did you mean 'janet'?"),

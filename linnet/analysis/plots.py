@@ -34,7 +34,7 @@ from linnet.analysis.runs import (
     settings,
     updates_to_solve,
 )
-from linnet.train.errors import nearest
+from linnet.base.suggest import no_such
 from linnet.train.memory import SOURCES_OF, load_run
 
 FORMATS = ("png", "svg")
@@ -322,7 +322,7 @@ def figures(runs: Sequence[Recorded], names: Sequence[str] = ()) -> Iterator[tup
     """Each figure by its name, those asked for or all; a reason instead of one with nothing to show."""
     for name in names or PLOTS:
         if name not in PLOTS:
-            raise ValueError(f"no plot {name!r}{nearest(name, PLOTS)} The plots are {', '.join(PLOTS)}")
+            raise ValueError(no_such("plot", name, PLOTS))
         try:
             yield name, PLOTS[name].draw(runs)
         except NothingToShow as reason:

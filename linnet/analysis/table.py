@@ -10,18 +10,15 @@ from typing import Any
 
 from linnet.analysis.report import figures_of, heading
 from linnet.analysis.runs import Recorded
+from linnet.base.tables import text_table
 from linnet.train.progress import Plain, Progress, Silent, time_left
 from linnet.train.records import Row
 
 COLUMNS = ("unit", "parameters", "steps", "tokens/s", "train loss", "valid loss", "test loss", "left")
 
 
-def text_table(runs: Sequence[Recorded]) -> str:
-    rows = [heading(runs), *(figures_of(run) for run in runs)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join(
-        "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows
-    )
+def table_of(runs: Sequence[Recorded]) -> str:
+    return text_table([heading(runs), *(figures_of(run) for run in runs)])
 
 
 class Board:

@@ -14,8 +14,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from linnet.base.tables import markdown
 from linnet.bench.recurrence import training_plans
-from linnet.bench.report import markdown
 from linnet.bench.settings import RACED, Shape
 from linnet.fuse.plan import Plan
 from linnet.fuse.trace import Pointwise

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from linnet.base.tables import markdown, text_table
 from linnet.bench.rows import Row
 from linnet.bench.settings import SHAPES, Shape
 from linnet.layers.stacks import UNITS
@@ -28,14 +29,7 @@ def table(rows: Sequence[Row]) -> str:
     """Plain text; columns that are empty throughout are left out."""
     columns = [column for column in SHOWN if any(row[column] for row in rows)]
     cells = [[SHOWN[column] for column in columns], *([row[c] for c in columns] for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    return "\n".join(
-        "  ".join(
-            cell.ljust(width) if column in LEFT else cell.rjust(width)
-            for cell, width, column in zip(line, widths, columns, strict=True)
-        ).rstrip()
-        for line in cells
-    )
+    return text_table(cells, left=[number for number, column in enumerate(columns) if column in LEFT])
 
 
 def latest(rows: Iterable[Row]) -> list[Row]:
@@ -168,11 +162,6 @@ def verdict(rows: Sequence[Row]) -> str:
 
 def name_of(unit: str) -> str:
     return UNITS[unit].__name__ if unit in UNITS else unit
-
-
-def markdown(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *body]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 # -------------------------------------------------------------------------------------- the plot

@@ -5,15 +5,16 @@ from __future__ import annotations
 import csv
 import io
 import os
-import platform
 import subprocess
 from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import torch
+
+from linnet.base.files import write_atomically
+from linnet.base.machine import installed_version, processor_name
 
 COLUMNS = (
     *("date", "commit", "what", "unit", "backend", "mode", "L", "B", "d", "dtype", "threads", "huge_pages"),
@@ -63,13 +64,7 @@ def append(path: Path, rows: Sequence[Row]) -> None:
     old = path.read_text(encoding="utf-8") if path.exists() else header()
     if not old.startswith(header()):
         raise ValueError(f"{path} has other columns than {', '.join(COLUMNS)}; move it away first")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f"{path.name}.{os.getpid()}")
-    try:
-        beside.write_text(old + lines(rows), encoding="utf-8")
-        os.replace(beside, path)
-    finally:
-        beside.unlink(missing_ok=True)
+    write_atomically(path, (old + lines(rows)).encode())
 
 
 def header() -> str:
@@ -98,9 +93,9 @@ def circumstances(threads: int, device: str = "cpu") -> dict[str, Any]:
         "threads": threads,
         "huge_pages": os.environ.get(HUGE_PAGES) == "1",
         "torch": torch.__version__,
-        "llvmlite": version_of("llvmlite"),
-        "linnet": version_of("linnet-rnn"),
-        "cpu": torch.cuda.get_device_name() if device == "cuda" else cpu_name(),
+        "llvmlite": installed_version("llvmlite"),
+        "linnet": installed_version("linnet-rnn"),
+        "cpu": torch.cuda.get_device_name() if device == "cuda" else processor_name(),
     }
 
 
@@ -120,19 +115,3 @@ def git(*arguments: str) -> str:
     except OSError:
         return ""
     return done.stdout.strip()
-
-
-def version_of(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return ""
-
-
-def cpu_name() -> str:
-    try:
-        told = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        told = []
-    names = [line.partition(":")[2].strip() for line in told if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()

@@ -9,7 +9,7 @@ from typing import Any
 from linnet.analysis.generate import generate
 from linnet.analysis.report import write_report
 from linnet.analysis.runs import read_run
-from linnet.analysis.table import Board, text_table
+from linnet.analysis.table import Board, table_of
 from linnet.cli.folders import RUNS, data_name, overwrite
 from linnet.cli.options import add_run_options, add_sources, parsed, run_config
 from linnet.cli.output import say
@@ -100,7 +100,7 @@ def sample(folder: Path, tokens: int) -> str:
 def conclude(folder: Path, places: list[Path], title: str) -> None:
     runs = [read_run(place) for place in places]
     write_report(folder / "report.html", runs, title)
-    say(f"\n{title}\n\n{text_table(runs)}")
+    say(f"\n{title}\n\n{table_of(runs)}")
     for each in runs if runs[0].sample else ():
         say(f"\n{each.name} writes:\n  {each.sample.strip()}")
     say(f"\nThe page is {folder / 'report.html'}")

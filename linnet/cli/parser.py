@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, NoReturn
 
+from linnet.base.suggest import did_you_mean, no_such
 from linnet.layers.stacks import UNITS
 
 DEVICES = ("cpu", "cuda")
@@ -21,12 +21,10 @@ class Parser(argparse.ArgumentParser):
 
     def hint(self, message: str) -> str:
         if wrong := re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message):
-            near = nearest(wrong[1], re.findall(r"[\w.-]+", wrong[2]))
-        elif wrong := re.search(r"unrecognized arguments: (--[\w-]+)", message):
-            near = nearest(wrong[1], self.flags())
-        else:
-            near = ""
-        return f"; {near}" if near else ""
+            return did_you_mean(wrong[1], re.findall(r"[\w.-]+", wrong[2]))
+        if wrong := re.search(r"unrecognized arguments: (--[\w-]+)", message):
+            return did_you_mean(wrong[1], self.flags())
+        return ""
 
     def flags(self) -> list[str]:
         return [flag for action in self._actions for flag in action.option_strings]
@@ -50,16 +48,10 @@ class LazyParser(Parser):
         return found, left
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    found = difflib.get_close_matches(name.lower(), list(known), n=1, cutoff=0.4)
-    return f"did you mean {found[0]!r}?" if found else ""
-
-
 def unit_name(name: str) -> str:
     if name in UNITS:
         return name
-    hint = " ".join(filter(None, [nearest(name, UNITS), f"the units are {', '.join(UNITS)}"]))
-    raise argparse.ArgumentTypeError(f"no unit {name!r}; {hint}")
+    raise argparse.ArgumentTypeError(no_such("unit", name, UNITS))
 
 
 def at_least_one(text: str) -> int:

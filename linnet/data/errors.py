@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
+
+from linnet.base.suggest import no_such
 
 
 class DataError(ValueError):
@@ -19,7 +20,4 @@ class MissingDataError(DataError, FileNotFoundError):
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> DataError:
     """The error for a name that is not in a list, with the nearest that is."""
-    known = list(known)
-    near = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.4)
-    hint = f"did you mean {near[0]!r}? " if near else ""
-    return DataError(f"no {kind} {name!r}; {hint}there are {', '.join(known)}")
+    return DataError(no_such(kind, name, known))

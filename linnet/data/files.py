@@ -21,6 +21,7 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
+from linnet.base.files import cache_folder, write_atomically
 from linnet.data.errors import DataError, MissingDataError
 
 log = logging.getLogger("linnet")
@@ -87,19 +88,13 @@ def places(data_dir: str | Path | None = None) -> list[Path]:
     """The folders that are searched, in order."""
     if data_dir is not None and not Path(data_dir).is_dir():
         raise MissingDataError(f"data_dir is {str(data_dir)!r}, and there is no such folder")
-    named = [data_dir, os.environ.get("LINNET_DATA"), cache_folder()]
+    named = [data_dir, os.environ.get("LINNET_DATA"), downloads()]
     return [Path(place) for place in named if place]
 
 
-def cache_folder() -> Path | None:
-    """Where downloads are kept: beside the kernels. None if the package that knows the place is missing."""
-    if "LINNET_CACHE" in os.environ:
-        return Path(os.environ["LINNET_CACHE"]) / "data"
-    try:
-        import pooch  # type: ignore[import-untyped]
-    except ImportError:
-        return None
-    return Path(pooch.os_cache("linnet")) / "data"
+def downloads() -> Path:
+    """The folder of the cache that holds downloaded files."""
+    return cache_folder() / "data"
 
 
 def find(
@@ -161,37 +156,19 @@ def check(where: str, contents: bytes, checksum: str | None, instead: str = File
         )
 
 
-def write_whole(path: Path, data: bytes) -> None:
-    """In one step, safe on the disk, so that nobody ever sees half a file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        # One that a killed process left, or a link that a stranger put there, is not written into.
-        beside.unlink(missing_ok=True)
-        with open(beside, "xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, path)
-    finally:
-        beside.unlink(missing_ok=True)
-
-
 # -------------------------------------------------------------------------------------- download
 
 
 def download(file: File, folders: Sequence[str], searched: Sequence[Path]) -> Path:
     """Fetch a file into the cache, checked before it is there for others to see."""
-    cache = cache_folder()
     try:
-        import pooch
+        import pooch  # type: ignore[import-untyped]
     except ImportError as error:
         raise MissingDataError(
             f"{missing(file, searched)} To download it: pip install 'linnet-rnn[lm]'."
         ) from error
-    assert cache is not None
     assert file.url is not None
-    path = cache / folders[0] / file.name
+    path = downloads() / folders[0] / file.name
     log.info("downloading %s", file.url)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -200,7 +177,7 @@ def download(file: File, folders: Sequence[str], searched: Sequence[Path]) -> Pa
             pooch.HTTPDownloader(timeout=30, chunk_size=2**16)(file.url, str(fetched), None)
             contents = member(fetched, file.member) if file.member else unpacked(fetched, LARGEST)
         check(file.url, contents, file.checksum, file.instead)
-        write_whole(path, contents)
+        write_atomically(path, contents)
     except OSError as error:  # of which those of the network are a kind
         # The connection of a request that was refused is left open.
         if getattr(error, "response", None) is not None:

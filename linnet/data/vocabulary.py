@@ -21,8 +21,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from linnet.base.files import write_atomically
 from linnet.data.errors import DataError, unknown
-from linnet.data.files import write_whole
 
 if TYPE_CHECKING:
     import tokenizers
@@ -130,7 +130,7 @@ class Vocabulary:
         return json.dumps({**fields, "tokens": self.tokens, "merges": self.merges}, ensure_ascii=False)
 
     def save(self, path: str | Path) -> None:
-        write_whole(Path(path), self.to_json().encode())
+        write_atomically(Path(path), self.to_json().encode())
 
     @classmethod
     def load(cls, path: str | Path) -> Vocabulary:

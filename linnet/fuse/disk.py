@@ -16,9 +16,10 @@ import hashlib
 import logging
 import os
 import stat
-import tempfile
 from functools import cache
 from pathlib import Path
+
+from linnet.base.files import write_atomically
 
 log = logging.getLogger("linnet")
 # Changes with the layout of a file.
@@ -59,7 +60,7 @@ def write_sealed(folder: Path, name: str, key: bytes, code: bytes) -> None:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         check_folder(folder)
-        replace_file(folder / name, sealed(key, code))
+        write_atomically(folder / name, sealed(key, code), mode=0o600)
     except Unsafe as reason:
         warn_once(str(reason))
     except OSError as error:
@@ -116,14 +117,3 @@ def danger_of(status: os.stat_result) -> str | None:
     if status.st_mode & OTHERS_WRITE:
         return f"can be written by other users (its mode is {stat.filemode(status.st_mode)})"
     return None
-
-
-def replace_file(path: Path, data: bytes) -> None:
-    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-        try:
-            file.write(data)
-            file.close()
-            os.replace(file.name, path)
-        except OSError:
-            os.unlink(file.name)
-            raise

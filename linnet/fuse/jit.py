@@ -5,15 +5,13 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import logging
-import os
-import sys
 from array import array
 from functools import cache
-from pathlib import Path
 
 import llvmlite
 import llvmlite.binding as llvm
 
+from linnet.base.files import cache_folder
 from linnet.fuse.disk import read_sealed, write_sealed
 from linnet.fuse.forks import compiling
 from linnet.fuse.threads import parallel_for
@@ -21,15 +19,6 @@ from linnet.fuse.threads import parallel_for
 log = logging.getLogger("linnet")
 # Part of every key: what is compiled with other settings is another file.
 OPTIMISATION = {"opt": 3, "speed_level": 2}
-
-
-def cache_folder() -> Path:
-    """LINNET_CACHE, or the place where this system keeps caches."""
-    if "LINNET_CACHE" in os.environ:
-        return Path(os.environ["LINNET_CACHE"])
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA", Path.home())) / "linnet"
-    return Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "linnet"
 
 
 class Compiled:

@@ -15,9 +15,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from linnet.base.options import choose
 from linnet.layers.recurrent import Recurrent
 from linnet.layers.stacks import GRU, LRN, LSTM, NRU, RNN, SRU
-from linnet.units.options import choose
 
 
 class Foreign:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.compiler import is_compiling
 from torch.func import functional_call
 
+from linnet.base.options import check_rate, choose
 from linnet.fuse import reference
 from linnet.fuse.backend import DTYPES, is_watched, may_fuse, runs_by_triton
 from linnet.fuse.hooks import is_heard
@@ -29,7 +30,6 @@ from linnet.units.fused import (
     with_weights,
 )
 from linnet.units.noise import keep_mask
-from linnet.units.options import check_rate, choose
 from linnet.units.projection import Projection
 
 

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from linnet.base.options import check_rate, check_size, choose
 from linnet.units.noise import keep_mask
-from linnet.units.options import check_rate, check_size, choose
 
 MODES = ("naive", "sequence", "batch")
 

@@ -11,7 +11,6 @@ nn.LSTM:
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Sequence
 from itertools import pairwise
@@ -21,10 +20,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
+from linnet.base.options import check_rate, check_size
+from linnet.base.suggest import no_such
 from linnet.layers.direction import Direction, layer_dropout, run_layer
 from linnet.layers.sequence import check_flags, mask_of_lengths, repack, unpack
 from linnet.units.cell import Cell, Parts
-from linnet.units.options import check_rate, check_size
 
 
 class Recurrent(nn.Module):
@@ -129,11 +129,7 @@ class Recurrent(nn.Module):
         known = list(inspect.signature(type(self)).parameters)
         for name in given:
             if name not in self.options():
-                near = difflib.get_close_matches(name, known, n=1)
-                hint = f"did you mean {near[0]!r}? " if near else ""
-                raise TypeError(
-                    f"{type(self).__name__} has no option {name!r}; {hint}it takes {', '.join(known)}"
-                )
+                raise TypeError(f"{type(self).__name__} has {no_such('option', name, known)}")
 
     def check_residual(self) -> None:
         sizes = [self.input_size, *(self.layer_output_size(layer) for layer in range(self.num_layers))]

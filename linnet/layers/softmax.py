@@ -25,8 +25,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from linnet.base.options import check_size
 from linnet.layers.dropout import Dropout
-from linnet.units.options import check_size
 
 # Targets that are not counted; the value that torch ignores.
 IGNORE = -100

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from linnet.units.options import check_size
+from linnet.base.options import check_size
 
 
 def closest_size(budget: int, count: Callable[[int], int], advice: str) -> int:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass, field
 from typing import Any
 
+from linnet.base.options import check_number, check_rate, check_size, choose
+from linnet.base.suggest import no_such
 from linnet.layers.dropout import MODES
 from linnet.layers.recurrent import Recurrent
 from linnet.layers.stacks import UNITS
-from linnet.units.options import check_number, check_rate, check_size, choose
 
 # Each layer is a module: the settings of a stranger's run must not ask for a billion of them.
 MOST_LAYERS = 1000
@@ -155,7 +155,5 @@ class LanguageModelConfig:
 
 def find_unit(name: str) -> type[Recurrent]:
     if name not in UNITS:
-        near = difflib.get_close_matches(str(name).lower(), UNITS, n=1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
-        raise ValueError(f"no unit {name!r}; {hint}the units are {', '.join(UNITS)}")
+        raise ValueError(no_such("unit", name, UNITS))
     return UNITS[name]

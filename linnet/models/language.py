@@ -22,6 +22,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from linnet.base.options import check_size
 from linnet.layers.dropout import Dropout, RowDropout
 from linnet.layers.penalties import activation_penalty, sobolev_penalty, temporal_penalty
 from linnet.layers.recurrent import Recurrent
@@ -29,7 +30,6 @@ from linnet.layers.softmax import IGNORE, AdaptiveSoftmax, FullSoftmax, MixtureS
 from linnet.models.budget import closest_size
 from linnet.models.config import LanguageModelConfig, find_unit
 from linnet.models.init import initialise
-from linnet.units.options import check_size
 from linnet.units.scrn import SCRNCell
 
 __all__ = [

@@ -18,9 +18,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from linnet.base.options import check_size
 from linnet.models.budget import closest_size
 from linnet.models.config import MOST_LAYERS, find_unit, option
-from linnet.units.options import check_size
 
 REFUSED = {
     "num_layers": "set its num_layers",

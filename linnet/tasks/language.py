@@ -10,11 +10,11 @@ from typing import Any
 import torch
 from torch import nn
 
+from linnet.base.options import check_size, choose
 from linnet.data.batches import TAILS, Window, epoch_generator, varied_windows, window_count, windows
 from linnet.data.corpora import Corpus
 from linnet.models.language import LanguageModel, LanguageModelConfig
 from linnet.tasks.task import StepResult, evaluating
-from linnet.units.options import check_size, choose
 
 SPLITS = ("train", "valid", "test")
 

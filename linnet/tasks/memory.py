@@ -14,12 +14,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from linnet.base.options import check_size, choose
 from linnet.data.batches import IGNORE
 from linnet.data.memory import BLANK, SPLITS, Batch
 from linnet.models.language import detach
 from linnet.models.sequence import SequenceModel, SequenceModelConfig
 from linnet.tasks.task import StepResult, evaluating
-from linnet.units.options import check_size, choose
 
 CLOSE = 0.04
 """How near a sum must be to count as right, by Hochreiter and Schmidhuber (1997)."""

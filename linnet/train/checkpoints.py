@@ -24,10 +24,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from linnet.base.files import sync_folder
 from linnet.train import untrusted
 from linnet.train.config import RunConfig, fingerprint
 from linnet.train.errors import Damaged, Mismatch, log, missing, room_for
-from linnet.train.records import config_from, refuse_changed, sync, sync_folder
+from linnet.train.records import config_from, refuse_changed, sync
 from linnet.train.untrusted import (
     check,
     check_count,

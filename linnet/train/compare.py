@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from linnet.base.suggest import did_you_mean
 from linnet.models.config import find_unit
 from linnet.train.config import RunConfig, override
-from linnet.train.errors import nearest
 from linnet.train.kinds import Comparison, kind
 
 
@@ -64,7 +64,7 @@ def with_option(config: RunConfig, option: str, value: Any) -> RunConfig:
     known = find_unit(config.model.unit).options()
     if option not in known:
         fields = [each.name for each in dataclasses.fields(config.model)]
-        near = nearest(option, [*known, *fields])
+        near = did_you_mean(option, [*known, *fields])
         raise ValueError(f"neither the model nor the unit {config.model.unit} has an option {option!r}{near}")
     options = config.model.unit_options
     same = value == options.get(option, known[option].default)
@@ -75,5 +75,5 @@ def refuse_unknown(name: str, variants: Collection[str]) -> None:
     try:
         find_unit(name)
     except ValueError as error:
-        also = f"; here also {', '.join(variants)}{nearest(name, variants)}" if variants else ""
+        also = f"; here also {', '.join(variants)}{did_you_mean(name, variants)}" if variants else ""
         raise ValueError(f"{error}{also}") from None

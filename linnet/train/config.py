@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from linnet.train.errors import nearest
+from linnet.base.suggest import did_you_mean, no_such
 from linnet.train.kinds import kind
 
 OPTIMISERS = ("sgd", "adam", "adamax", "adagrad", "asgd", "nt-asgd")
@@ -45,7 +45,7 @@ class Checked:
 def check_field(owner: str, each: dataclasses.Field, value: Any) -> None:
     choices, least = each.metadata.get("choices"), each.metadata.get("least")
     if choices and value is not None and value not in choices:
-        near = nearest(str(value), map(str, choices))
+        near = did_you_mean(str(value), map(str, choices))
         raise ValueError(f"{each.name} is one of {', '.join(map(str, choices))}; got {value!r}{near}")
     if least is not None and value is not None and not value >= least:
         raise ValueError(f"{each.name} is at least {least:g}; got {value!r} in {owner}")
@@ -212,9 +212,7 @@ def part_from(cls: type, values: Mapping[str, Any]) -> Any:
 def refuse_unknown(owner: str, given: Mapping[str, Any], known: Mapping[str, Any]) -> None:
     for name in given:
         if name not in known:
-            raise ValueError(
-                f"{owner} has no option {name!r}{nearest(name, known) or '.'} It takes {', '.join(known)}"
-            )
+            raise ValueError(f"{owner} has {no_such('option', name, known)}")
 
 
 def fit(name: str, value: Any, hint: Any) -> Any:
@@ -245,7 +243,7 @@ def fit(name: str, value: Any, hint: Any) -> Any:
 def one_of(name: str, value: Any, known: tuple) -> Any:
     if value not in known:
         raise ValueError(
-            f"{name} is one of {', '.join(map(str, known))}; got {value!r}{nearest(str(value), known)}"
+            f"{name} is one of {', '.join(map(str, known))}; got {value!r}{did_you_mean(str(value), known)}"
         )
     return value
 
@@ -259,7 +257,7 @@ def override(config: RunConfig, given: Mapping[str, Any]) -> RunConfig:
     changed: dict[str, dict[str, Any]] = {}
     for name, value in given.items():
         if name not in where:
-            raise ValueError(f"a run has no option {name!r}{nearest(name, where)}")
+            raise ValueError(f"a run has no option {name!r}{did_you_mean(name, where)}")
         part, hint = where[name]
         changed.setdefault(part, {})[name] = fit(name, value, hint)
     new = {part: dataclasses.replace(getattr(config, part), **values) for part, values in changed.items()}

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 import errno
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -55,12 +54,6 @@ def room_for(path: Path) -> Iterator[None]:
             f"no room to write {path} ({error.strerror}); the last whole checkpoint is kept: "
             "free some space and give the same command again to go on from it"
         ) from error
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """ ", did you mean 'x'?" or nothing."""
-    found = difflib.get_close_matches(name.lower(), list(known), n=1, cutoff=0.5)
-    return f"; did you mean {found[0]!r}?" if found else ""
 
 
 def missing(package: str, error: ImportError) -> ImportError:

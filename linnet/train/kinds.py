@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from linnet.train.errors import nearest
+from linnet.base.suggest import no_such
 
 
 class Variant(NamedTuple):
@@ -44,7 +44,7 @@ KINDS: dict[str, Callable[[], Kind]] = {}
 
 def kind(name: str) -> Kind:
     if name not in KINDS:
-        raise ValueError(f"no task {name!r}{nearest(name, KINDS) or '.'} The tasks are {', '.join(KINDS)}")
+        raise ValueError(no_such("task", name, KINDS))
     return KINDS[name]()
 
 

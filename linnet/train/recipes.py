@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from linnet.train.errors import nearest
+from linnet.base.suggest import did_you_mean
 
 Settings = dict[str, Any]
 
@@ -26,7 +26,7 @@ def recipe(name: str, task: str | None = None) -> Recipe:
     """A recipe by its name; it must be one of `task`, if that is given."""
     if name not in RECIPES:
         raise ValueError(
-            f"no recipe {name!r}{nearest(name, RECIPES) or ';'} `linnet list recipes` has them all"
+            f"no recipe {name!r}{did_you_mean(name, RECIPES) or ';'} `linnet list recipes` has them all"
         )
     found = RECIPES[name]
     if task is not None and found.task != task:

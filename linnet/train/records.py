@@ -25,13 +25,13 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import IO, Any
 
 from filelock import FileLock, Timeout
 
-from linnet.data.files import write_whole
+from linnet.base import files
+from linnet.base.machine import installed_version, processor_name
 from linnet.train.config import LATER, RunConfig, differences, from_dict, to_json
 from linnet.train.errors import Damaged, Mismatch, room_for
 from linnet.train.untrusted import (
@@ -65,8 +65,7 @@ Row = dict[str, Any]
 def write_atomically(path: Path, content: bytes) -> None:
     """The old file or the new one, whole, whatever happens in between."""
     with room_for(path):
-        write_whole(path, content)
-    sync_folder(path.parent)
+        files.write_atomically(path, content)
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -76,17 +75,6 @@ def write_json(path: Path, value: Any) -> None:
 def sync(file: IO) -> None:
     file.flush()
     os.fsync(file.fileno())
-
-
-def sync_folder(path: Path) -> None:
-    """A rename is safe only when its folder is."""
-    if os.name == "nt":
-        return
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 class Rows:
@@ -183,28 +171,13 @@ def environment() -> Row:
         "command": sys.argv,
         "python": platform.python_version(),
         "machine": f"{platform.system()} {platform.machine()}",
-        "processor": processor(),
+        "processor": processor_name(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "cuda": torch.version.cuda
         and [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
-        "packages": {name: found for name in PACKAGES if (found := installed(name))},
+        "packages": {name: found for name in PACKAGES if (found := installed_version(name))},
     }
-
-
-def installed(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
-
-
-def processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return platform.processor()
-    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "")
 
 
 def make_folder(folder: Path) -> None:

@@ -17,9 +17,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from linnet.units.activations import pointwise
 from linnet.units.cell import Cell, Parts
 from linnet.units.init import clear_
-from linnet.units.options import activation as pointwise
 from linnet.units.projection import Projection
 
 

@@ -19,9 +19,9 @@ import torch
 from torch import Tensor, nn
 from torch.compiler import is_compiling
 
+from linnet.base.options import check_size
 from linnet.fuse.backend import may_fuse
 from linnet.fuse.hooks import heard_inside, is_heard
-from linnet.units.options import check_size
 from linnet.units.projection import Projection
 
 Parts = dict[str, Tensor]

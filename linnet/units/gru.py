@@ -27,9 +27,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from linnet.base.options import choose
 from linnet.units.cell import Cell, Parts
 from linnet.units.init import INITS, clear_, gated_
-from linnet.units.options import choose
 from linnet.units.projection import Projection
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from linnet.units.options import choose
+from linnet.base.options import choose
 from linnet.units.projection import Projection
 
 INITS = ("uniform", "xavier", "orthogonal")

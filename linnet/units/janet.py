@@ -15,9 +15,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from linnet.base.options import check_number, check_size, choose
 from linnet.units.cell import Cell, Parts
 from linnet.units.init import INITS, chrono_, clear_, gated_
-from linnet.units.options import check_number, check_size, choose
 from linnet.units.projection import Projection
 
 

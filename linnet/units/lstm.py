@@ -23,11 +23,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from linnet.base.options import check_size, choose
+from linnet.units.activations import pointwise
 from linnet.units.cell import Cell, Parts
 from linnet.units.init import INITS, chrono_, clear_, gated_
 from linnet.units.janet import check_chrono
-from linnet.units.options import activation as pointwise
-from linnet.units.options import check_size, choose
 from linnet.units.projection import Projection
 
 

@@ -24,10 +24,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from linnet.base.options import check_size, choose
 from linnet.fuse.outer_ops import Misfit, OuterInputs, Settings, has_kernel, outer_scan
+from linnet.units.activations import identity
 from linnet.units.cell import CannotFuse, Cell, OwnKernel, Parts
 from linnet.units.init import clear_
-from linnet.units.options import check_size, choose, identity
 from linnet.units.projection import Projection
 
 

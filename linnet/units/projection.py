@@ -14,9 +14,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from linnet.base.options import check_rate, check_size, choose
 from linnet.fuse.hooks import is_heard
 from linnet.units.noise import keep_mask, over_time
-from linnet.units.options import check_rate, check_size, choose
 
 # The LRN authors' value, on the joint projection of all gates.
 NORM_EPS = 1e-8

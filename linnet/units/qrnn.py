@@ -22,9 +22,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from linnet.base.options import check_rate, choose
 from linnet.units.cell import Cell, Parts
 from linnet.units.init import clear_
-from linnet.units.options import check_rate, choose
 from linnet.units.projection import Projection
 
 GATES = {"f": ("z", "f"), "fo": ("z", "f", "o"), "ifo": ("z", "f", "o", "i")}

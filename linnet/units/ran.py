@@ -22,10 +22,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from linnet.base.options import check_size
+from linnet.units.activations import pointwise
 from linnet.units.cell import Cell, Parts
 from linnet.units.init import clear_
-from linnet.units.options import activation as pointwise
-from linnet.units.options import check_size
 from linnet.units.projection import Projection
 
 

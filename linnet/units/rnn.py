@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from linnet.base.options import choose
+from linnet.units.activations import pointwise
 from linnet.units.cell import Cell, Parts
 from linnet.units.init import INITS, clear_, gated_
-from linnet.units.options import activation as pointwise
-from linnet.units.options import choose
 from linnet.units.projection import Projection
 
 

@@ -20,9 +20,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from linnet.base.options import check_number, check_share, check_size, choose
 from linnet.units.cell import Cell, Parts, Stage
 from linnet.units.init import clear_, uniform_
-from linnet.units.options import check_number, check_share, check_size, choose
 from linnet.units.projection import Projection
 
 

@@ -28,11 +28,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from linnet.base.options import check_number, check_rate, check_size, choose
+from linnet.units.activations import pointwise
 from linnet.units.cell import Cell, Parts
 from linnet.units.init import clear_
 from linnet.units.noise import keep_mask, over_time
-from linnet.units.options import activation as pointwise
-from linnet.units.options import check_number, check_rate, check_size, choose
 from linnet.units.projection import Projection
 
 

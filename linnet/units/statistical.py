@@ -15,9 +15,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from linnet.base.options import check_size
 from linnet.units.cell import Cell, Parts
 from linnet.units.init import clear_
-from linnet.units.options import check_size
 from linnet.units.projection import Projection
 
 

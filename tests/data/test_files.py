@@ -6,7 +6,6 @@ import gzip
 import hashlib
 import io
 import lzma
-import os
 import sys
 import tarfile
 import threading
@@ -20,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from linnet.data.errors import DataError, MissingDataError
-from linnet.data.files import File, bounded, cache_folder, check, places, read_any, write_whole
+from linnet.data.files import File, bounded, check, downloads, places, read_any
 
 CONTENTS = b"in the beginning\n"
 SUM = "sha256:" + hashlib.sha256(CONTENTS).hexdigest()
@@ -77,7 +76,7 @@ def test_places_are_searched_in_order(tmp_path: Path, cache: Path, monkeypatch: 
 def test_the_cache_is_beside_the_kernels(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.delenv("LINNET_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert cache_folder() == tmp_path / "linnet" / "data"
+    assert downloads() == tmp_path / "linnet" / "data"
 
 
 def test_of_several_files_any_will_do(tmp_path: Path):
@@ -130,26 +129,6 @@ def test_a_packed_file_that_is_broken_is_named(tmp_path: Path, name: str, conten
         DataError, match=rf"{name} (cannot be unpacked as \.{name[-2:]}|is not the published)"
     ):
         read_any([TRAIN], ["mine"], tmp_path)
-
-
-def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    path = put(tmp_path / "a.txt", b"old")
-
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("os.replace", full)
-    with pytest.raises(OSError, match="No space left"):
-        write_whole(path, b"new")
-    assert path.read_bytes() == b"old"
-    assert list(tmp_path.iterdir()) == [path]
-
-
-def test_a_file_is_not_written_through_a_link(tmp_path: Path):
-    victim = put(tmp_path / "victim", b"precious")
-    (tmp_path / f".a.txt.{os.getpid()}").symlink_to(victim)
-    write_whole(tmp_path / "a.txt", b"new")
-    assert (victim.read_bytes(), (tmp_path / "a.txt").read_bytes()) == (b"precious", b"new")
 
 
 class Counted:

@@ -8,7 +8,6 @@ import hashlib
 import logging
 import os
 import signal
-import tempfile
 import threading
 import weakref
 from array import array
@@ -22,6 +21,7 @@ from fused_runs import FUSED, draw, finish, run, start
 from user_units import Powers
 
 import linnet
+from linnet.base import files
 from linnet.bench.memory import resident, trim
 from linnet.fuse import disk, jit, operands
 from linnet.fuse import forks as forks_module
@@ -241,19 +241,11 @@ def test_a_folder_that_cannot_be_made_costs_the_cache_and_nothing_else(tmp_path:
 
 
 def test_a_full_disk_costs_the_cache_and_leaves_nothing_behind(folder: Path, monkeypatch):
-    original = tempfile.NamedTemporaryFile
+    def full(path: Path, content: bytes, mode: int) -> None:
+        path.write_bytes(content[: len(content) // 2])
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    def full(*args: Any, **options: Any) -> Any:
-        file = original(*args, **options)
-
-        def write(data: bytes) -> int:
-            file.file.write(data[: len(data) // 2])
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-        file.write = write
-        return file
-
-    monkeypatch.setattr(tempfile, "NamedTemporaryFile", full)
+    monkeypatch.setattr(files, "write_new", full)
     assert works()
     assert list(folder.iterdir()) == []
 
@@ -277,14 +269,6 @@ def test_without_a_home_there_is_no_cache_and_no_error(monkeypatch):
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setattr(Path, "home", homeless)
     assert works()
-
-
-def test_the_cache_is_where_it_is_asked_to_be(tmp_path: Path, monkeypatch):
-    monkeypatch.setenv("LINNET_CACHE", str(tmp_path / "here"))
-    assert jit.cache_folder() == tmp_path / "here"
-    monkeypatch.delenv("LINNET_CACHE")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert jit.cache_folder() == tmp_path / "linnet"
 
 
 # --------------------------------------------------------------------- processes, forks and threads
@@ -311,22 +295,15 @@ def test_processes_may_compile_the_same_at_once(folder: Path):
 
 HALF_WRITTEN = """
 import time
-from linnet.fuse import disk, jit
-original = disk.tempfile.NamedTemporaryFile
+from linnet.base import files
+from linnet.fuse import jit
 
-def slow(*args, **options):
-    file = original(*args, **options)
+def write_half(path, content, mode):
+    path.write_bytes(content[: len(content) // 2])
+    print("half", flush=True)
+    time.sleep(600)
 
-    def write(data):
-        file.file.write(data[: len(data) // 2])
-        file.flush()
-        print("half", flush=True)
-        time.sleep(600)
-
-    file.write = write
-    return file
-
-disk.tempfile.NamedTemporaryFile = slow
+files.write_new = write_half
 """
 
 

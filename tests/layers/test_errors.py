@@ -359,10 +359,10 @@ def test_the_state_dropout_is_a_probability_below_one():
 
 
 @over_units
-def test_an_unknown_option_is_told_the_nearest_known_one(unit: Any):
+def test_an_unknown_option_is_answered_with_the_closest_known_one(unit: Any):
     with pytest.raises(TypeError, match=rf"{unit.__name__} has no option 'zoneot'; did you mean 'zoneout'\?"):
         unit(3, 4, zoneot=0.1)
-    with pytest.raises(TypeError, match=rf"{unit.__name__} has no option 'xyzzy'; it takes input_size, "):
+    with pytest.raises(TypeError, match=rf"{unit.__name__} has no option 'xyzzy'; choose from input_size, "):
         unit(3, 4, xyzzy=1)
 
 

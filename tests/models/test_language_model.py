@@ -334,7 +334,7 @@ def test_a_budget_that_is_too_small_is_refused():
 @pytest.mark.parametrize(
     ("given", "answer"),
     [
-        ({"unit": "lsmt"}, r"no unit 'lsmt'; did you mean 'lstm'\? the units are sru, lrn, "),
+        ({"unit": "lsmt"}, r"no unit 'lsmt'; did you mean 'lstm'\? choose from sru, lrn, "),
         ({"unit": "LSTM"}, r"no unit 'LSTM'; did you mean 'lstm'\?"),
         ({"softmax": "hierarchical"}, "softmax must be one of 'full', 'mixture', 'adaptive'"),
         ({"input_dropout": 1.0}, r"input_dropout must be in \[0, 1\)"),

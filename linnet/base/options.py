@@ -1,24 +1,9 @@
-"""Checks of what a user asked for: each answers with what was expected and what came."""
+"""Checks of option values: each error says what was expected and what came."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
-
-import torch
-from torch import Tensor
-
-
-def identity(x: Tensor) -> Tensor:
-    return x
-
-
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "tanh": torch.tanh,
-    "identity": identity,
-    "relu": torch.relu,
-    "sigmoid": torch.sigmoid,
-}
+from collections.abc import Iterable
 
 
 def choose(option: str, value: object, allowed: Iterable[object]) -> None:
@@ -29,13 +14,8 @@ def choose(option: str, value: object, allowed: Iterable[object]) -> None:
         raise ValueError(f"{option} must be one of {names}; got {value!r}")
 
 
-def activation(value: str, allowed: Iterable[str] = ("tanh", "identity")) -> Callable[[Tensor], Tensor]:
-    """The pointwise function g that a paper calls by name."""
-    choose("activation", value, allowed)
-    return ACTIVATIONS[value]
-
-
 def check_size(option: str, value: object, least: int = 1, most: int | None = None) -> None:
+    """Raise unless `value` is an int between `least` and `most`, both included."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"{option} must be an int; got {value!r}")
     if value < least:
@@ -45,6 +25,7 @@ def check_size(option: str, value: object, least: int = 1, most: int | None = No
 
 
 def check_number(option: str, value: float, least: float = -math.inf) -> None:
+    """Raise unless `value` is a finite number of at least `least`."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError(f"{option} must be a number; got {value!r}")
     if not math.isfinite(value) or value < least:
@@ -53,13 +34,14 @@ def check_number(option: str, value: float, least: float = -math.inf) -> None:
 
 
 def check_share(option: str, value: float) -> None:
+    """Raise unless `value` is a number in [0, 1]."""
     check_number(option, value)
     if not 0 <= value <= 1:
         raise ValueError(f"{option} must be in [0, 1]; got {value}")
 
 
 def check_rate(option: str, value: float) -> None:
-    """A dropout rate: the probability of being dropped. At 1 nothing would be left to scale up."""
+    """Raise unless `value` is a dropout rate: with a rate of 1, no values would remain to be rescaled."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError(f"{option} must be a number in [0, 1); got {value!r}")
     if not 0 <= value < 1:

@@ -1,0 +1,4 @@
+"""What every room needs: checks of options, suggestions, atomic files, the cache folder, tables, the machine.
+
+It imports nothing else of the package, and neither torch nor numpy.
+"""

@@ -1,0 +1,28 @@
+"""The pointwise functions g that the papers call by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import torch
+from torch import Tensor
+
+from linnet.base.options import choose
+
+
+def identity(x: Tensor) -> Tensor:
+    return x
+
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "tanh": torch.tanh,
+    "identity": identity,
+    "relu": torch.relu,
+    "sigmoid": torch.sigmoid,
+}
+
+
+def pointwise(name: str, allowed: Iterable[str] = ("tanh", "identity")) -> Callable[[Tensor], Tensor]:
+    """Return the function that the option `activation` names, if the unit allows it."""
+    choose("activation", name, allowed)
+    return ACTIVATIONS[name]
