@@ -1,9 +1,9 @@
-"""What a language model is made of, as a value: the same value gives the same model."""
+"""What a model is made of, as a value: the same value gives the same model."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from linnet.base.options import check_number, check_rate, check_size, choose
 from linnet.base.suggest import no_such
@@ -11,7 +11,7 @@ from linnet.layers.dropout import MODES
 from linnet.layers.recurrent import Recurrent
 from linnet.layers.stacks import UNITS
 
-# Each layer is a module: the settings of a stranger's run must not ask for a billion of them.
+# Each layer is a module: the settings of an untrusted run must not ask for a billion of them.
 MOST_LAYERS = 1000
 SOFTMAXES = ("full", "mixture", "adaptive")
 INITS = ("unit", "uniform", "weights", "rows", "xavier", "normal")
@@ -19,7 +19,7 @@ DROPOUTS = (
     *("input_dropout", "embedding_dropout", "layer_dropout", "output_dropout"),
     *("latent_dropout", "state_dropout", "weight_drop"),
 )
-# Options of a stack that the model gives itself, and what to set instead.
+# Options of a stack that a model sets itself, and what to set instead.
 TAKEN = {
     "dropout": "layer_dropout",
     "variational": "dropout_mode",
@@ -28,10 +28,9 @@ TAKEN = {
     "num_layers": "num_layers",
 }
 REFUSED = {
-    "bidirectional": "a language model reads one way",
-    "batch_first": "its windows are [time, batch]",
-    "device": "give it to LanguageModel",
-    "dtype": "give it to LanguageModel",
+    "batch_first": "its sequences are [time, batch]",
+    "device": "pass it to the model",
+    "dtype": "pass it to the model",
 }
 
 
@@ -41,73 +40,57 @@ def option(default: Any, about: str) -> Any:
 
 
 @dataclass(frozen=True)
-class LanguageModelConfig:
-    """Embedding, a stack of any unit, and a softmax, with every regulariser between them."""
+class EncoderConfig:
+    """Embedding and a stack of any unit, with the dropouts of the papers."""
+
+    noun: ClassVar[str] = "model"
+    refused: ClassVar[dict[str, str]] = REFUSED
 
     unit: str = option("lstm", "the recurrent unit, a name of linnet.UNITS")
     unit_options: dict[str, Any] = field(
         default_factory=dict,
         metadata={"help": "options of the unit's paper, and norm, prenorm, zoneout, ..."},
     )
-    embedding_size: int = option(200, "the size of a word; 0: one-hot, read by the first layer itself")
+    embedding_size: int = option(200, "the size of a token's vector (0: one-hot tokens)")
     hidden_size: int = option(200, "the size of each layer")
     num_layers: int = option(2, "the number of layers")
     hidden_sizes: tuple[int, ...] | None = option(None, "a size for each layer, instead of the two above")
-    projection: int = option(0, "the last output is projected to so many dimensions (0: not at all)")
-    tied: bool = option(False, "the embedding decodes too (SCRN: h is decoded by it, s by its own matrix)")
-    softmax: str = option("full", "full, mixture or adaptive")
-    experts: int = option(15, "mixture: how many softmaxes")
-    latent_size: int = option(0, "mixture: what each expert hands to the output (0: embedding_size)")
-    cutoffs: tuple[int, ...] = option((), "adaptive: where the clusters of rarer words begin")
-    output_bias: bool = option(True, "whether the softmax has a bias (adaptive: its head)")
-    input_dropout: float = option(0.0, "dropout on the embedded words")
-    embedding_dropout: float = option(0.0, "whole words dropped for a window")
-    layer_dropout: float = option(0.0, "dropout on the output of each layer but the last")
+    input_dropout: float = option(0.0, "dropout on the embedded tokens")
+    embedding_dropout: float = option(0.0, "the probability that a token is dropped everywhere in a window")
+    layer_dropout: float = option(0.0, "dropout on the output of each layer except the last")
     output_dropout: float = option(0.0, "dropout on the output of the last layer")
-    latent_dropout: float = option(0.0, "mixture: dropout on what each expert hands on")
-    weight_drop: float = option(0.0, "dropout on the recurrent matrices, one mask for a window")
-    state_dropout: float = option(0.0, "dropout on the state, one mask for a window")
+    weight_drop: float = option(0.0, "dropout on the recurrent matrices, one mask per window")
+    state_dropout: float = option(0.0, "dropout on the state, one mask per window")
     state_dropout_on: str = option(
-        "read", "the state as the matrices `read` it, or as it is `carried` and given out"
+        "read",
+        "read: drop the state that the matrices read; carried: drop the state that is carried and put out",
     )
     context_dropout: bool = option(True, "scrn: dropout on a layer's output drops its context too")
     dropout_mode: str = option(
-        "naive", "what shares a mask: naive (nothing), sequence (its steps), batch (all)"
+        "naive",
+        "what shares a dropout mask: naive (nothing), sequence (the steps of a sequence), batch (everything)",
     )
-    ar: float = option(0.0, "times the mean square of the last output, as dropped")
-    tar: float = option(0.0, "times the mean square of the change of the last output")
-    sobolev: float = option(0.0, "scrn: times the squared norm of dh_t/dh_{t-1}, for each step and layer")
-    init: str = option("unit", "how parameters start: unit, uniform, weights, rows, xavier or normal")
-    init_scale: float = option(0.1, "the scale of the start, where it has one")
-    initial_state: float = option(0.0, "what every state starts from")
 
     def __post_init__(self) -> None:
-        # From JSON they come as lists.
+        # JSON has no tuples.
         for name in ("hidden_sizes", "cutoffs"):
-            value = getattr(self, name)
-            object.__setattr__(self, name, value if value is None else tuple(value))
+            if (value := getattr(self, name, None)) is not None:
+                object.__setattr__(self, name, tuple(value))
         find_unit(self.unit)
         self.check_choices()
         self.check_sizes()
         for name in DROPOUTS:
-            check_rate(name, getattr(self, name))
-        for name in ("ar", "tar", "sobolev", "init_scale"):
-            check_number(name, getattr(self, name), least=0)
-        check_number("initial_state", self.initial_state)
+            check_rate(name, getattr(self, name, 0.0))
         self.check_unit_options()
         self.check_fit()
 
     def check_choices(self) -> None:
-        choose("softmax", self.softmax, SOFTMAXES)
         choose("dropout_mode", self.dropout_mode, MODES)
         choose("state_dropout_on", self.state_dropout_on, ("read", "carried"))
-        choose("init", self.init, INITS)
 
     def check_sizes(self) -> None:
-        for name in ("embedding_size", "projection", "latent_size"):
-            check_size(name, getattr(self, name), least=0)
-        for name in ("hidden_size", "experts"):
-            check_size(name, getattr(self, name))
+        check_size("embedding_size", self.embedding_size, least=0)
+        check_size("hidden_size", self.hidden_size)
         check_size("num_layers", self.num_layers, most=MOST_LAYERS)
         for size in self.sizes:
             check_size("each of hidden_sizes", size)
@@ -117,36 +100,88 @@ class LanguageModelConfig:
     def check_unit_options(self) -> None:
         for name in self.unit_options:
             if name in TAKEN:
-                raise ValueError(f"{name} is no unit option of a language model; set its {TAKEN[name]}")
-            if name in REFUSED:
-                raise ValueError(f"{name} is no unit option of a language model: {REFUSED[name]}")
+                raise ValueError(f"{name} is no unit option of a {self.noun}; set its {TAKEN[name]}")
+            if name in self.refused:
+                raise ValueError(f"{name} is no unit option of a {self.noun}: {self.refused[name]}")
 
     def check_fit(self) -> None:
-        """What does not go together, whatever the sizes are."""
-        if self.sobolev and self.unit != "scrn":
-            raise ValueError(f"the Sobolev penalty is that of scrn; unit={self.unit!r} takes sobolev=0")
+        """Settings that do not go together, whatever the sizes are."""
         if not self.context_dropout and self.unit != "scrn":
             raise ValueError(
-                f"context_dropout is of scrn's context; unit={self.unit!r} has none, leave it True"
-            )
-        if self.tied and self.softmax == "adaptive":
-            raise ValueError("the adaptive softmax has matrices of its own for each cluster; set tied=False")
-        if self.softmax == "adaptive" and not self.cutoffs:
-            raise ValueError("the adaptive softmax needs cutoffs, e.g. cutoffs=(2000, 10000)")
-        if self.tied and not self.embedding_size:
-            raise ValueError("tied=True needs an embedding; set embedding_size, 0 is one-hot input")
-        if self.softmax == "mixture" and not self.latent:
-            raise ValueError("the mixture of softmaxes needs latent_size, as there is no embedding_size")
-        if self.softmax == "mixture" and self.tied and self.latent != self.embedding_size:
-            raise ValueError(
-                f"tied=True decodes by the embedding, so latent_size must be embedding_size="
-                f"{self.embedding_size} or 0; got latent_size={self.latent_size}"
+                f"context_dropout is about scrn's context; unit={self.unit!r} has none, leave it True"
             )
 
     @property
     def sizes(self) -> tuple[int, ...]:
         """The hidden size of each layer."""
         return (self.hidden_size,) * self.num_layers if self.hidden_sizes is None else self.hidden_sizes
+
+
+@dataclass(frozen=True)
+class LanguageModelConfig(EncoderConfig):
+    """An encoder and a softmax, with every regulariser between them."""
+
+    noun: ClassVar[str] = "language model"
+    refused: ClassVar[dict[str, str]] = {
+        **REFUSED,
+        "bidirectional": "a language model reads one way, because the other direction would show it the "
+        "token that it must predict",
+    }
+
+    projection: int = option(0, "project the last output to this many dimensions (0: no projection)")
+    tied: bool = option(
+        False, "decode by the embedding too (scrn: h by the embedding, s by a matrix of its own)"
+    )
+    softmax: str = option("full", "full, mixture or adaptive")
+    experts: int = option(15, "mixture: the number of softmaxes")
+    latent_size: int = option(0, "mixture: the size of each expert's output (0: embedding_size)")
+    cutoffs: tuple[int, ...] = option((), "adaptive: where the clusters of rarer words begin")
+    output_bias: bool = option(True, "whether the softmax has a bias (adaptive: its head)")
+    latent_dropout: float = option(0.0, "mixture: dropout on each expert's output")
+    ar: float = option(0.0, "the factor of the mean square of the last output, after its dropout")
+    tar: float = option(0.0, "the factor of the mean square of the change of the last output")
+    sobolev: float = option(0.0, "scrn: the factor of the squared norm of dh_t/dh_{t-1}, per step and layer")
+    init: str = option(
+        "unit", "how parameters are initialised: unit, uniform, weights, rows, xavier or normal"
+    )
+    init_scale: float = option(0.1, "the scale of the initial values, for those that have one")
+    initial_state: float = option(0.0, "the value of every state at the start of a text")
+
+    def check_choices(self) -> None:
+        super().check_choices()
+        choose("softmax", self.softmax, SOFTMAXES)
+        choose("init", self.init, INITS)
+        for name in ("ar", "tar", "sobolev", "init_scale"):
+            check_number(name, getattr(self, name), least=0)
+        check_number("initial_state", self.initial_state)
+
+    def check_sizes(self) -> None:
+        super().check_sizes()
+        for name in ("projection", "latent_size"):
+            check_size(name, getattr(self, name), least=0)
+        check_size("experts", self.experts)
+
+    def check_fit(self) -> None:
+        super().check_fit()
+        if self.sobolev and self.unit != "scrn":
+            raise ValueError(f"the Sobolev penalty is that of scrn; unit={self.unit!r} takes sobolev=0")
+        if self.tied and self.softmax == "adaptive":
+            raise ValueError("the adaptive softmax has a matrix for each cluster; set tied=False")
+        if self.softmax == "adaptive" and not self.cutoffs:
+            raise ValueError("the adaptive softmax needs cutoffs, e.g. cutoffs=(2000, 10000)")
+        if self.tied and not self.embedding_size:
+            raise ValueError("tied=True needs an embedding; set embedding_size, 0 is one-hot input")
+        if self.softmax == "mixture":
+            self.check_mixture()
+
+    def check_mixture(self) -> None:
+        if not self.latent:
+            raise ValueError("the mixture of softmaxes needs latent_size, as there is no embedding_size")
+        if self.tied and self.latent != self.embedding_size:
+            raise ValueError(
+                f"tied=True decodes by the embedding, so latent_size must be embedding_size="
+                f"{self.embedding_size} or 0; got latent_size={self.latent_size}"
+            )
 
     @property
     def latent(self) -> int:

@@ -1,11 +1,10 @@
 """A language model of any unit: embedding, stack, softmax.
 
-    tokens [T, B] -> words x -> layer 1 -> ... -> layer n (-> projection) -> softmax over V words
+    tokens [T, B] -> embedding -> layer 1 -> ... -> layer n (-> projection) -> softmax over V tokens
 
-The dropouts stand where the papers have them: on the rows of the embedding, on the embedded words,
-between layers, on the last output, on the state, on the recurrent matrices, and in the mixture of
-softmaxes. Windows of a text follow each other: the state that one returns is what the next starts
-from.
+The dropouts are where the papers have them: on the rows of the embedding, on the embedded tokens, between
+layers, on the last output, on the state, on the recurrent matrices, and in the mixture of softmaxes. Windows
+of a text follow each other: each starts from the state that the one before returned.
 
     model = LanguageModel(10_000, LanguageModelConfig(unit="sru"))
     parts = model.loss(tokens, targets)
@@ -18,17 +17,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
-from linnet.base.options import check_size
-from linnet.layers.dropout import Dropout, RowDropout
+from linnet.layers.embedding import IGNORE, check_tokens
 from linnet.layers.penalties import activation_penalty, sobolev_penalty, temporal_penalty
 from linnet.layers.recurrent import Recurrent
-from linnet.layers.softmax import IGNORE, AdaptiveSoftmax, FullSoftmax, MixtureSoftmax
+from linnet.layers.softmax import AdaptiveSoftmax, FullSoftmax, MixtureSoftmax
 from linnet.models.budget import closest_size
-from linnet.models.config import LanguageModelConfig, find_unit
+from linnet.models.config import LanguageModelConfig
+from linnet.models.encoder import Encoded, State, TokenEncoder, detach
 from linnet.models.init import initialise
 from linnet.units.scrn import SCRNCell
 
@@ -42,18 +39,6 @@ __all__ = [
     "with_hidden_size",
 ]
 
-# The states of the layers, each as its unit has it: a tensor or a named tuple of [1, B, size].
-State = tuple[Any, ...]
-
-
-class Encoded(NamedTuple):
-    """What the layers make of a window."""
-
-    output: Tensor  # [T, B, F], as the softmax reads it
-    state: State
-    raw: Tensor  # the last layer's output before its dropout
-    layers: tuple[Tensor, ...]  # the output of each layer before its dropout
-
 
 class LossParts(NamedTuple):
     """What a window costs."""
@@ -65,28 +50,19 @@ class LossParts(NamedTuple):
     state: State  # after the window, without a graph
 
 
-class LanguageModel(nn.Module):
+class LanguageModel(TokenEncoder):
     """p(next token | all before): see LanguageModelConfig for its parts."""
 
+    config: LanguageModelConfig
+
     def __init__(self, vocabulary_size: int, config: LanguageModelConfig, *, device=None, dtype=None):
-        super().__init__()
-        check_size("vocabulary_size", vocabulary_size)
         where = {"device": device, "dtype": dtype}
-        self.vocabulary_size, self.config = vocabulary_size, config
-        size = config.embedding_size
-        self.embedding = nn.Embedding(vocabulary_size, size, **where) if size else None
-        self.layers = nn.ModuleList(make_layers(config, size or vocabulary_size, where))
-        self.row_dropout = RowDropout(config.embedding_dropout, vocabulary_size)
-        self.input_dropout = Dropout(config.input_dropout, config.dropout_mode)
-        self.layer_dropouts = nn.ModuleList(make_dropouts(config, self.stack))
+        super().__init__(vocabulary_size, config, **where)
+        check_sobolev(config, self.stack)
         width = self.stack[-1].output_size
         self.projection = nn.Linear(width, config.projection, **where) if config.projection else None
         self.softmax = make_softmax(config, vocabulary_size, self.stack[-1], where)
         self.initialise()
-
-    @property
-    def stack(self) -> list[Recurrent]:
-        return list(self.layers)  # type: ignore[arg-type]
 
     def initialise(self) -> None:
         embedding = [] if self.embedding is None else [self.embedding.weight]
@@ -104,31 +80,14 @@ class LanguageModel(nn.Module):
                 module.reset_parameters()
         self.initialise()
 
-    def count(self) -> int:
-        """The number of parameters; a tied matrix counts once."""
-        return sum(weight.numel() for weight in self.parameters())
-
     # ------------------------------------------------------------------------------------ running
 
     def forward(self, tokens: Tensor, state: State | None = None) -> Encoded:
         """tokens [T, B]; `state` is that of the window before (default: the start of a text)."""
-        self.check_tokens("tokens", tokens)
-        x = self.input_dropout(self.row_dropout(self.embed(tokens), tokens))
-        layers, finals = [], []
-        for layer, dropout, held in zip(
-            self.stack, self.layer_dropouts, self.read_state(state, x), strict=True
-        ):
-            y, final = layer(x, held)
-            layers.append(y)
-            finals.append(final)
-            x = dropout(y)
-        x = x if self.projection is None else self.projection(x)
-        return Encoded(x, tuple(finals), layers[-1], tuple(layers))
-
-    def embed(self, tokens: Tensor) -> Tensor:
-        if self.embedding is not None:
-            return self.embedding(tokens)
-        return F.one_hot(tokens, self.vocabulary_size).to(self.example.dtype)
+        encoded = self.encode(tokens, state)
+        if self.projection is None:
+            return encoded
+        return encoded._replace(output=self.projection(encoded.output))
 
     def loss(self, tokens: Tensor, targets: Tensor, state: State | None = None) -> LossParts:
         """targets [T, B]: the tokens that come next, or -100 where none is counted."""
@@ -184,11 +143,6 @@ class LanguageModel(nn.Module):
 
     # ------------------------------------------------------------------------------------- states
 
-    @property
-    def example(self) -> Tensor:
-        """A parameter, for its device and dtype."""
-        return next(self.parameters())
-
     def initial_state(self, batch: int) -> State:
         """What a text starts from: `initial_state` of the config in every channel."""
         value, like = self.config.initial_state, self.example
@@ -200,89 +154,29 @@ class LanguageModel(nn.Module):
         return tuple(states)
 
     def read_state(self, state: State | None, x: Tensor) -> State:
-        if state is None and not self.config.initial_state:
-            return (None,) * len(self.layers)
-        if state is None:
+        if state is None and self.config.initial_state:
             return self.initial_state(x.shape[1])
-        if not isinstance(state, (tuple, list)) or len(state) != len(self.layers):
-            got = f"{len(state)} of them" if isinstance(state, (tuple, list)) else type(state).__name__
-            raise TypeError(
-                f"the state of this language model is a tuple of the states of its {len(self.layers)} "
-                f"layers, as it returns them; got {got}"
-            )
-        return tuple(state)
+        return super().read_state(state, x)
 
     # ------------------------------------------------------------------------------------- checks
 
-    def check_tokens(self, what: str, tokens: Tensor, ignored: bool = False) -> None:
-        if not isinstance(tokens, Tensor) or tokens.dtype != torch.int64:
-            kind = tokens.dtype if isinstance(tokens, Tensor) else type(tokens).__name__
-            raise TypeError(f"{what} must be a tensor of torch.int64, [time, batch]; got {kind}")
-        if tokens.dim() != 2 or not tokens.numel():
-            raise ValueError(f"{what} must be [time, batch] and not empty; got shape {tuple(tokens.shape)}")
-        if tokens.device.type == "cpu":
-            self.check_range(what, tokens, ignored)
-
-    def check_range(self, what: str, tokens: Tensor, ignored: bool) -> None:
-        """On a CPU the check costs nothing; elsewhere it would wait for the device."""
-        wrong = (tokens < 0) | (tokens >= self.vocabulary_size)
-        if ignored:
-            wrong &= tokens != IGNORE
-        if wrong.any():
-            raise IndexError(
-                f"{what} has the id {int(tokens[wrong][0])}, but this model has a vocabulary of "
-                f"{self.vocabulary_size}: ids are 0 to {self.vocabulary_size - 1}"
-                f"{f', or {IGNORE} where no target is counted' if ignored else ''}"
-            )
-
     def check_targets(self, targets: Tensor, tokens: Tensor) -> None:
-        self.check_tokens("targets", targets, ignored=True)
+        check_tokens("targets", targets, self.vocabulary_size, ignored=True)
         if targets.shape != tokens.shape:
             raise ValueError(
                 f"targets are the tokens that come next, of the same shape; got tokens {tuple(tokens.shape)} "
                 f"and targets {tuple(targets.shape)}"
             )
 
-    def extra_repr(self) -> str:
-        return f"{self.vocabulary_size}, unit={self.config.unit!r}"
-
 
 # ------------------------------------------------------------------------------------------ making
 
 
-def make_layers(config: LanguageModelConfig, input_size: int, where: dict[str, Any]) -> list[Recurrent]:
-    """Stacks of one layer each, so that each has its size, and what is between them is the model's."""
-    unit, sizes = find_unit(config.unit), config.sizes
-    noise: dict[str, Any] = {"weight_drop": config.weight_drop}
-    if config.state_dropout_on == "read":
-        noise["state_dropout"] = config.state_dropout
-    layers: list[Recurrent] = []
-    for number, size in enumerate(sizes):
-        position = {"layer": number, "num_layers": len(sizes), "input_size": input_size, "hidden_size": size}
-        placed = unit.cell_class.place(dict(config.unit_options), direction=0, num_directions=1, **position)
-        layer = unit(input_size, size, **where, **noise, **placed)
-        if config.state_dropout and config.state_dropout_on == "carried":
-            mode = "batch" if config.dropout_mode == "batch" else "sequence"
-            layer.layer(0)[0].drop_carried(Dropout(config.state_dropout, mode))
-        layers.append(layer)
-        input_size = layer.output_size
+def check_sobolev(config: LanguageModelConfig, layers: list[Recurrent]) -> None:
     if config.sobolev and any(layer.proj_size or layer.residual for layer in layers):
         raise ValueError(
             "the Sobolev penalty reads h from the output of a layer; proj_size or residual hide it"
         )
-    return layers
-
-
-def make_dropouts(config: LanguageModelConfig, layers: list[Recurrent]) -> list[Dropout]:
-    """After each layer; an h that was dropped as it was carried is not dropped again."""
-    dropouts = []
-    for layer in layers:
-        rate = config.output_dropout if layer is layers[-1] else config.layer_dropout
-        carried = layer.layer(0)[0].carried is not None
-        spare = min(layer.output_size, layer.first_cell.states["h"]) if carried else 0
-        context = 0 if config.context_dropout else layer.output_size - layer.first_cell.states["h"]
-        dropouts.append(Dropout(rate, config.dropout_mode, spare=spare, first=context))
-    return dropouts
 
 
 def make_softmax(
@@ -321,16 +215,6 @@ def check_tied(config: LanguageModelConfig, last: Recurrent) -> int:
             f"{config.embedding_size}, or projection={config.embedding_size}"
         )
     return tied
-
-
-def detach(state: Any) -> Any:
-    """The same state without a graph: where the gradient of the next window ends."""
-    if isinstance(state, Tensor):
-        return state.detach()
-    if state is None:
-        return None
-    parts = [detach(part) for part in state]
-    return type(state)(*parts) if hasattr(state, "_fields") else tuple(parts)
 
 
 # ------------------------------------------------------------------------------------------ budget

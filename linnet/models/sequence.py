@@ -2,8 +2,8 @@
 
     x [T, B] of classes, or [T, B, input_size] of numbers -> stack -> answers [T or 1, B, output_size]
 
-The output layer starts Xavier-normal with its bias at 0, as in the NRU authors' code; the unit as its own
-options say. NRU's output reads h alone, SCRN's reads h and s: whatever the unit puts out.
+The output layer starts Xavier-normal with a bias of 0, as in the NRU authors' code; the unit starts as its
+options say. The output layer reads the output of the unit: h for NRU, h and s for SCRN.
 
     model = SequenceModel(10, 9, SequenceModelConfig(unit="nru"), one_hot=True)
     answers, state = model(x)
@@ -19,16 +19,18 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from linnet.base.options import check_size
+from linnet.layers.recurrent import Recurrent
 from linnet.models.budget import closest_size
 from linnet.models.config import MOST_LAYERS, find_unit, option
+from linnet.models.encoder import Encoder
 
 REFUSED = {
     "num_layers": "set its num_layers",
     "hidden_size": "set its hidden_size",
     "bidirectional": "it reads one way",
     "batch_first": "its sequences are [time, batch]",
-    "device": "give it to SequenceModel",
-    "dtype": "give it to SequenceModel",
+    "device": "pass it to SequenceModel",
+    "dtype": "pass it to SequenceModel",
 }
 
 
@@ -53,11 +55,11 @@ class SequenceModelConfig:
                 raise ValueError(f"{name} is no unit option of a sequence model: {REFUSED[name]}")
 
 
-class SequenceModel(nn.Module):
+class SequenceModel(Encoder):
     """Answers about a sequence.
 
     one_hot   the inputs are classes, 0 ... input_size - 1, and not numbers
-    last      it answers at the last step alone
+    last      answer at the last step only
     """
 
     def __init__(
@@ -89,17 +91,18 @@ class SequenceModel(nn.Module):
         self.rnn.reset_parameters()
         self.reset_output()
 
-    def count(self) -> int:
-        """The number of parameters."""
-        return sum(weight.numel() for weight in self.parameters())
+    @property
+    def stack(self) -> list[Recurrent]:
+        # One module of several layers: its dropouts are unit options, and runs of 0.1.0 call it `rnn`.
+        return [self.rnn]
 
     def forward(self, x: Tensor, state: Any = None) -> tuple[Tensor, Any]:
-        """`state` is that of the sequence before, where one goes on (default: zeros)."""
-        y, state = self.rnn(self.read(x), state)
-        return self.output(y[-1:] if self.last else y), state
+        """`state` is what the model returned for the sequence that this one continues (default: zeros)."""
+        encoded = self.encode(x, None if state is None else (state,))
+        y = encoded.output
+        return self.output(y[-1:] if self.last else y), encoded.state[0]
 
     def read(self, x: Tensor) -> Tensor:
-        """The input as the first layer takes it."""
         dtype = self.output.weight.dtype
         if not self.one_hot:
             return x.to(dtype)
@@ -110,7 +113,7 @@ class SequenceModel(nn.Module):
         if x.dtype != torch.int64 or x.dim() != 2:
             kind = f"{x.dtype} of shape {tuple(x.shape)}"
             raise TypeError(f"with one_hot=True x holds classes, torch.int64 [time, batch]; got {kind}")
-        # Elsewhere than on a CPU the check would wait for the device.
+        # On other devices than the CPU, reading the values would wait for the device.
         if x.device.type == "cpu" and x.numel() and not 0 <= int(x.min()) <= int(x.max()) < self.input_size:
             wrong = int(x.min()) if int(x.min()) < 0 else int(x.max())
             raise IndexError(f"x has the class {wrong}; this model reads 0 to {self.input_size - 1}")
