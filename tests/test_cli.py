@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 import subprocess
 import sys
@@ -13,6 +14,12 @@ import linnet
 from linnet import cli
 from linnet.bench import report, rows
 from linnet.bench.show import kernel
+from linnet.cli import compare, train
+from linnet.cli.options import run_config
+from linnet.cli.parser import LazyParser
+from linnet.train.config import options as options_of
+from linnet.train.kinds import KINDS
+from linnet.train.search import SCRN_RANGES
 
 
 def answer(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
@@ -41,6 +48,13 @@ def test_list_has_every_unit_with_its_paper_and_options(capsys: pytest.CaptureFi
 def test_list_of_some(capsys: pytest.CaptureFixture[str]):
     assert cli.main(["list", "lrn", "elrn"]) == 0
     assert re.findall(r"^\w+", capsys.readouterr().out, re.MULTILINE) == ["lrn", "elrn"]
+
+
+def test_list_has_every_task_with_a_line_about_it(capsys: pytest.CaptureFixture[str]):
+    assert cli.main(["list", "tasks"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == list(KINDS)
+    assert all(len(line.split()) > 2 for line in lines)
 
 
 # ------------------------------------------------------------------------------------------ show
@@ -162,13 +176,57 @@ def test_no_rows_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
         ),
         (["bench", "--shapes", "0x1x4"], "got '0x1x4'"),
         (["bench", "--rounds", "0"], "expected a whole number of at least 1; got '0'"),
+        (
+            ["train", "lm", "--lrr", "3"],
+            "linnet train lm: error: unrecognized arguments: --lrr 3; did you mean '--lr'?",
+        ),
+        (["compare", "--lr", "fast"], "argument --lr: invalid float value: 'fast'"),
         ([], "the following arguments are required: COMMAND"),
     ],
 )
-def test_what_is_not_known_is_answered(arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]):
+def test_a_mistake_is_answered_in_one_line(
+    arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
+):
     code, said = answer(capsys, *arguments)
     assert code == 2
     assert told in said
+    assert said.count("\n") == 1
+    assert re.search(r"\(see linnet[\w .]* --help\)\n$", said)
+
+
+def shown_defaults(command: argparse.ArgumentParser) -> dict[str, str]:
+    """What help says an option is if it is not given: the last parentheses of its text."""
+    texts = {action.dest: action.help or "" for action in command._actions}
+    found = {name: re.search(r" \(([^()]*)\)$", text) for name, text in texts.items()}
+    return {name: match[1] for name, match in found.items() if match}
+
+
+@pytest.mark.parametrize("task", ["lm", "memory.copy", "memory.psmnist"])
+@pytest.mark.parametrize("name", ["train", "compare"])
+def test_help_shows_the_defaults_that_are_used(name: str, task: str):
+    command = LazyParser(prog=name)
+    if name == "train":
+        train.add_task_options(command, task)
+        config = run_config(command.parse_args([]), task)
+    else:
+        command.first_word = task
+        compare.add_options(command)
+        config = compare.base_config(command.parse_args([task]))
+    shown, compared = shown_defaults(command), 0
+    for part, field, _ in options_of(task):
+        value = getattr(getattr(config, part), field.name)
+        if isinstance(value, (int, float, str)) and not isinstance(value, bool) and field.name in shown:
+            compared += shown[field.name] == str(value)
+            assert shown[field.name] == str(value), field.name
+    assert compared > 20
+
+
+def test_search_shows_the_ranges_that_it_searches(capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit):
+        cli.main(["search", "--help"])
+    shown = "".join(capsys.readouterr().out.split())
+    for name, (low, high) in SCRN_RANGES.items():
+        assert f"{name}={low:g}:{high:g}" in shown
 
 
 @pytest.mark.parametrize("command", [[], ["list"], ["show"], ["show", "kernel"], ["bench"]])

@@ -14,7 +14,7 @@ from linnet.cli.parser import LazyParser, Parser
 from linnet.train.untrusted import harmless
 
 COMMANDS = {
-    "list": "the units with their options, the recipes, the corpora, the plots",
+    "list": "the units, tasks, recipes, corpora and plots by name",
     "show": "the kernel that is compiled from a unit's step",
     "bench": "measure speed and memory, and record the results",
     "train": "train a model, or resume a run",

@@ -20,6 +20,8 @@ from linnet.train.language import load_run
 from linnet.train.records import write_atomically
 
 TASK = "lm"
+FITTED = ("unit", "unit_options", "hidden_size", "hidden_sizes", "start_from")
+"""The settings that a comparison chooses itself."""
 VARY_HELP = "instead of --units and --budget: hidden_size=50,100 num_heads=1,4 trains one model per value"
 
 
@@ -46,9 +48,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
     add("--run-dir", type=Path, dest="folder", metavar="DIR", help="(runs/compare-<data>)")
     add("--overwrite", action="store_true", help="delete these runs and start over")
     add("--sample-tokens", type=at_least_one, default=60, help="length of each model's sample (60)")
-    add_run_options(
-        command, task, without=("unit", "unit_options", "hidden_size", "hidden_sizes", "start_from")
-    )
+    add_run_options(command, task, without=FITTED, start=how.settings)
     command.set_defaults(run=run, filled_for=task)
 
 
@@ -64,7 +64,7 @@ def run(options: argparse.Namespace) -> None:
     task = options.task
     if task != options.filled_for:
         raise ValueError(f"the task comes first: linnet compare {task} ...")
-    config = run_config(options, task, {} if options.recipe or options.config else comparison(task).settings)
+    config = base_config(options)
     folder = options.folder or RUNS / f"compare-{data_name(config)}"
     if options.vary:
         runs = list(variations(config, dict(options.vary), folder, options.seeds))
@@ -79,6 +79,12 @@ def run(options: argparse.Namespace) -> None:
     title = f"variations of {config.model.unit} on {name}"
     title = title if options.vary else f"units on {name}, {options.budget:,} parameters each"
     conclude(folder, [place for _, place in runs], f"{len(runs)} {title}")
+
+
+def base_config(options: argparse.Namespace) -> Any:
+    """The settings that all runs share. A recipe or a config replaces the defaults of a comparison."""
+    start = {} if options.recipe or options.config else comparison(options.task).settings
+    return run_config(options, options.task, start)
 
 
 def compare_one(config: Any, folder: Path, board: Board, tokens: int) -> None:

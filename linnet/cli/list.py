@@ -11,9 +11,9 @@ from linnet.layers.stacks import UNITS
 
 def add_options(command: argparse.ArgumentParser) -> None:
     command.description = (
-        "The units with their papers and options, the papers' recipes, the corpora, the plots."
+        "The units with their papers and options, the tasks, the papers' recipes, the corpora, the plots."
     )
-    text = "`units`, `recipes`, `corpora`, `plots`, or the names of units (everything)"
+    text = f"{', '.join(LISTS)}, or the names of units (everything)"
     command.add_argument("what", nargs="*", type=listed_name, metavar="WHAT", help=text)
     command.set_defaults(run=list_all)
 
@@ -46,6 +46,13 @@ def recipe_lines() -> Iterator[str]:
         yield f"{name:<31}{recipe.about}"
 
 
+def task_lines() -> Iterator[str]:
+    from linnet.train.kinds import KINDS
+
+    for name, make in KINDS.items():
+        yield f"{name:<17}{make.__doc__}"
+
+
 def corpus_lines() -> Iterator[str]:
     from linnet.data.sources import CORPORA
 
@@ -63,6 +70,7 @@ def plot_lines() -> Iterator[str]:
 
 LISTS: dict[str, Callable[[], Iterator[str]]] = {
     "units": unit_lines,
+    "tasks": task_lines,
     "recipes": recipe_lines,
     "corpora": corpus_lines,
     "plots": plot_lines,

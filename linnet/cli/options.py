@@ -7,35 +7,77 @@ import dataclasses
 import json
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import Any
 
 
 def add_sources(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--recipe", metavar="NAME", help="start from a paper's recipe (`linnet list recipes`)"
-    )
-    command.add_argument("--config", type=Path, metavar="JSON", help="start from the config.json of a run")
+    add = command.add_argument
+    add("--recipe", metavar="NAME", help="use a paper's settings as defaults (see `linnet list recipes`)")
+    add("--config", type=Path, metavar="JSON", help="use the config.json of another run as defaults")
 
 
-def add_run_options(parser: argparse.ArgumentParser, task: str, without: tuple[str, ...] = ()) -> None:
-    """An option for every field of a run; those that are not given are absent."""
-    from linnet.train.config import RunConfig, options, parts
+COMMON = (
+    *("corpus", "set", "path", "level", "span", "images"),
+    *("unit", "hidden_size", "num_layers", "bidirectional"),
+    *("batch", "length", "epochs", "steps", "optimiser", "lr", "clip", "seed", "device", "threads"),
+)
+"""The options that most runs set: help shows those that a task has before all others."""
 
-    groups = {part: parser.add_argument_group(part, cls.__doc__) for part, cls in parts(task).items()}
-    usual = RunConfig(task=task)
-    for part, field, hint in options(task):
-        if field.name not in without:
-            add_option(groups[part], field, hint, getattr(getattr(usual, part), field.name))
+
+def add_run_options(
+    parser: argparse.ArgumentParser,
+    task: str,
+    without: Container[str] = (),
+    start: Mapping[str, Any] | None = None,
+) -> None:
+    """Add an option for every field of a run; an option that is not given is absent from what is parsed.
+
+    start    settings that the command begins with: help shows them as the defaults
+    """
+    from linnet.train.config import RunConfig, options, override, parts
+
+    usual = override(RunConfig(task=task), start or {})
+    known = [each for each in options(task) if each[1].name not in without]
+    titles = {part: (f"{part} options", cls.__doc__) for part, cls in parts(task).items()}
+    groups = {part: parser.add_argument_group(*title) for part, title in {**FIRST, **titles}.items()}
+    for part, field, hint in sorted(known, key=by_use):
+        group = groups["common" if field.name in COMMON else part]
+        add_option(group, field, hint, getattr(getattr(usual, part), field.name))
+    short_usage(parser)
+
+
+FIRST = {"common": ("common options", "Defaults are in parentheses; --recipe and --config replace them.")}
+
+
+def by_use(option: tuple[str, dataclasses.Field, Any]) -> int:
+    """Common options in their order, then all others as they come."""
+    name = option[1].name
+    return COMMON.index(name) if name in COMMON else len(COMMON)
+
+
+def short_usage(parser: argparse.ArgumentParser) -> None:
+    """`linnet train lm [options]`: a list of eighty options helps nobody."""
+    names = [(str(action.metavar), action.nargs) for action in parser._get_positional_actions()]
+    words = [f"[{name}]" if count == "?" else name for name, count in names]
+    parser.usage = " ".join(["%(prog)s", *words, "[options]"])
 
 
 def add_option(group: Any, field: dataclasses.Field, hint: Any, default: Any = dataclasses.MISSING) -> None:
     flag = "--" + field.name.replace("_", "-")
     default = field.default if default is dataclasses.MISSING else default
-    shown = "" if default in (None, "", (), {}, dataclasses.MISSING) else f" ({default})"
-    text = (field.metadata.get("help", "") + shown).replace("%", "%%")
+    text = (field.metadata.get("help", "") + shown_default(default)).replace("%", "%%")
     group.add_argument(flag, dest=field.name, default=argparse.SUPPRESS, help=text, **reader(field, hint))
+
+
+def shown_default(default: Any) -> str:
+    if default in (None, "", (), {}, dataclasses.MISSING):
+        return ""
+    if isinstance(default, bool):
+        return " (yes)" if default else " (no)"
+    words = " ".join(map(str, default)) if isinstance(default, tuple) else default
+    return f" ({words})"
 
 
 def reader(field: dataclasses.Field, hint: Any) -> dict[str, Any]:

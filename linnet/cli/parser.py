@@ -13,11 +13,22 @@ from linnet.layers.stacks import UNITS
 DEVICES = ("cpu", "cuda")
 
 
+class HelpFormatter(argparse.HelpFormatter):
+    """Help with a wider column for the names of options, so that most texts begin on the same line."""
+
+    def __init__(self, prog: str, **given: Any):
+        super().__init__(prog, max_help_position=32, **given)
+
+
 class Parser(argparse.ArgumentParser):
-    """Answers a wrong name with the nearest right one."""
+    """Answers a mistake in one line: what is wrong, the nearest valid name, and where the help is."""
+
+    def __init__(self, *arguments: Any, **given: Any):
+        super().__init__(*arguments, **{"formatter_class": HelpFormatter, **given})
 
     def error(self, message: str) -> NoReturn:
-        super().error(f"{message}{self.hint(message)}")
+        line = " ".join(f"{message}{self.hint(message)}".split())
+        self.exit(2, f"{self.prog}: error: {line} (see {self.prog} --help)\n")
 
     def hint(self, message: str) -> str:
         if wrong := re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message):

@@ -13,6 +13,7 @@ from linnet.cli.output import say
 from linnet.cli.parser import at_least_one
 from linnet.train.errors import NotFinite
 from linnet.train.progress import choose
+from linnet.train.search import SCRN_RANGES, Plan, search
 
 TASK = "lm"
 
@@ -25,7 +26,8 @@ def add_options(command: argparse.ArgumentParser) -> None:
     )
     add_sources(command)
     add = command.add_argument
-    ranges_help = "names joined by + share a value (SCRN's)"
+    shown = " ".join(f"{name}={low:g}:{high:g}" for name, (low, high) in SCRN_RANGES.items())
+    ranges_help = f"ranges to draw from; names joined by + share a value ({shown})"
     add("--ranges", nargs="+", type=span, metavar="NAME=LOW:HIGH", help=ranges_help)
     add("--runs", type=at_least_one, default=100, help="total number of runs (100)")
     add("--per-round", type=at_least_one, default=100, help="runs before the ranges shrink (100)")
@@ -47,10 +49,7 @@ def span(text: str) -> tuple[str, tuple[float, float]]:
 
 
 def run(options: argparse.Namespace) -> None:
-    # Imported here, not above: `linnet search --help` needs no Fabric and no Optuna.
-    from linnet.train.search import SCRN_RANGES, Plan, search
-
-    plan = Plan(dict(options.ranges or SCRN_RANGES.items()), options.runs, options.per_round, options.shrink)
+    plan = Plan(dict(options.ranges or SCRN_RANGES), options.runs, options.per_round, options.shrink)
     study = search(run_config(options, TASK), options.folder, plan, storage=options.storage, progress=choose)
     say_best(study, options.folder)
 
