@@ -22,10 +22,11 @@ format: $(READY)  ## put the code into shape
 	$(BIN)/ruff check --fix .
 
 bench: $(READY)  ## measure everything, about ten minutes; the rows, the plot and the README's tables
-	$(BIN)/linnet bench --what all --plot --readme --targets $(BENCH)
+	$(BIN)/linnet bench --what all --plot $(BENCH)
+	$(BIN)/python -m tools.pages
 
 soak: $(READY)  ## an hour of random cases; SOAK="--minutes 5 --seed 1" for another length or seed
-	$(BIN)/python -m linnet.bench.soak $(SOAK)
+	$(BIN)/python -m tools.soak $(SOAK)
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

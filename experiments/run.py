@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import Any
 
 from linnet.analysis.runs import updates_to_solve
+from linnet.base.pages import filled
 from linnet.base.suggest import did_you_mean, no_such
 from linnet.base.tables import markdown, text_table
-from linnet.bench.report import filled
 from linnet.bench.rows import commit
 from linnet.cli.folders import overwrite
 from linnet.cli.options import add_run_options, changed, given_options

@@ -49,13 +49,12 @@ def gpu_kernel(unit: str, backward: bool = False, assembly: bool = False, dtype:
 
 
 def recipes(rnn: Any, backward: bool) -> list[Any]:
-    from linnet.bench.gpu_model import wanted
     from linnet.fuse.triton_source import Recipe
 
     plans = next(plans for (training, *_), plans in rnn.directions[0].kernels.plans.items() if training)
     if isinstance(plans, str):
         raise RuntimeError(f"{type(rnn).__name__} runs by the reference loop on a GPU: {plans}")
-    return [Recipe.of(plan, wanted(plan) if backward else ()) for plan in plans]
+    return [Recipe.of(plan, plan.all_gradients() if backward else ()) for plan in plans]
 
 
 def as_ptx(recipe: Any, way: str, dtype: torch.dtype) -> str:

@@ -13,7 +13,6 @@ from linnet.cli.parser import DEVICES, at_least_one, unit_name
 
 WHAT = ("speed", "recurrence", "checks", "growth", "memory", "start", "loss", "loop", "all")
 RESULTS, PLOT = Path("benchmarks/results.csv"), Path("benchmarks/speed.png")
-README, TARGETS = Path("README.md"), Path("benchmarks/README.md")
 
 
 def shape(text: str) -> Shape:
@@ -32,7 +31,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
         "process. recurrence, growth and memory are of SRU and LRN, checks of what is checked before a "
         "kernel runs, start is of SRU, LSTM and NRU, loss "
         "of softmaxes over two vocabularies, loop of language models of SRU, LSTM and SCRN. "
-        "With --plot, --readme or --targets and without --what, nothing is measured: they read the rows."
+        "With --plot and without --what, nothing is measured: the plot is drawn from the recorded rows."
     )
     add = command.add_argument
     add("--what", choices=WHAT, help="which part (all, which takes about ten minutes on two cores)")
@@ -54,8 +53,6 @@ def add_options(command: argparse.ArgumentParser) -> None:
     add("--results", type=Path, metavar="CSV", help=f"where rows are appended ({RESULTS})")
     add("--no-rows", action="store_true", help="append no rows anywhere")
     add("--plot", type=Path, nargs="?", const=PLOT, metavar="PNG", help=f"draw the rows ({PLOT})")
-    add("--readme", type=Path, nargs="?", const=README, metavar="MD", help=f"write its table ({README})")
-    add("--targets", type=Path, nargs="?", const=TARGETS, metavar="MD", help=f"asked, reached ({TARGETS})")
     command.set_defaults(run=run)
 
 
@@ -71,14 +68,14 @@ def shapes_help() -> str:
 def run(options: argparse.Namespace) -> None:
     path = options.results or (None if options.quick else RESULTS)
     measured: list[rows.Row] = []
-    shown = options.plot or options.readme or options.targets
-    if options.what or not shown:
+    if options.what or not options.plot:
         again = options.huge_pages == "both"
         kept = None if options.no_rows else path
         measured = measure(settings(options), options.what or "all", kept, again)
-    if shown:
+    if options.plot:
         known = rows.read(path) if path is not None and path.exists() else measured or rows.read(RESULTS)
-        show_rows(options, known)
+        report.write_plot(options.plot, known)
+        print(f"The plot is {options.plot}.")
 
 
 def settings(options: argparse.Namespace) -> Settings:
@@ -87,15 +84,3 @@ def settings(options: argparse.Namespace) -> Settings:
     given = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
     made = Settings(**given, references=tuple(options.reference))
     return quick(made) if options.quick else made
-
-
-def show_rows(options: argparse.Namespace, known: list) -> None:
-    if options.plot:
-        report.write_plot(options.plot, known)
-        print(f"The plot is {options.plot}.")
-    if options.readme:
-        report.write_readme(options.readme, known, options.plot or PLOT)
-        print(f"The speed of each unit is in {options.readme}.")
-    if options.targets:
-        report.write_targets(options.targets, known)
-        print(f"What was asked and what was reached is in {options.targets}.")

@@ -75,6 +75,19 @@ class Plan:
         starts = range(len(found) - len(wanted) + 1)
         return next((start for start in starts if found[start : start + len(wanted)] == wanted), None)
 
+    def all_gradients(self) -> tuple[str, ...]:
+        """The inputs and weights that have gradients, without those that share one with a projection."""
+        parts = {part for product in self.products for part in product.parts}
+        projected = [name for name in self.traced.inputs if name not in parts and name not in self.extras]
+        shared = {
+            part
+            for product in self.products
+            if self.twins(product, projected) is not None
+            for part in product.parts
+        }
+        names = (*self.traced.inputs, *self.traced.weights)
+        return tuple(name for name in names if name not in shared)
+
 
 class Fusible(NamedTuple):
     """A plan, and the step it was traced from: the reference, for what kernels do not do."""

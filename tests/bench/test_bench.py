@@ -15,7 +15,6 @@ from linnet.bench.run import run, with_other_pages
 from linnet.bench.settings import SHAPES, SOFTMAXES, Settings, Shape, Words, quick
 from linnet.bench.speed import races
 from linnet.bench.timing import Times, race
-from linnet.cli import README, TARGETS
 from linnet.layers.stacks import UNITS
 
 TINY = replace(quick(Settings(threads=1)), rounds=1, units=("sru", "lrn", "gru", "nru", "goru"))
@@ -360,55 +359,10 @@ def test_the_table_lines_up(measured: Path):
     assert report.table([]) == ""
 
 
-def test_the_readme_tables_come_from_the_last_rows(tmp_path: Path, measured: Path):
-    readme = tmp_path / "README.md"
-    readme.write_text(f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n", encoding="utf-8")
-    found = rows.read(measured)
-    key = {"what": "speed", "unit": "sru", "mode": "inference", "ratio_to": "nn.LSTM"}
-    old = next(row for row in found if key.items() <= row.items())
-    report.write_readme(readme, [*found, {**old, "ratio": "0.1234", "met": "yes"}])
-    text = readme.read_text(encoding="utf-8")
-    assert text.startswith(f"before\n{report.BEGIN}\n\nMeasured on 20")
-    assert text.endswith(f"\n\n{report.END}\nafter\n")
-    assert "old" not in text
-    assert "| unit | 6, 3, 16 | step 1, 1, 16 |" in text
-    assert "| SRU | 0.12 / " in text
-    report.write_readme(readme, [*found, {**old, "ratio": "0.1234", "met": "yes"}])
-    assert readme.read_text(encoding="utf-8") == text
-
-
-def test_what_was_asked_and_reached_is_on_a_page_of_its_own(tmp_path: Path, measured: Path):
-    page = tmp_path / "README.md"
-    page.write_text(f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n", encoding="utf-8")
-    report.write_targets(page, rows.read(measured))
-    text = page.read_text(encoding="utf-8")
-    assert text.startswith(f"before\n{report.BEGIN}\n\n| what | of | reached | asked | met |")
-    assert text.endswith(f"\n\n{report.END}\nafter\n")
-    assert "old" not in text
-    assert "| SRU, LRN training, d = 16 | the limit | " in text
-
-
-def test_a_readme_without_markers_is_left_alone(tmp_path: Path, measured: Path):
-    readme = tmp_path / "README.md"
-    readme.write_text("nothing here\n")
-    with pytest.raises(ValueError, match="must hold once each"):
-        report.write_readme(readme, rows.read(measured))
-    assert readme.read_text() == "nothing here\n"
-
-
-@pytest.mark.parametrize("page", [README, TARGETS], ids=str)
-def test_the_pages_of_this_repository_have_the_markers(page: Path):
-    text = (Path(__file__).parents[2] / page).read_text(encoding="utf-8")
-    assert (text.count(report.BEGIN), text.count(report.END)) == (1, 1)
-
-
 def test_the_plot_is_drawn_from_the_rows(tmp_path: Path, measured: Path):
     pytest.importorskip("matplotlib")
-    readme, plot = tmp_path / "README.md", tmp_path / "folder" / "speed.png"
+    plot = tmp_path / "folder" / "speed.png"
     report.write_plot(plot, rows.read(measured))
     assert plot.read_bytes().startswith(b"\x89PNG")
-    readme.write_text(f"{report.BEGIN}{report.END}")
-    report.write_readme(readme, rows.read(measured), plot)
-    assert "](folder/speed.png)" in readme.read_text(encoding="utf-8")
     with pytest.raises(ValueError, match="no rows of layers"):
         report.write_plot(plot, [])

@@ -12,7 +12,7 @@ import pytest
 import triton_launches
 from test_triton import NO_TRITON, PATIENCE, ROOT, finish, start
 
-from linnet.bench import ahead
+from tools import ahead
 
 RECORDED = ROOT / "benchmarks" / "gpu_kernels.csv"
 # What other versions of Triton make of the same source may take other registers.
@@ -26,7 +26,7 @@ def read(text: str) -> list[dict[str, str]]:
 @pytest.mark.skipif(find_spec("triton") is None, reason=NO_TRITON)
 @pytest.mark.parametrize("capability", ["80", "90"])
 def test_every_kernel_compiles_without_spills(capability: str, tmp_path: Path):
-    made = finish(start("-m", "linnet.bench.ahead", capability, TRITON_CACHE_DIR=str(tmp_path)), PATIENCE)
+    made = finish(start("-m", "tools.ahead", capability, TRITON_CACHE_DIR=str(tmp_path)), PATIENCE)
     print(made)
     rows = read(made)
     assert len(rows) == len(list(ahead.rows_to_make()))

@@ -1,7 +1,7 @@
 """The soak: hours of random shapes and options in search of a wrong result, a leak or a crash.
 
-    python -m linnet.bench.soak --minutes 60 --seed 0
-    python -m linnet.bench.soak --case parity:17
+    python -m tools.soak --minutes 60 --seed 0
+    python -m tools.soak --case parity:17
 
 A case follows from its number alone. What is done with it:
 
@@ -35,10 +35,11 @@ from pathlib import Path
 
 import torch
 
-from linnet.bench import attacks
-from linnet.bench.cases import Case, Wrong, compare, draw, results
 from linnet.bench.memory import resident, trim
+from tools import attacks
+from tools.cases import Case, Wrong, compare, draw, results
 
+ROOT = Path(__file__).parents[1]
 SHARES = {
     **{"parity": 50, "threads": 6, "fork": 6, "memory": 2, "kill": 1},
     **{"changed": 5, "hooks": 10, "watched": 10, "misfit": 10, "races": 5},
@@ -125,9 +126,9 @@ def check_kill(case: Case) -> None:
 
 
 def start_case(case: Case, cache: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "linnet.bench.soak", "--case", f"parity:{case.number}"]
+    command = [sys.executable, "-m", "tools.soak", "--case", f"parity:{case.number}"]
     environment = {**os.environ, "LINNET_CACHE": cache}
-    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True, cwd=ROOT)
 
 
 def wait_for_line(process: subprocess.Popen[str]) -> None:
@@ -245,7 +246,7 @@ class Soak:
 
 
 def again(name: str) -> str:
-    return f"python -m linnet.bench.soak --case {name}"
+    return f"python -m tools.soak --case {name}"
 
 
 def work(minutes: float, seed: int, folder: Path, part: int) -> int:
@@ -268,8 +269,9 @@ def supervise(minutes: float, seed: int) -> int:
 
 
 def run_part(minutes: float, seed: int, folder: Path, part: int) -> int:
-    command = [sys.executable, "-m", "linnet.bench.soak", "--minutes", str(minutes), "--seed", str(seed)]
-    code = subprocess.run([*command, "--part", str(part), "--folder", str(folder)], check=False).returncode
+    command = [sys.executable, "-m", "tools.soak", "--minutes", str(minutes), "--seed", str(seed)]
+    command += ["--part", str(part), "--folder", str(folder)]
+    code = subprocess.run(command, check=False, cwd=ROOT).returncode
     if code not in (0, 1):
         last = (folder / "now").read_text(encoding="utf-8")
         print(f"the process died with {code} in the case {last}: {again(last)}")
@@ -297,7 +299,7 @@ def one_case(name: str) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m linnet.bench.soak", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="python -m tools.soak", description=__doc__.splitlines()[0])
     parser.add_argument("--minutes", type=float, default=60.0, help="how long (60)")
     parser.add_argument("--seed", type=int, default=0, help="of the order of the cases (0)")
     parser.add_argument("--case", help="this one alone, as it was told: parity:17")

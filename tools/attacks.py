@@ -24,9 +24,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrizations, prune
 
-from linnet.bench.cases import Case, Results, Wrong, compare, flags_of, lay_out, randn, run, tensors
 from linnet.fuse.backend import FallbackWarning, backend
 from linnet.layers.recurrent import Recurrent
+from tools.cases import Case, Results, Wrong, compare, flags_of, lay_out, randn, run, tensors
 
 PATIENCE = 300  # seconds that a thread may take
 ERRORS = (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError)

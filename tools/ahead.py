@@ -1,6 +1,6 @@
 """Every kernel compiled for GPUs that need not be here: registers, spills and shared memory.
 
-    python -m linnet.bench.ahead 80 90
+    python -m tools.ahead 80 90
 
 prints a row for each kernel of each unit, for these compute capabilities (80: A100, 90: H100), in the
 default configuration. It needs triton, which brings NVIDIA's assembler along, and no GPU.
@@ -14,7 +14,6 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
-from linnet.bench.gpu_model import wanted
 from linnet.bench.recurrence import training_plans
 from linnet.fuse.plan import Plan
 from linnet.fuse.triton_kernels import compile_ahead
@@ -46,7 +45,7 @@ def rows_to_make() -> Iterator[tuple[str, Plan, torch.dtype, str, bool]]:
 def row(
     capability: int, unit: str, plan: Plan, dtype: torch.dtype, name: str, both: bool
 ) -> dict[str, object]:
-    recipe = Recipe.of(plan, wanted(plan) if name == "backward" else ())
+    recipe = Recipe.of(plan, plan.all_gradients() if name == "backward" else ())
     made = compile_ahead(recipe, name, both, dtype, capability)
     check_offsets(made.intermediate, f"{unit} {name}")
     kernel, states = f"{name}_both" if both else name, "+".join(plan.traced.states)

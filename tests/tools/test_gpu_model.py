@@ -8,15 +8,15 @@ import pytest
 import torch
 
 from linnet import cli
-from linnet.bench import gpu_model
-from linnet.bench.gpu_model import GPUS, Shape, backward_work, expected, forward_work, plans_of, with_tables
 from linnet.bench.settings import Settings
+from tools import gpu_model
+from tools.gpu_model import GPUS, Shape, backward_work, expected, forward_work, plans_of, with_tables
 
 PAGE = Path(__file__).parents[2] / "docs" / "gpu.md"
 
 
 def test_the_page_has_the_tables_that_the_code_makes():
-    """`python -m linnet.bench.gpu_model docs/gpu.md` writes them."""
+    """`python -m tools.gpu_model docs/gpu.md` writes them."""
     page = PAGE.read_text(encoding="utf-8")
     assert with_tables(page, gpu_model.tables()) == page
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from linnet.bench import soak
-from linnet.bench.cases import AS_THE_LOOP, TOLERANCES, Case, Wrong, compare, draw, fusing, results, swing
 from linnet.bench.recurrence import launches
 from linnet.layers.stacks import UNITS
+from tools import soak
+from tools.cases import AS_THE_LOOP, TOLERANCES, Case, Wrong, compare, draw, fusing, results, swing
 
 # Small, with gradients, in float64: quick to check.
 SMALL = Case(
@@ -125,27 +125,22 @@ def test_a_wrong_result_ends_with_its_case(
     name = (tmp_path / "now").read_text()
     told = capsys.readouterr().out
     assert "Wrong: output is off by 1" in told
-    assert f"to see it again: python -m linnet.bench.soak --case {name}" in told
+    assert f"to see it again: python -m tools.soak --case {name}" in told
     tally = soak.Tally.read(tmp_path / "tally")
     assert (tally.counts, tally.wrong) == ({"parity": 1}, [name])
     soak.close(7, tally)
-    assert (
-        f"1 cases (parity 1)\n1 wrong\n    python -m linnet.bench.soak --case {name}\n"
-        in capsys.readouterr().out
-    )
+    assert f"1 cases (parity 1)\n1 wrong\n    python -m tools.soak --case {name}\n" in capsys.readouterr().out
 
 
 def test_a_crash_ends_with_its_case(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    def crash(command: list[str], check: bool) -> subprocess.CompletedProcess:
+    def crash(command: list[str], check: bool, cwd: Path) -> subprocess.CompletedProcess:
         Path(command[-1], "now").write_text("fork:5")
         return subprocess.CompletedProcess(command, -11)
 
     monkeypatch.setattr(soak.subprocess, "run", crash)
     assert soak.main(["--seed", "4"]) == 1
     told = capsys.readouterr().out
-    assert told.startswith(
-        "the process died with -11 in the case fork:5: python -m linnet.bench.soak --case fork:5"
-    )
+    assert told.startswith("the process died with -11 in the case fork:5: python -m tools.soak --case fork:5")
 
 
 def test_the_parts_differ_and_follow_from_the_seed(tmp_path: Path):
@@ -165,7 +160,7 @@ def test_a_case_that_is_none_is_told(name: str, capsys: pytest.CaptureFixture[st
 
 def test_each_check_once(tmp_path: Path):
     """In a process of its own: it forks, and starts others that it kills."""
-    command = [sys.executable, "-m", "linnet.bench.soak", "--minutes", "0", "--seed", "5"]
+    command = [sys.executable, "-m", "tools.soak", "--minutes", "0", "--seed", "5"]
     done = subprocess.run(
         [*command, "--folder", str(begin(tmp_path))],
         # Threads that wait without spinning, since tests share the machine.

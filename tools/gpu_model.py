@@ -1,8 +1,8 @@
 """What a GPU should take, from what the kernels read, write and compute: no GPU has been timed.
 
-    python -m linnet.bench.gpu_model docs/gpu.md
+    python -m tools.gpu_model docs/gpu.md
 
-writes the tables of that page anew. All counts come from the traced graphs and the operands of the
+rewrites the tables of that page. All counts come from the traced graphs and the operands of the
 kernels made from them.
 """
 
@@ -24,7 +24,7 @@ from linnet.fuse.triton_step import ARITHMETIC
 from linnet.layers.stacks import UNITS
 
 SHAPE = Shape(256, 32, 512)
-RECORDED = Path(__file__).parents[2] / "benchmarks" / "gpu_kernels.csv"  # by linnet.bench.ahead
+RECORDED = Path(__file__).parents[1] / "benchmarks" / "gpu_kernels.csv"  # by tools.ahead
 KERNELS = ("forward", "backward", "forward_both", "backward_both")
 
 
@@ -79,7 +79,7 @@ def forward_work(plan: Plan, storage: int) -> Work:
 
 def backward_work(plan: Plan, storage: int) -> Work:
     """Reads the inputs, the states and the output's gradient; writes the inputs' gradients."""
-    recipe = Recipe.of(plan, wanted(plan))
+    recipe = Recipe.of(plan, plan.all_gradients())
     kernel = Backward(recipe)
     read = inputs_read(kernel.graph, plan) + 1
     states = [name for name in plan.traced.states if name in kernel.graph.inputs]
@@ -91,16 +91,6 @@ def backward_work(plan: Plan, storage: int) -> Work:
 
 def inputs_read(graph: Pointwise, plan: Plan) -> int:
     return sum(name in graph.inputs for name in plan.traced.inputs)
-
-
-def wanted(plan: Plan) -> tuple[str, ...]:
-    """All gradients; those of products that are those of projections as well are written once."""
-    parts = {part for product in plan.products for part in product.parts}
-    projected = [n for n in plan.traced.inputs if n not in parts and n not in plan.extras]
-    twins = {
-        p for product in plan.products if plan.twins(product, projected) is not None for p in product.parts
-    }
-    return tuple(n for n in (*plan.traced.inputs, *plan.traced.weights) if n not in twins)
 
 
 def plans_of(unit: str) -> list[Plan]:
