@@ -6,7 +6,6 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from linnet.analysis.generate import generate
 from linnet.analysis.report import write_report
 from linnet.analysis.runs import read_run
 from linnet.analysis.table import Board, table_of
@@ -14,6 +13,7 @@ from linnet.cli.folders import RUNS, data_name, overwrite
 from linnet.cli.options import add_run_options, add_sources, parsed, run_config
 from linnet.cli.output import say
 from linnet.cli.parser import at_least_one, unit_name
+from linnet.models.generate import generate
 from linnet.train.compare import comparison, plans, variations
 from linnet.train.kinds import KINDS
 from linnet.train.language import load_run

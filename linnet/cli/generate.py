@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from linnet.analysis.generate import generate
+from linnet.models.generate import generate
 from linnet.train.language import load_run
 from linnet.train.untrusted import harmless
 
@@ -18,6 +18,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
     add("--prompt", default="", help="the text to continue (the beginning of a line)")
     add("--tokens", type=int, default=100, help="number of tokens to generate (100)")
     add("--temperature", type=float, default=1.0, help="0: always take the most likely token (1)")
+    add("--top-k", type=int, default=0, help="sample from this many most likely tokens (0: all)")
     add("--top-p", type=float, default=1.0, help="sample from the most likely tokens with this mass (1)")
     add("--seed", type=int, default=1, help="of the sampling (1)")
     add("--checkpoint", choices=("best", "last"), default="best", help="(best)")
@@ -26,7 +27,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     config, model, vocabulary = load_run(options.folder, options.checkpoint)
-    how = {"temperature": options.temperature, "top_p": options.top_p, "seed": options.seed}
+    how = {name: getattr(options, name) for name in ("temperature", "top_k", "top_p", "seed")}
     how["window"] = config.data.window
     for piece in generate(model, vocabulary, options.prompt, tokens=options.tokens, **how):
         sys.stdout.write(harmless(piece))

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from linnet.layers.embedding import IGNORE, check_tokens
 from linnet.layers.penalties import activation_penalty, sobolev_penalty, temporal_penalty
+from linnet.layers.pooling import last
 from linnet.layers.recurrent import Recurrent
 from linnet.layers.softmax import AdaptiveSoftmax, FullSoftmax, MixtureSoftmax
 from linnet.models.budget import closest_size
@@ -82,9 +83,9 @@ class LanguageModel(TokenEncoder):
 
     # ------------------------------------------------------------------------------------ running
 
-    def forward(self, tokens: Tensor, state: State | None = None) -> Encoded:
+    def forward(self, tokens: Tensor, state: State | None = None, lengths: Tensor | None = None) -> Encoded:
         """tokens [T, B]; `state` is that of the window before (default: the start of a text)."""
-        encoded = self.encode(tokens, state)
+        encoded = self.encode(tokens, state, lengths)
         if self.projection is None:
             return encoded
         return encoded._replace(output=self.projection(encoded.output))
@@ -134,8 +135,14 @@ class LanguageModel(TokenEncoder):
         """token [B] -> logits of the next one, [B, V], and the state: for generation, step by step."""
         if token.dim() != 1:
             raise ValueError(f"step_logits takes the tokens of one step, [batch]; got {tuple(token.shape)}")
-        encoded = self(token[None], state)
-        return self.softmax.logits(encoded.output[0], self.tied_weight), encoded.state
+        return self.last_logits(token[None], state)
+
+    def last_logits(
+        self, tokens: Tensor, state: State | None = None, lengths: Tensor | None = None
+    ) -> tuple[Tensor, State]:
+        """tokens [T, B] -> the logits after the last real step of each sequence, [B, V], and the state."""
+        encoded = self(tokens, state, lengths)
+        return self.softmax.logits(last(encoded.output, lengths), self.tied_weight), encoded.state
 
     @property
     def tied_weight(self) -> Tensor | None:

@@ -9,15 +9,14 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
 
 from linnet import cli
-from linnet.analysis.generate import Reader, Telling, generate, sample
 from linnet.analysis.report import page
 from linnet.analysis.runs import read_run
 from linnet.cli.options import run_config
 from linnet.cli.parser import LazyParser
 from linnet.cli.train import add_task_options
+from linnet.models.generate import generate
 from linnet.train import checkpoints
 from linnet.train.compare import plans
 from linnet.train.config import RunConfig
@@ -109,30 +108,6 @@ def test_generating_is_reproducible_and_streams(run: Path, capsys: pytest.Captur
     assert "".join(pieces) + "\n" == texts[0]
 
 
-def test_one_state_is_as_good_as_reading_all_again(run: Path):
-    """At temperature 0 the next token is the likeliest after the whole text so far."""
-    _, model, vocabulary = load_run(run)
-    said = "".join(generate(model, vocabulary, "the ", tokens=6, temperature=0.0))
-    ids = vocabulary.encode("the ")
-    with torch.no_grad():
-        for _ in range(6):
-            chances, _ = model.log_probs(ids[:, None])
-            ids = torch.cat([ids, chances[-1, 0].argmax()[None]])
-    assert said == vocabulary.decode(ids)
-
-
-def test_a_state_with_a_window_holds_no_more_than_that(run: Path):
-    _, model, vocabulary = load_run(run)
-    ids = vocabulary.encode("the the th").tolist()
-    reader = Reader(model, window=4)
-    # Full after four; then the newer two, and so on with every third.
-    reads = [ids[:1], ids[:2], ids[:3], ids[:4], ids[3:5], ids[3:6], ids[3:7], ids[6:8], ids[6:9]]
-    with torch.no_grad():
-        for token, read in zip(ids, reads, strict=False):
-            chances, _ = model.log_probs(torch.tensor(read)[:, None])
-            torch.testing.assert_close(reader.next(token).log_softmax(0), chances[-1, 0])
-
-
 def test_a_run_without_carry_generates_within_its_windows(
     text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
@@ -145,35 +120,6 @@ def test_a_run_without_carry_generates_within_its_windows(
     assert capsys.readouterr().out == within + "\n" != "".join(generate(model, vocabulary, tokens=60)) + "\n"
     assert cli.main(["eval", str(folder), "--dynamic"]) == 1
     assert "evaluate without --dynamic" in capsys.readouterr().err
-
-
-def test_top_p_leaves_the_unlikely_out():
-    logits = torch.tensor([0.5, 0.3, 0.15, 0.05]).log()
-    draws = torch.Generator().manual_seed(0)
-    assert {int(sample(logits, 1.0, 0.6, draws)) for _ in range(200)} == {0, 1}
-    assert {int(sample(logits, 1.0, 0.5, draws)) for _ in range(50)} == {0}
-    assert {int(sample(logits, 1.0, 1.0, draws)) for _ in range(500)} == {0, 1, 2, 3}
-    assert int(sample(logits, 0.0, 1.0, draws)) == 0
-
-
-def test_bytes_are_told_when_a_character_is_whole():
-    from linnet.data.vocabulary import byte_vocabulary
-
-    vocabulary = byte_vocabulary()
-    telling = Telling(vocabulary)
-    ids = vocabulary.encode("aé€b".encode()).tolist()
-    assert [telling.text([token]) for token in ids] == ["a", "", "é", "", "", "€", "b"]
-
-
-@pytest.mark.parametrize(
-    "wrong", [{"top_p": 0.0}, {"temperature": -1.0}, {"temperature": float("nan")}, {"tokens": -1}]
-)
-def test_wrong_wishes_are_answered(run: Path, wrong: dict[str, float]):
-    _, model, vocabulary = load_run(run)
-    with pytest.raises(ValueError, match="top_p is above 0"):
-        list(generate(model, vocabulary, **wrong))  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="window is at least 1"):
-        list(generate(model, vocabulary, window=0))
 
 
 # --------------------------------------------------------------------------------------- compare
