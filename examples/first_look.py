@@ -1,8 +1,8 @@
-"""A first look at every unit: the same small model, the same data, the same number of steps.
+"""Train a small model with each unit: the same data and the same number of steps for all of them.
 
-The task is the adding problem (Hochreiter and Schmidhuber 1997). Each step shows a value in [0, 1] and
-a marker; two steps are marked, one in each half of the sequence, and the answer after the last step is
-the sum of the two marked values. Whoever always answers 1, the mean, has a squared error of 1/6.
+The task is the adding problem (Hochreiter and Schmidhuber 1997). Each input is a value in [0, 1] and a
+marker. Two steps are marked, one in each half of the sequence, and the model must output the sum of the
+two marked values after the last step. A model that always outputs 1, the mean, has a squared error of 1/6.
 
     python examples/first_look.py
     python examples/first_look.py --units sru lrn lstm --steps 1000
@@ -24,14 +24,14 @@ import linnet
 BASELINE = 1 / 6  # the variance of the sum of two values, each uniform in [0, 1]
 BATCH, UNSEEN, LEARNING_RATE, CLIP = 64, 1000, 0.01, 1.0
 CLOSING = """\
-This shows that every unit runs and that its loss falls; where it ends near the baseline, no more
-than the mean was learned. It does not rank the units: the steps are few, one seed and one learning
-rate serve all, equal hidden size is not equal budget, and the steps per second are of one small
-size on one machine. Units without a fused kernel run by the reference loop, which is slow."""
+This table shows that every unit trains. A unit whose loss ends near the baseline has learned the mean
+only. The table does not rank the units: it uses few steps, one seed and one learning rate, the same
+hidden size gives different numbers of parameters, and steps/second is for one small size on one
+machine. Units without a fused kernel run on the reference loop, which is slow."""
 
 
 class Adder(nn.Module):
-    """A unit, and a linear layer that reads its last output."""
+    """A recurrent layer, and a linear layer that reads its last output."""
 
     def __init__(self, unit: str, hidden_size: int):
         super().__init__()
@@ -44,7 +44,7 @@ class Adder(nn.Module):
 
 
 def adding_problem(count: int, length: int, source: Generator) -> tuple[Tensor, Tensor]:
-    """x [length, count, 2] with values and markers, and the sums [count]."""
+    """Return x [length, count, 2], values and markers, and the sums [count]."""
     values = torch.rand(length, count, generator=source)
     early = torch.randint(0, length // 2, (1, count), generator=source)
     late = torch.randint(length // 2, length, (1, count), generator=source)
@@ -58,7 +58,7 @@ def loss_on(model: Adder, x: Tensor, y: Tensor) -> float:
 
 
 def train(model: Adder, steps: int, length: int, source: Generator) -> float:
-    """Train, and return how many steps were made in a second."""
+    """Train the model and return the steps per second."""
     optimiser = torch.optim.Adam(model.parameters(), LEARNING_RATE)
     start = time.perf_counter()
     for _ in range(steps):
@@ -71,7 +71,7 @@ def train(model: Adder, steps: int, length: int, source: Generator) -> float:
 
 
 def try_unit(unit: str, options: argparse.Namespace) -> str:
-    """One row of the table. Every unit starts from the same seed and sees the same sequences."""
+    """Return one row of the table. Every unit uses the same seed and the same sequences."""
     torch.manual_seed(options.seed)
     source = Generator().manual_seed(options.seed)
     unseen = adding_problem(UNSEEN, options.length, source)
@@ -104,9 +104,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Train a small model with each unit on the adding problem.")
     parser.add_argument("--units", nargs="+", type=unit_name, default=list(linnet.UNITS), metavar="UNIT")
     parser.add_argument("--steps", type=at_least(1), default=300, help="training steps (300)")
-    parser.add_argument("--hidden", type=at_least(1), default=32, help="the hidden size of every unit (32)")
-    parser.add_argument("--length", type=at_least(2), default=30, help="time steps of a sequence (30)")
-    parser.add_argument("--seed", type=at_least(0), default=1, help="of the weights and the data (1)")
+    parser.add_argument("--hidden", type=at_least(1), default=32, help="hidden size of every unit (32)")
+    parser.add_argument("--length", type=at_least(2), default=30, help="time steps per sequence (30)")
+    parser.add_argument("--seed", type=at_least(0), default=1, help="seed of the weights and the data (1)")
     return parser.parse_args(arguments)
 
 
@@ -114,7 +114,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parse(arguments)
     print(f"The adding problem: {options.length} steps, batches of {BATCH}, {options.steps} training steps,")
     print(f"hidden size {options.hidden}, Adam at {LEARNING_RATE}, seed {options.seed}. Squared error on")
-    print(f"{UNSEEN} unseen sequences, before and after; the baseline always answers the mean.\n")
+    print(f"{UNSEEN} unseen sequences, before and after training; the baseline always outputs the mean.\n")
     print("unit           parameters  loss before  loss after  baseline  steps/second")
     for unit in options.units:
         print(try_unit(unit, options), flush=True)
