@@ -1,4 +1,4 @@
-"""The tables of README.md and benchmarks/README.md, written from the rows of `linnet bench`.
+"""Write the tables of README.md and benchmarks/README.md from the rows of `linnet bench`.
 
 python -m tools.pages
 """
@@ -16,52 +16,73 @@ from linnet.bench.report import NOTHING, latest, name_of, raced, shape_of, shape
 from linnet.bench.rows import Row, read
 from linnet.bench.settings import Shape
 
-BEGIN, END = "<!-- speed: begin, written by tools/pages.py -->", "<!-- speed: end -->"
 ROOT = Path(__file__).parents[1]
-README, TARGETS = ROOT / "README.md", ROOT / "benchmarks" / "README.md"
+README, BENCHMARKS = ROOT / "README.md", ROOT / "benchmarks" / "README.md"
 RESULTS, PLOT = ROOT / "benchmarks" / "results.csv", ROOT / "benchmarks" / "speed.png"
+README_UNITS, README_SHAPE = ("sru", "lrn", "ran", "nru", "scrn", "lstm"), Shape(256, 32, 512)
 
 
-def write_readme(readme: Path, rows: Sequence[Row], plot: Path | None = None) -> None:
-    """How fast each unit is."""
-    picture = image(readme, plot) if plot is not None and plot.exists() else ""
-    fill(readme, "\n\n".join(filter(None, [speed_table(rows), picture])))
+def write_readme(readme: Path, rows: Sequence[Row]) -> None:
+    """The speed of a few units at one size."""
+    fill(readme, "speed", short_table(rows))
 
 
-def write_targets(page: Path, rows: Sequence[Row]) -> None:
-    """What was asked for, and what was reached."""
-    fill(page, targets_table(rows))
+def write_benchmarks(page: Path, rows: Sequence[Row], plot: Path | None = None) -> None:
+    """The speed of all units at all sizes, and the targets."""
+    picture = image(page, plot) if plot is not None and plot.exists() else ""
+    fill(page, "speed", "\n\n".join(filter(None, [speed_table(rows), picture])))
+    fill(page, "targets", targets_table(rows))
 
 
-def fill(page: Path, body: str) -> None:
-    page.write_text(filled(page, body, BEGIN, END), encoding="utf-8")
+def fill(page: Path, table: str, body: str) -> None:
+    page.write_text(filled(page, body, *markers(table)), encoding="utf-8")
 
 
-def image(readme: Path, plot: Path) -> str:
-    there = Path(os.path.relpath(plot, readme.parent)).as_posix()
-    return f"![Time of each unit relative to nn.LSTM]({there})"
+def markers(table: str) -> tuple[str, str]:
+    return f"<!-- {table}: begin, written by tools/pages.py -->", f"<!-- {table}: end -->"
+
+
+def image(page: Path, plot: Path) -> str:
+    path = Path(os.path.relpath(plot, page.parent)).as_posix()
+    return f"![Time of each unit relative to nn.LSTM]({path})"
+
+
+def measured(rows: Sequence[Row]) -> list[Row]:
+    found = raced(rows)
+    if not found:
+        raise ValueError("no rows compare a layer with nn.LSTM; `linnet bench --what speed` measures them")
+    return found
+
+
+def short_table(rows: Sequence[Row]) -> str:
+    found = measured(rows)
+    shapes = shapes_in(found)
+    layer = README_SHAPE if README_SHAPE in shapes else next(s for s in shapes if not s.is_step)
+    shown = [layer, *(shape for shape in shapes if shape.is_step)]
+    found = [row for row in found if row["unit"] in README_UNITS and shape_of(row) in shown]
+    head = ["unit", f"layer, {layer}: inference / training", *(f"one step, {shape}" for shape in shown[1:])]
+    body = [[name_of(unit), *(ratios(found, unit, shape) for shape in shown)] for unit in units_in(found)]
+    return f"{conditions(found)}\n\n{markdown(head, body)}"
 
 
 def speed_table(rows: Sequence[Row]) -> str:
-    found = raced(rows)
-    if not found:
-        raise ValueError("no rows of layers beside nn.LSTM; `linnet bench --what speed` measures them")
+    found = measured(rows)
     shapes = shapes_in(found)
-    head = ["unit", *(("step " if shape.is_step else "") + ", ".join(map(str, shape)) for shape in shapes)]
+    head = ["unit", *(f"step {shape}" if shape.is_step else str(shape) for shape in shapes)]
     body = [[name_of(unit), *(ratios(found, unit, shape) for shape in shapes)] for unit in units_in(found)]
-    return f"{told(found)}\n\n{markdown(head, body)}"
+    return f"{conditions(found)} A column with two numbers is inference / training.\n\n{markdown(head, body)}"
 
 
-def told(rows: Sequence[Row]) -> str:
-    """The circumstances, in a sentence or two."""
+def conditions(rows: Sequence[Row]) -> str:
+    """What was measured, on which machine and with which versions."""
     last = max(rows, key=lambda row: row["date"])
     commits = ", ".join(dict.fromkeys(row["commit"] or "unknown" for row in rows))
-    where = f"Measured on {last['date'][:10]} with {last['threads']} threads of {last['cpu']}"
+    where = f"measured on {last['date'][:10]} with {last['threads']} threads of {last['cpu']}"
     versions = f"{last['dtype']}, torch {last['torch']}, commit {commits}"
     return (
-        f"{where}, {versions}. Time of a layer relative to `nn.LSTM` of the same size in the same run, "
-        "inference / training, the median of several rounds in turn; smaller is faster. "
-        "The columns are time steps, batch, and input and hidden size."
+        "Time relative to `nn.LSTM` of the same size in the same run (below 1 is faster than `nn.LSTM`), "
+        "by time steps x batch x input and hidden size; "
+        f"median of several rounds, {where}, {versions}."
     )
 
 
@@ -72,7 +93,7 @@ def ratios(rows: Sequence[Row], unit: str, shape: Shape) -> str:
 
 
 def targets_table(rows: Sequence[Row]) -> str:
-    """What was asked for and what was reached, over all units and shapes that share a target."""
+    """The targets and the measured values; units and shapes with the same target share a row."""
     groups: dict[tuple[str, ...], list[Row]] = {}
     for row in (row for row in latest(rows) if row["target"]):
         groups.setdefault((described(row), row["ratio_to"], row["target"]), []).append(row)
@@ -80,13 +101,13 @@ def targets_table(rows: Sequence[Row]) -> str:
         [f"{names(group)} {what}".strip(), measure(to), reached(group), f"at most {target}", verdict(group)]
         for (what, to, target), group in groups.items()
     ]
-    return markdown(["what", "of", "reached", "asked", "met"], body)
+    return markdown(["measured", "relative to", "result", "target", "met"], body)
 
 
 def described(row: Row) -> str:
-    """What was measured, of whichever unit."""
+    """What was measured, without the unit."""
     what = "" if row["what"] in ("speed", "start") else f"{row['what']}, "
-    # How much of a layer are products depends on how wide it is, and so does what is asked of it.
+    # The share of the matrix products in a layer's time depends on its width, and so does the target.
     width = f", d = {row['d']}" if row["ratio_to"] == "limit" else ""
     pages = ", huge pages for all" if row["huge_pages"] == "yes" else ""
     return f"{what}{row['mode']}{width}{pages}"
@@ -116,9 +137,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m tools.pages", description=__doc__.splitlines()[0])
     parser.add_argument("--results", type=Path, default=RESULTS, metavar="CSV", help="the rows to read")
     rows = read(parser.parse_args(arguments).results)
-    write_readme(README, rows, PLOT)
-    write_targets(TARGETS, rows)
-    print(f"The tables of {README} and {TARGETS} are written.")
+    write_readme(README, rows)
+    write_benchmarks(BENCHMARKS, rows, PLOT)
+    print(f"Wrote the tables of {README} and {BENCHMARKS}.")
 
 
 if __name__ == "__main__":

@@ -21,32 +21,42 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_the_readme_tables_come_from_the_last_rows(tmp_path: Path, measured: Path):
-    readme = tmp_path / "README.md"
-    readme.write_text(f"before\n{pages.BEGIN}\nold\n{pages.END}\nafter\n", encoding="utf-8")
+def page_with(path: Path, *tables: str) -> Path:
+    """A page with empty markers of these tables."""
+    body = "".join("{}\nold\n{}\n".format(*pages.markers(table)) for table in tables)
+    path.write_text(f"before\n{body}after\n", encoding="utf-8")
+    return path
+
+
+def test_the_readme_table_comes_from_the_last_rows(tmp_path: Path, measured: Path):
+    readme = page_with(tmp_path / "README.md", "speed")
+    begin, end = pages.markers("speed")
     found = rows.read(measured)
     key = {"what": "speed", "unit": "sru", "mode": "inference", "ratio_to": "nn.LSTM"}
     old = next(row for row in found if key.items() <= row.items())
     pages.write_readme(readme, [*found, {**old, "ratio": "0.1234", "met": "yes"}])
     text = readme.read_text(encoding="utf-8")
-    assert text.startswith(f"before\n{pages.BEGIN}\n\nMeasured on 20")
-    assert text.endswith(f"\n\n{pages.END}\nafter\n")
-    assert "old" not in text
-    assert "| unit | 6, 3, 16 | step 1, 1, 16 |" in text
+    assert text.startswith(f"before\n{begin}\n\nTime relative to `nn.LSTM`")
+    assert text.endswith(f"\n\n{end}\nafter\n")
+    assert "\nold\n" not in text
+    assert "| unit | layer, 6x3x16: inference / training | one step, 1x1x16 |" in text
     assert "| SRU | 0.12 / " in text
     pages.write_readme(readme, [*found, {**old, "ratio": "0.1234", "met": "yes"}])
     assert readme.read_text(encoding="utf-8") == text
 
 
-def test_what_was_asked_and_reached_is_on_a_page_of_its_own(tmp_path: Path, measured: Path):
-    page = tmp_path / "README.md"
-    page.write_text(f"before\n{pages.BEGIN}\nold\n{pages.END}\nafter\n", encoding="utf-8")
-    pages.write_targets(page, rows.read(measured))
+def test_the_page_of_benchmarks_has_all_sizes_and_the_targets(tmp_path: Path, measured: Path):
+    page = page_with(tmp_path / "README.md", "speed", "targets")
+    plot = tmp_path / "folder" / "speed.png"
+    plot.parent.mkdir()
+    plot.write_bytes(b"")
+    pages.write_benchmarks(page, rows.read(measured), plot)
     text = page.read_text(encoding="utf-8")
-    assert text.startswith(f"before\n{pages.BEGIN}\n\n| what | of | reached | asked | met |")
-    assert text.endswith(f"\n\n{pages.END}\nafter\n")
-    assert "old" not in text
+    assert "| unit | 6x3x16 | step 1x1x16 |" in text
+    assert "](folder/speed.png)" in text
+    assert "| measured | relative to | result | target | met |" in text
     assert "| SRU, LRN training, d = 16 | the limit | " in text
+    assert "\nold\n" not in text
 
 
 def test_a_readme_without_markers_is_left_alone(tmp_path: Path, measured: Path):
@@ -57,16 +67,9 @@ def test_a_readme_without_markers_is_left_alone(tmp_path: Path, measured: Path):
     assert readme.read_text() == "nothing here\n"
 
 
-@pytest.mark.parametrize("page", [pages.README, pages.TARGETS], ids=lambda page: page.parent.name)
-def test_the_pages_of_this_repository_have_the_markers(page: Path):
+@pytest.mark.parametrize(
+    ("page", "table"), [(pages.README, "speed"), (pages.BENCHMARKS, "speed"), (pages.BENCHMARKS, "targets")]
+)
+def test_the_pages_of_this_repository_have_the_markers(page: Path, table: str):
     text = page.read_text(encoding="utf-8")
-    assert (text.count(pages.BEGIN), text.count(pages.END)) == (1, 1)
-
-
-def test_the_plot_is_shown_if_there_is_one(tmp_path: Path, measured: Path):
-    readme, plot = tmp_path / "README.md", tmp_path / "folder" / "speed.png"
-    plot.parent.mkdir()
-    plot.write_bytes(b"")
-    readme.write_text(f"{pages.BEGIN}{pages.END}")
-    pages.write_readme(readme, rows.read(measured), plot)
-    assert "](folder/speed.png)" in readme.read_text(encoding="utf-8")
+    assert [text.count(marker) for marker in pages.markers(table)] == [1, 1]
