@@ -30,9 +30,9 @@ from linnet.bench.rows import commit
 from linnet.cli.folders import overwrite
 from linnet.cli.options import add_run_options, changed, given_options
 from linnet.cli.parser import Parser
-from linnet.train.config import RunConfig, differences, override
+from linnet.runs.config import RunConfig, differences, override
+from linnet.runs.records import read_environment, read_metrics, write_atomically
 from linnet.train.recipes import recipe
-from linnet.train.records import read_environment, read_metrics, write_atomically
 
 HERE = Path(__file__).resolve().parent
 RESULTS, README, RUNS = HERE / "results.csv", HERE / "README.md", Path("runs") / "experiments"
@@ -276,11 +276,11 @@ def keep_curve(result: Result, folder: Path, place: Path) -> None:
 
 def made_dynamically(table: Table, row: Row, given: dict[str, Any], folder: Path, note: str) -> Result:
     """The test of a trained model that goes on learning from it."""
+    from linnet.runs.load import load
     from linnet.train import dynamic
-    from linnet.train.language import load_run, read
 
-    config, model, _ = load_run(folder)
-    corpus, settings = read(changed(config, given).data), dynamic.DynamicConfig(**(row.dynamic or {}))
+    run = load(folder).on(**given)
+    corpus, model, settings = run.task.corpus, run.model, dynamic.DynamicConfig(**(row.dynamic or {}))
     known = dynamic.statistics(model, corpus.train, settings)
     test = dynamic.evaluate(model, corpus.test, known, settings, 1)[table.metric]
     return line(

@@ -1,5 +1,10 @@
 """Linnet: light recurrent networks behind the interface of nn.LSTM."""
 
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import linnet.fuse.ops as _registered  # noqa: F401, a saved program needs its operations
 from linnet.export import export_onnx
 from linnet.fuse.backend import FallbackWarning, backend
@@ -47,7 +52,22 @@ from linnet.units import (
     StatisticalRUCell,
 )
 
+if TYPE_CHECKING:
+    from linnet.runs.load import TrainedRun
+
 __version__ = "0.1.0"
+
+
+def load(folder: str | Path, checkpoint: str = "best") -> TrainedRun:
+    """Return the trained run in a directory, with `config`, `task`, `model`, `predict` and `evaluate`.
+
+    checkpoint   "best" or "last"
+    """
+    # Imported here, not above: reading runs needs packages that recurrent layers do not need.
+    from linnet.runs.load import load
+
+    return load(folder, checkpoint)
+
 
 __all__ = [
     "backend",
@@ -68,6 +88,7 @@ __all__ = [
     "GRUCell",
     "JANET",
     "JANETCell",
+    "load",
     "load_foreign",
     "LRN",
     "LRNCell",

@@ -17,9 +17,8 @@ from linnet.bench.show import kernel
 from linnet.cli import compare, train
 from linnet.cli.options import run_config
 from linnet.cli.parser import LazyParser
-from linnet.train.config import options as options_of
-from linnet.train.kinds import KINDS
-from linnet.train.search import SCRN_RANGES
+from linnet.runs.config import options as options_of
+from linnet.tasks import TASKS
 
 
 def answer(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
@@ -53,7 +52,7 @@ def test_list_of_some(capsys: pytest.CaptureFixture[str]):
 def test_list_has_every_task_with_a_line_about_it(capsys: pytest.CaptureFixture[str]):
     assert cli.main(["list", "tasks"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines] == list(KINDS)
+    assert [line.split()[0] for line in lines] == list(TASKS)
     assert all(len(line.split()) > 2 for line in lines)
 
 
@@ -221,7 +220,7 @@ def test_search_shows_the_ranges_that_it_searches(capsys: pytest.CaptureFixture[
     with pytest.raises(SystemExit):
         cli.main(["search", "--help"])
     shown = "".join(capsys.readouterr().out.split())
-    for name, (low, high) in SCRN_RANGES.items():
+    for name, (low, high) in TASKS["lm"].ranges.items():
         assert f"{name}={low:g}:{high:g}" in shown
 
 

@@ -13,8 +13,8 @@ import pytest
 
 from linnet.models.language import LanguageModel, LanguageModelConfig, with_hidden_size
 from linnet.models.sequence import SequenceModel
-from linnet.train.config import options
-from linnet.train.kinds import kind
+from linnet.runs.config import options
+from linnet.tasks import TASKS
 
 FOLDER = Path(__file__).parent.parent / "experiments"
 VOCABULARIES = {
@@ -130,7 +130,7 @@ def test_short_runs_stop_when_the_task_is_solved(name: str):
     for row in table.row:
         config = experiments.config_of(table, row)
         if config.loop.stop_below:
-            expected = kind(config.task).build(config.data, config.model, 1).source.baseline / 10
+            expected = TASKS[config.task](config.data, config.model).source.baseline / 10
             assert config.loop.stop_below == pytest.approx(
                 expected, rel=0.02 if name == "nru_variable" else 1e-3
             )

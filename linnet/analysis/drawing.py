@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from linnet.analysis.runs import Group
-from linnet.train.errors import missing
-from linnet.train.records import Row, write_atomically
+from linnet.runs.errors import missing
+from linnet.runs.records import Row, write_atomically
 
 # Of Okabe and Ito and of Tol's muted set, which people with any colour vision tell apart.
 COLOURS = {

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from linnet.models.sequence import SequenceModel
-from linnet.tasks.memory import MemoryTask
+from linnet.tasks.memory import Memory
 
 SEQUENCES = 3
 """Of those that follow each other with one state, so many are shown."""
@@ -31,7 +31,7 @@ def unroll(model: SequenceModel, x: Tensor, state: Any = None) -> tuple[Tensor, 
 
 
 @torch.no_grad()
-def memory_changes(task: MemoryTask, model: SequenceModel) -> Changes:
+def memory_changes(task: Memory, model: SequenceModel) -> Changes:
     """Of one sequence; where the state is kept for several, of a few that follow each other."""
     batches = list(
         islice(task.source.evaluation("test", 1, task.seed, SEQUENCES), min(task.reset_every, SEQUENCES))
@@ -55,7 +55,7 @@ def first_answer(targets: Tensor, length: int) -> int:
     return int((targets[:, 0] > 0).nonzero()[0])
 
 
-def reach(task: MemoryTask, model: SequenceModel, examples: int = 16) -> Tensor:
+def reach(task: Memory, model: SequenceModel, examples: int = 16) -> Tensor:
     """How much the last answer depends on the state d steps before it, for d = 1, 2, ...: [steps - 1].
 
     The norm of the Jacobian, d answer / d state. Its square is the mean of |v J|^2 over random signs v, one v

@@ -35,7 +35,9 @@ from linnet.analysis.runs import (
     updates_to_solve,
 )
 from linnet.base.suggest import no_such
-from linnet.train.memory import SOURCES_OF, load_run
+from linnet.runs.load import load
+from linnet.tasks import TASKS
+from linnet.tasks.memory import Memory
 
 FORMATS = ("png", "svg")
 SEVERAL = "lines: the mean of several seeds; bands: from the least to the most of them"
@@ -251,8 +253,8 @@ def draw_changes(figure: Any, axes: Any, run: Recorded) -> None:
 
     from linnet.analysis.inside import memory_changes
 
-    _, task, model = load_run(run.folder)
-    sizes, starts, asked = memory_changes(task, model)
+    trained_run = load(run.folder)
+    sizes, starts, asked = memory_changes(trained_run.task, trained_run.model)  # type: ignore[arg-type]
     # By the root: what is written first is small beside what goes on while it answers.
     how = {"aspect": "auto", "cmap": "viridis", "interpolation": "nearest", "origin": "lower"}
     picture = axes.imshow(sizes.T.numpy(), norm=PowerNorm(0.5, vmin=0), **how)
@@ -287,14 +289,17 @@ def draw_distance(runs: Sequence[Recorded]) -> Any:
 def reach_rows(run: Recorded) -> list[dict[str, Any]]:
     from linnet.analysis.inside import reach
 
-    _, task, model = load_run(run.folder)
+    there = load(run.folder)
+    found = reach(there.task, there.model)  # type: ignore[arg-type]
     # What underflows to 0 has no place on a logarithmic scale.
-    return [{"step": d, "reach": size} for d, size in enumerate(reach(task, model).tolist(), 1) if size > 0]
+    return [{"step": d, "reach": size} for d, size in enumerate(found.tolist(), 1) if size > 0]
 
 
 def trained(runs: Sequence[Recorded]) -> list[Recorded]:
     """Those of memory tasks that have a model to look into."""
-    return [run for run in runs if run.config.task in SOURCES_OF and (run.folder / "best").exists()]
+    return [
+        run for run in runs if issubclass(TASKS[run.config.task], Memory) and (run.folder / "best").exists()
+    ]
 
 
 # --------------------------------------------------------------------------------------- all plots

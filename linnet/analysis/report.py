@@ -12,8 +12,8 @@ from typing import Any
 from linnet.analysis.drawing import inline
 from linnet.analysis.plots import PLOTS, figures, is_reason
 from linnet.analysis.runs import Recorded
-from linnet.train.config import parts
-from linnet.train.records import write_atomically
+from linnet.runs.config import parts
+from linnet.runs.records import write_atomically
 
 STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem;

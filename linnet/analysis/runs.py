@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from linnet.models.config import find_unit
-from linnet.train.config import LATER, RunConfig, parts
-from linnet.train.memory import ImageData, variants
-from linnet.train.records import Row, read_config, read_environment, read_metrics, read_result
-from linnet.train.untrusted import has_file, read_bytes
+from linnet.runs.config import LATER, RunConfig, parts
+from linnet.runs.records import Row, read_config, read_environment, read_metrics, read_result
+from linnet.runs.untrusted import has_file, read_bytes
+from linnet.tasks import TASKS
 
 SOLVED = 0.1
 """A memory task is solved when its loss is below this share of the loss without a memory."""
@@ -96,17 +96,7 @@ def panels(runs: Sequence[Recorded]) -> list[Panel]:
 
 def problem(config: RunConfig) -> str:
     """What a run was asked, in a few words."""
-    data = config.data
-    words = [getattr(data, "corpus", config.task)]
-    if isinstance(data, ImageData) and data.images != "auto":
-        words.append(data.images)
-    if hasattr(data, "span"):
-        words.append(f"T = {data.span}")
-    if getattr(data, "reset_every", 1) > 1:
-        words.append(f"the state kept for {data.reset_every} sequences")
-    if getattr(data, "random_labels", False):
-        words.append("random labels")
-    return ", ".join(words)
+    return TASKS[config.task].title(config.data)
 
 
 def groups(runs: Sequence[Recorded]) -> list[Group]:
@@ -134,11 +124,7 @@ def settings(config: RunConfig) -> dict[str, Any]:
 
 def unit_name(config: RunConfig) -> str:
     """The unit, or the name that a comparison gives to this form of it."""
-    unit, options = config.model.unit, config.model.unit_options
-    for name, variant in variants(options.get("chrono", 1)).items():
-        if (variant.unit, dict(variant.options)) == (unit, options):
-            return name
-    return unit
+    return TASKS[config.task].unit_name(config.model)
 
 
 def label(name: str, run: Recorded, others: Sequence[Recorded]) -> str:
@@ -153,7 +139,7 @@ def label(name: str, run: Recorded, others: Sequence[Recorded]) -> str:
 
 def by_accuracy(config: RunConfig) -> bool:
     """Images are judged by the share of right answers; whatever else by its loss."""
-    return isinstance(config.data, ImageData)
+    return TASKS[config.task].figures(config.data)[0].name == "accuracy"
 
 
 def baseline(panel: Panel) -> float | None:

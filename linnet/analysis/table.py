@@ -11,8 +11,8 @@ from typing import Any
 from linnet.analysis.report import figures_of, heading
 from linnet.analysis.runs import Recorded
 from linnet.base.tables import text_table
+from linnet.runs.records import Row
 from linnet.train.progress import Plain, Progress, Silent, time_left
-from linnet.train.records import Row
 
 COLUMNS = ("unit", "parameters", "steps", "tokens/s", "train loss", "valid loss", "test loss", "left")
 

@@ -20,10 +20,10 @@ from linnet.bench.settings import Settings
 from linnet.bench.targets import judged, target_of
 from linnet.bench.timing import Call, Times, race
 from linnet.data.batches import Window
-from linnet.train.config import RunConfig, override
+from linnet.runs.config import RunConfig, override
+from linnet.runs.records import open_run
 from linnet.train.loop import Run, make_fabric
 from linnet.train.progress import Silent
-from linnet.train.records import open_run
 
 TO = "forward, backward and step"
 UPDATES = 5  # of one call: a row is written in each
@@ -65,7 +65,7 @@ def by_loop(unit: str, folder: Path) -> Call:
 
 def windows_of(run: Any) -> Iterator[Window]:
     """Those of an epoch, and then again: the state goes on."""
-    return cycle(run.task.training(1))
+    return cycle(run.task.batches("train", 1))
 
 
 def by_hand(unit: str) -> Call:

@@ -11,7 +11,7 @@ from importlib import import_module
 from importlib.metadata import version
 
 from linnet.cli.parser import LazyParser, Parser
-from linnet.train.untrusted import harmless
+from linnet.runs.untrusted import harmless
 
 COMMANDS = {
     "list": "the units, tasks, recipes, corpora and plots by name",

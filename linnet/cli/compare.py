@@ -13,11 +13,10 @@ from linnet.cli.folders import RUNS, data_name, overwrite
 from linnet.cli.options import add_run_options, add_sources, parsed, run_config
 from linnet.cli.output import say
 from linnet.cli.parser import at_least_one, unit_name
-from linnet.models.generate import generate
-from linnet.train.compare import comparison, plans, variations
-from linnet.train.kinds import KINDS
-from linnet.train.language import load_run
-from linnet.train.records import write_atomically
+from linnet.runs.load import load
+from linnet.runs.records import write_atomically
+from linnet.tasks import TASKS
+from linnet.train.compare import plans, variations
 
 TASK = "lm"
 FITTED = ("unit", "unit_options", "hidden_size", "hidden_sizes", "start_from")
@@ -27,8 +26,8 @@ VARY_HELP = "instead of --units and --budget: hidden_size=50,100 num_heads=1,4 t
 
 def add_options(command: argparse.ArgumentParser) -> None:
     first = getattr(command, "first_word", None)
-    task = first if first in KINDS else TASK
-    how = comparison(task)
+    task = first if isinstance(first, str) and first in TASKS else TASK
+    how = TASKS[task].comparison
     command.description = (
         "Train a model of each unit, all with the same number of parameters, and write a table, samples and "
         "an HTML report. With --vary, train one model (of a recipe or a config.json) with one option changed "
@@ -36,7 +35,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
         "--help` shows its options."
     )
     add = command.add_argument
-    add("task", nargs="?", choices=list(KINDS), default=TASK, metavar="TASK", help=", ".join(KINDS))
+    add("task", nargs="?", choices=list(TASKS), default=TASK, metavar="TASK", help=", ".join(TASKS))
     add_sources(command)
     # Other tasks also have variants of units with names of their own.
     kind = unit_name if task == TASK else str
@@ -83,7 +82,7 @@ def run(options: argparse.Namespace) -> None:
 
 def base_config(options: argparse.Namespace) -> Any:
     """The settings that all runs share. A recipe or a config replaces the defaults of a comparison."""
-    start = {} if options.recipe or options.config else comparison(options.task).settings
+    start = {} if options.recipe or options.config else TASKS[options.task].comparison.settings
     return run_config(options, options.task, start)
 
 
@@ -98,9 +97,7 @@ def compare_one(config: Any, folder: Path, board: Board, tokens: int) -> None:
 
 
 def sample(folder: Path, tokens: int) -> str:
-    config, model, vocabulary = load_run(folder)
-    how = {"temperature": 0.8, "top_p": 0.95, "window": config.data.window}
-    return "".join(generate(model, vocabulary, tokens=tokens, **how))
+    return load(folder).predict("", tokens=tokens, temperature=0.8, top_p=0.95)[0]
 
 
 def conclude(folder: Path, places: list[Path], title: str) -> None:

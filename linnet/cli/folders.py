@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from linnet.cli.output import is_first_process
-from linnet.train.records import claim, looks_like_a_run
+from linnet.runs.records import claim, looks_like_a_run
+from linnet.tasks import TASKS
 
 RUNS = Path("runs")
 
 
 def data_name(config: Any) -> str:
-    return getattr(config.data, "corpus", config.task)
+    return TASKS[config.task].data_name(config.data)
 
 
 def overwrite(folder: Path) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from typing import Any
 
 from linnet.models.generate import generate
-from linnet.train.language import load_run
-from linnet.train.untrusted import harmless
+from linnet.runs.load import load
+from linnet.runs.untrusted import harmless
 
 
 def add_options(command: argparse.ArgumentParser) -> None:
@@ -26,10 +27,13 @@ def add_options(command: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    config, model, vocabulary = load_run(options.folder, options.checkpoint)
+    found = load(options.folder, options.checkpoint)
+    if found.vocabulary is None:
+        raise ValueError(f"{options.folder} is a run of {found.config.task!r} and no language model")
     how = {name: getattr(options, name) for name in ("temperature", "top_k", "top_p", "seed")}
-    how["window"] = config.data.window
-    for piece in generate(model, vocabulary, options.prompt, tokens=options.tokens, **how):
+    how["window"] = found.config.data.window
+    model: Any = found.model
+    for piece in generate(model, found.vocabulary, options.prompt, tokens=options.tokens, **how):
         sys.stdout.write(harmless(piece))
         sys.stdout.flush()
     print()

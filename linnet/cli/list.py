@@ -47,10 +47,10 @@ def recipe_lines() -> Iterator[str]:
 
 
 def task_lines() -> Iterator[str]:
-    from linnet.train.kinds import KINDS
+    from linnet.tasks import TASKS
 
-    for name, make in KINDS.items():
-        yield f"{name:<17}{make.__doc__}"
+    for name, task in TASKS.items():
+        yield f"{name:<17}{task.about}"
 
 
 def corpus_lines() -> Iterator[str]:

@@ -36,7 +36,7 @@ def add_run_options(
 
     start    settings that the command begins with: help shows them as the defaults
     """
-    from linnet.train.config import RunConfig, options, override, parts
+    from linnet.runs.config import RunConfig, options, override, parts
 
     usual = override(RunConfig(task=task), start or {})
     known = [each for each in options(task) if each[1].name not in without]
@@ -112,7 +112,7 @@ def parsed(value: str) -> Any:
 
 def given_options(found: argparse.Namespace, task: str) -> dict[str, Any]:
     """The fields of a run that were given, by name."""
-    from linnet.train.config import options
+    from linnet.runs.config import options
 
     given = {
         field.name: getattr(found, field.name) for _, field, _ in options(task) if hasattr(found, field.name)
@@ -122,7 +122,7 @@ def given_options(found: argparse.Namespace, task: str) -> dict[str, Any]:
 
 def run_config(found: argparse.Namespace, task: str, first: Mapping[str, Any] | None = None) -> Any:
     """The run that was asked for: defaults, then a recipe, a file or another run, then the options."""
-    from linnet.train.config import RunConfig, override
+    from linnet.runs.config import RunConfig, override
     from linnet.train.recipes import recipe
 
     config = override(RunConfig(task=task), first or {})
@@ -136,9 +136,9 @@ def run_config(found: argparse.Namespace, task: str, first: Mapping[str, Any] | 
 
 
 def settings_in(path: Path) -> Any:
-    from linnet.train.errors import Damaged
-    from linnet.train.records import config_from
-    from linnet.train.untrusted import SMALL, parse_json
+    from linnet.runs.errors import Damaged
+    from linnet.runs.records import config_from
+    from linnet.runs.untrusted import SMALL, parse_json
 
     try:
         with open(path, "rb") as file:
@@ -149,7 +149,7 @@ def settings_in(path: Path) -> Any:
 
 def changed(config: Any, given: dict[str, Any]) -> Any:
     """Options of a unit are added to those of the recipe, unless they are of another unit."""
-    from linnet.train.config import override
+    from linnet.runs.config import override
 
     if hasattr(config.model, "unit_options"):
         same = given.get("unit", config.model.unit) == config.model.unit

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from linnet.train.untrusted import harmless
+from linnet.runs.untrusted import harmless
 
 
 def is_first_process() -> bool:

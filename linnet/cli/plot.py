@@ -8,7 +8,7 @@ from pathlib import Path
 from linnet.analysis.plots import FORMATS, PLOTS, write_figures
 from linnet.analysis.runs import find_runs
 from linnet.cli.output import say
-from linnet.train.untrusted import has_folder
+from linnet.runs.untrusted import has_folder
 
 
 def add_options(command: argparse.ArgumentParser) -> None:

@@ -11,9 +11,10 @@ from linnet.cli.folders import RUNS
 from linnet.cli.options import add_run_options, add_sources, run_config
 from linnet.cli.output import say
 from linnet.cli.parser import at_least_one
-from linnet.train.errors import NotFinite
+from linnet.runs.config import RunConfig
+from linnet.runs.errors import NotFinite
 from linnet.train.progress import choose
-from linnet.train.search import SCRN_RANGES, Plan, search
+from linnet.train.search import Plan, ranges_of, search
 
 TASK = "lm"
 
@@ -26,7 +27,9 @@ def add_options(command: argparse.ArgumentParser) -> None:
     )
     add_sources(command)
     add = command.add_argument
-    shown = " ".join(f"{name}={low:g}:{high:g}" for name, (low, high) in SCRN_RANGES.items())
+    shown = " ".join(
+        f"{name}={low:g}:{high:g}" for name, (low, high) in ranges_of(RunConfig(task=TASK)).items()
+    )
     ranges_help = f"ranges to draw from; names joined by + share a value ({shown})"
     add("--ranges", nargs="+", type=span, metavar="NAME=LOW:HIGH", help=ranges_help)
     add("--runs", type=at_least_one, default=100, help="total number of runs (100)")
@@ -49,8 +52,10 @@ def span(text: str) -> tuple[str, tuple[float, float]]:
 
 
 def run(options: argparse.Namespace) -> None:
-    plan = Plan(dict(options.ranges or SCRN_RANGES), options.runs, options.per_round, options.shrink)
-    study = search(run_config(options, TASK), options.folder, plan, storage=options.storage, progress=choose)
+    config = run_config(options, TASK)
+    ranges = dict(options.ranges or ranges_of(config))
+    plan = Plan(ranges, options.runs, options.per_round, options.shrink)
+    study = search(config, options.folder, plan, storage=options.storage, progress=choose)
     say_best(study, options.folder)
 
 

@@ -12,19 +12,19 @@ from linnet.cli.folders import RUNS, data_name, overwrite
 from linnet.cli.options import add_run_options, add_sources, run_config
 from linnet.cli.output import is_first_process, result_line, say
 from linnet.cli.parser import LazyParser
-from linnet.train.kinds import KINDS
+from linnet.tasks import TASKS
 from linnet.train.progress import choose
 
 
 def add_options(command: argparse.ArgumentParser) -> None:
     tasks = command.add_subparsers(dest="task", required=True, metavar="TASK", parser_class=LazyParser)
-    for name, make in KINDS.items():
-        tasks.add_parser(name, help=make.__doc__).fill = partial(add_task_options, task=name)
+    for name, task in TASKS.items():
+        tasks.add_parser(name, help=task.about).fill = partial(add_task_options, task=name)
 
 
 def add_task_options(command: argparse.ArgumentParser, task: str) -> None:
     command.description = (
-        f"Train {task}: {KINDS[task].__doc__}. A run is a directory. If it exists and has the same "
+        f"Train {task}: {TASKS[task].about}. A run is a directory. If it exists and has the same "
         "settings, training resumes from its last checkpoint."
     )
     add_sources(command)

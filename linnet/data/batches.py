@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -24,31 +25,55 @@ from torch import Tensor
 
 from linnet.data.errors import DataError, unknown
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 IGNORE = -100
 TAILS = ("keep", "trim", "drop")
 
 
 @dataclass(frozen=True, eq=False)
-class Window:
+class TimeBatch:
+    """Sequences side by side: a dataclass of tensors [T, B, ...]; one of one dimension is [B]."""
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
+
+    def __len__(self) -> int:
+        """Return B."""
+        one = next(iter(self.tensors().values()))
+        return one.shape[min(1, one.dim() - 1)]
+
+    def columns(self, rank: int, world: int) -> Self:
+        """Return the sequences of process `rank` of `world`; shares differ by at most one sequence."""
+        if not 0 <= rank < world:
+            raise DataError(f"rank must be from 0 to {world - 1}; got {rank}")
+        if len(self) < world:
+            raise DataError(
+                f"a batch of {len(self)} cannot be shared by {world} processes; use a larger batch"
+            )
+        start, stop = (len(self) * each // world for each in (rank, rank + 1))
+        mine = {
+            name: tensor.narrow(min(1, tensor.dim() - 1), start, stop - start).contiguous()
+            for name, tensor in self.tensors().items()
+        }
+        return replace(self, **mine)
+
+    def to(self, device: Any) -> Self:
+        """Return the batch on `device`; nothing is copied if it is there already."""
+        if all(tensor.device == torch.device(device) for tensor in self.tensors().values()):
+            return self
+        return replace(self, **{name: tensor.to(device) for name, tensor in self.tensors().items()})
+
+
+@dataclass(frozen=True, eq=False)
+class Window(TimeBatch):
     """Some steps of all columns."""
 
     inputs: Tensor  # int64 [T, B]
     targets: Tensor  # int64 [T, B]: the tokens that follow; IGNORE where there is none
     start: int  # the first time step
     index: int  # which window of the epoch it is
-
-    def columns(self, rank: int, world: int) -> Window:
-        """The columns that one of `world` processes reads of this global batch."""
-        batch = self.inputs.shape[1]
-        if batch % world:
-            raise DataError(f"a batch of {batch} cannot be shared equally by {world} processes")
-        if not 0 <= rank < world:
-            raise DataError(f"rank must be from 0 to {world - 1}; got {rank}")
-        share = batch // world
-        mine = slice(rank * share, (rank + 1) * share)
-        return replace(
-            self, inputs=self.inputs[:, mine].contiguous(), targets=self.targets[:, mine].contiguous()
-        )
 
 
 @dataclass(frozen=True, eq=False)

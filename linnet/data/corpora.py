@@ -60,6 +60,7 @@ def load_corpus(
     lowercase: bool = False,
     words: str | None = None,
     order: str = "frequency",
+    vocabulary: Vocabulary | None = None,
 ) -> Corpus:
     """A corpus of `CORPORA`, as tokens.
 
@@ -70,14 +71,15 @@ def load_corpus(
     lowercase        read capitals as small letters
     words            what a word is: "blanks" or "punctuation"; by default as the corpus was prepared
     order            of a word vocabulary: "frequency" in the training text, or "appearance" in all three
+    vocabulary       encode with this one, of a trained model, instead of making one from the text
     """
     source = known_source(name)
-    level = check_level(name, source, level)
+    level = check_level(name, source, level if vocabulary is None else vocabulary.level)
     options = Options(source.words if words is None else words, lowercase, vocabulary_size, order)
     check_path(name, path)
     check_options(level, options)
     parts = source.read(Wanted(name, source, level, data_dir, path))
-    vocabulary = VOCABULARIES[level](source, parts, options)
+    vocabulary = vocabulary or VOCABULARIES[level](source, parts, options)
     tensors = {label: encoded(name, label, getattr(parts, label), vocabulary) for label in PARTS}
     return Corpus(name, level, vocabulary, **tensors, about=f"{source.about} {parts.note}".strip())
 

@@ -25,7 +25,7 @@ from torch import Tensor
 from linnet.data.batches import epoch_generator
 from linnet.data.errors import DataError, MissingDataError, unknown
 from linnet.data.files import File, read_any
-from linnet.data.memory import Batch
+from linnet.data.memory import SequenceBatch
 
 log = logging.getLogger("linnet")
 
@@ -92,11 +92,14 @@ class Digits:
         order = hashlib.sha256(self.order.astype("<i8").tobytes()).hexdigest()[:12]
         return {"images": self.source, "pixels": len(self.order), "order": order}
 
-    def batch(self, part: Part, which: np.ndarray, index: int) -> Batch:
-        pixels = torch.from_numpy(part.pixels[which][:, self.order]).T.float() / self.brightest
-        nothing = pixels.new_zeros(1, len(which))
+    def batch(self, part: Part, which: np.ndarray, index: int) -> SequenceBatch:
         labels = torch.from_numpy(part.labels[which].astype(np.int64))
-        return Batch(torch.cat([pixels, nothing])[..., None], labels[None], index)
+        return SequenceBatch(self.steps(part.pixels[which]), labels[None], index)
+
+    def steps(self, pixels: np.ndarray) -> Tensor:
+        """The images [N, pixels] as sequences [T, N, 1]: the pixels in their order, then an empty step."""
+        ordered = torch.from_numpy(pixels[:, self.order]).T.float() / self.brightest
+        return torch.cat([ordered, ordered.new_zeros(1, len(pixels))])[..., None]
 
     def batches_per_epoch(self, batch: int) -> int:
         """Whole ones: what is left over is left out, another lot in each epoch."""
@@ -104,13 +107,13 @@ class Digits:
             raise DataError(f"a batch of {batch} is more than the {len(self.train):,} images for training")
         return len(self.train) // batch
 
-    def training(self, batch: int, seed: int, epoch: int = 1, first: int = 0) -> Iterator[Batch]:
+    def training(self, batch: int, seed: int, epoch: int = 1, first: int = 0) -> Iterator[SequenceBatch]:
         """Every image once, in an order that depends on the seed and the epoch alone."""
         drawn = torch.randperm(len(self.train), generator=epoch_generator(seed, epoch)).numpy()
         for index in range(first, self.batches_per_epoch(batch)):
             yield self.batch(self.train, drawn[index * batch : (index + 1) * batch], index)
 
-    def evaluation(self, split: str, batch: int, seed: int = 0, examples: int = 0) -> Iterator[Batch]:
+    def evaluation(self, split: str, batch: int, seed: int = 0, examples: int = 0) -> Iterator[SequenceBatch]:
         """The images of a part in their order, or the first `examples` of them; no seed changes them."""
         part = getattr(self, split)
         places = np.arange(min(examples, len(part)) if examples else len(part))

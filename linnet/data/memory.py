@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Any
 
@@ -25,7 +25,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from linnet.data.batches import IGNORE
+from linnet.data.batches import IGNORE, TimeBatch
 from linnet.data.errors import DataError
 
 BLANK = 0
@@ -34,23 +34,12 @@ MOST_STEPS, MOST_SYMBOLS = 1_000_000, 10_000
 
 
 @dataclass(frozen=True, eq=False)
-class Batch:
+class SequenceBatch(TimeBatch):
     """Sequences side by side, with what is to be answered at every step or at the last one."""
 
     inputs: Tensor  # int64 [T, B], or real numbers [T, B, features]
     targets: Tensor  # [T, B], or [1, B] for the last step: int64 with IGNORE where none counts, or real
     index: int  # which batch of the epoch it is
-
-    def columns(self, rank: int, world: int) -> Batch:
-        """The sequences that one of `world` processes reads of this global batch."""
-        size = self.targets.shape[1]
-        if size % world:
-            raise DataError(f"a batch of {size} cannot be shared equally by {world} processes")
-        share = size // world
-        mine = slice(rank * share, (rank + 1) * share)
-        return replace(
-            self, inputs=self.inputs[:, mine].contiguous(), targets=self.targets[:, mine].contiguous()
-        )
 
 
 class Endless(ABC):
@@ -71,21 +60,21 @@ class Endless(ABC):
     def batches_per_epoch(self, batch: int) -> None:
         return None
 
-    def training(self, batch: int, seed: int, epoch: int = 1, first: int = 0) -> Iterator[Batch]:
+    def training(self, batch: int, seed: int, epoch: int = 1, first: int = 0) -> Iterator[SequenceBatch]:
         """Without end, from number `first` on: what comes before it is drawn too, and thrown away."""
         return self.batches(batch, seed, first)
 
-    def evaluation(self, split: str, batch: int, seed: int, examples: int) -> Iterator[Batch]:
+    def evaluation(self, split: str, batch: int, seed: int, examples: int) -> Iterator[SequenceBatch]:
         """The same ones whenever they are asked for, and none that training shows."""
         return islice(self.batches(batch, [seed, 1 + SPLITS.index(split)]), math.ceil(examples / batch))
 
-    def batches(self, batch: int, seed: int | list[int], first: int = 0) -> Iterator[Batch]:
+    def batches(self, batch: int, seed: int | list[int], first: int = 0) -> Iterator[SequenceBatch]:
         random = np.random.RandomState(seed)
         for _ in range(first):
             self.draw(random, batch)
         index = first
         while True:
-            yield Batch(*self.lay_out(self.draw(random, batch)), index)
+            yield SequenceBatch(*self.lay_out(self.draw(random, batch)), index)
             index += 1
 
 

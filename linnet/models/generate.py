@@ -191,7 +191,7 @@ def choose_rows(rows: Tensor, yes: Any, no: Any) -> Any:
 
 
 class TextStream:
-    """Tokens to text, piece by piece. It keeps a few tokens, as blanks and bytes depend on their neighbours."""
+    """Tokens to text, piece by piece; it keeps a few, as blanks and bytes depend on their neighbours."""
 
     def __init__(self, vocabulary: Vocabulary):
         self.vocabulary = vocabulary

@@ -1,124 +1,274 @@
-"""Language modelling: predict each token of a text from all before it."""
+"""Language modelling: predict each token of a text from all tokens before it."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from linnet.base.options import check_size, choose
+from linnet.base.settings import Checked, option
 from linnet.data.batches import TAILS, Window, epoch_generator, varied_windows, window_count, windows
-from linnet.data.corpora import Corpus
-from linnet.models.language import LanguageModel, LanguageModelConfig
-from linnet.tasks.task import StepResult, evaluating
+from linnet.data.corpora import ORDERS, Corpus, load_corpus
+from linnet.data.sources import CORPORA
+from linnet.data.vocabulary import LEVELS, Vocabulary
+from linnet.models.generate import generate_texts
+from linnet.models.language import LanguageModel, LanguageModelConfig, with_hidden_size
+from linnet.tasks.base import (
+    LOSS,
+    SPLITS,
+    Comparison,
+    Figure,
+    Metrics,
+    StepResult,
+    Task,
+    Variant,
+    unit_options_checked,
+)
 
-SPLITS = ("train", "valid", "test")
+VOCABULARY = "vocabulary.json"
 
 
-class LanguageTask:
-    """A corpus and a model of it.
+@dataclass(frozen=True)
+class LanguageData(Checked):
+    """A corpus, and how it is cut into batches."""
 
-    batch         columns of text that are read side by side in training
-    length        steps of a window
-    varied        windows of varied length around `length`, drawn anew in each epoch (AWD-LSTM)
-    delta         varied: how much longer than `length` a window may be
-    tail          what becomes of tokens that do not divide: "keep", "trim" or "drop" (see linnet.data)
-    eval_batch    the same three for evaluation. By default every token counts; the RAN and SCRN authors
-    eval_length   validate with the batch of training and eval_tail="drop"
-    eval_tail
-    carry         whether the state goes on from window to window; else each begins from zeros
-    seed          of the varied lengths
+    corpus: str = option("kjv", "a name of `linnet list corpora`")
+    path: str | None = option(None, "with --corpus text: a UTF-8 file, or a folder of *.txt")
+    data_dir: str | None = option(None, "the folder where the files of a corpus are searched first")
+    level: str | None = option(
+        None, "tokens: word, char, byte or bpe (the first that the corpus has)", choices=LEVELS
+    )
+    vocabulary_size: int | None = option(None, "the most tokens to keep; others become <unk>", least=2)
+    lowercase: bool = option(False, "convert the text to lower case")
+    order: str = option(
+        "frequency", "how the vocabulary is sorted; appearance: as in the three splits", choices=ORDERS
+    )
+    batch: int = option(20, "columns of text that are read in parallel, over all processes", least=1)
+    length: int = option(35, "time steps of a window: gradients go back this far", least=1)
+    varied: bool = option(False, "draw the length of each window around --length, as in AWD-LSTM")
+    delta: int = option(40, "varied: how much longer than --length a window may be", least=0)
+    carry: bool = option(True, "start each window from the state of the one before; otherwise from zeros")
+    tail: str | None = option(None, "tokens that do not fill a window: keep, trim or drop", choices=TAILS)
+    eval_batch: int = option(10, "columns in evaluation", least=1)
+    eval_length: int | None = option(None, "time steps of a window in evaluation (--length)", least=1)
+    eval_tail: str = option(
+        "keep", "keep: every token counts; trim, drop: as some authors evaluate", choices=TAILS
+    )
+    test_batch: int | None = option(None, "columns in the test (--eval-batch)", least=1)
+    test_tail: str | None = option(None, "--eval-tail of the test (--eval-tail)", choices=TAILS)
+
+    @property
+    def window(self) -> int | None:
+        """The most tokens that a state has read; None: there is no such bound."""
+        return None if self.carry else self.length
+
+
+COMPARISON = Comparison(
+    units=("lstm", "sru", "lrn", "ran", "scrn", "nru"),
+    budget=2_500_000,
+    # A few minutes on two cores for six units; too few updates for a deep LSTM.
+    settings={
+        **{"corpus": "kjv", "tied": True, "num_layers": 1, "input_dropout": 0.1, "output_dropout": 0.1},
+        **{"optimiser": "adam", "lr": 0.003, "clip": 1.0},
+        **{"steps": 300, "evaluate_every": 100, "log_every": 20},
+    },
+)
+PERPLEXITY = Figure(
+    "perplexity",
+    "perplexity",
+    "The model is as uncertain about the next token as if it chose among this many equally likely ones; "
+    "lower is better.",
+    ".2f",
+)
+BITS = {
+    level: Figure(
+        "bpc",
+        f"bits per {unit}",
+        f"How many bits the model needs to encode each {unit} of the text; lower is better.",
+        ".3f",
+    )
+    for level, unit in (("char", "character"), ("byte", "byte"))
+}
+
+
+class Language(Task):
+    """A corpus, a vocabulary and a model of it.
+
+    corpus   one that was read before with the same settings; it is not read again
     """
 
-    name = "language"
+    name, about = "lm", "language modelling: predict the next word, character or byte of a text"
+    Data, Model = LanguageData, LanguageModelConfig
+    comparison = COMPARISON
+    splits = (*SPLITS, "all")
+    asset_files = (VOCABULARY,)
+    # SCRN's paper, for naive dropout; for variational dropout it searches state_dropout too.
+    ranges = {
+        "input_dropout": (0.01, 0.6),
+        "layer_dropout+output_dropout": (0.01, 0.6),
+        "lr": (0.5, 0.99),
+        "decay": (0.5, 0.89),
+        "init_scale": (0.05, 0.3),
+    }
 
     def __init__(
         self,
-        corpus: Corpus,
-        config: LanguageModelConfig,
-        *,
-        batch: int = 20,
-        length: int = 35,
-        varied: bool = False,
-        delta: int = 40,
-        tail: str | None = None,
-        eval_batch: int = 10,
-        eval_length: int | None = None,
-        eval_tail: str = "keep",
-        carry: bool = True,
+        data: LanguageData,
+        model: LanguageModelConfig,
         seed: int = 1,
+        assets: Mapping[str, bytes] | None = None,
+        *,
+        corpus: Corpus | None = None,
     ):
-        for name, size in (("batch", batch), ("length", length), ("eval_batch", eval_batch)):
-            check_size(name, size)
-        tail = tail or ("trim" if varied else "drop")
-        choose("tail", tail, TAILS)
-        choose("eval_tail", eval_tail, TAILS)
-        self.corpus, self.config, self.seed = corpus, config, seed
-        self.batch, self.length, self.tail = batch, length, tail
-        self.varied, self.delta, self.carry = varied, delta, carry
-        self.eval_batch, self.eval_length, self.eval_tail = eval_batch, eval_length or length, eval_tail
+        super().__init__(data, model, seed)
+        if corpus is not None:
+            self.corpus = corpus
+        if assets is not None:
+            self.vocabulary = Vocabulary.parse(VOCABULARY, assets[VOCABULARY])
+        else:
+            self.vocabulary = self.corpus.vocabulary
+
+    @cached_property
+    def corpus(self) -> Corpus:
+        """The text as tokens; what the vocabulary of a trained model does not have becomes <unk>."""
+        data = self.data
+        return load_corpus(
+            data.corpus,
+            level=data.level,
+            data_dir=data.data_dir,
+            path=data.path,
+            vocabulary_size=data.vocabulary_size,
+            lowercase=data.lowercase,
+            order=data.order,
+            vocabulary=vars(self).get("vocabulary"),
+        )
 
     def build(self) -> LanguageModel:
-        return LanguageModel(len(self.corpus.vocabulary), self.config)
+        with unit_options_checked():
+            return LanguageModel(len(self.vocabulary), self.model)
 
-    # ----------------------------------------------------------------------------------- training
+    # --------------------------------------------------------------------------------------- windows
 
-    def training(self, epoch: int, first: int = 0, rank: int = 0, world: int = 1) -> Iterator[Window]:
-        of_all = self.windows_of(epoch, first)
-        return of_all if world == 1 else (window.columns(rank, world) for window in of_all)
+    def batches(self, split: str, epoch: int = 0, first: int = 0) -> Iterator[Window]:
+        return self.training(epoch, first) if epoch else self.evaluation(split, first)
 
-    def windows_of(self, epoch: int, first: int) -> Iterator[Window]:
-        tokens, shape = self.corpus.train, (self.batch, self.length)
-        if not self.varied:
-            return windows(tokens, *shape, tail=self.tail, first=first)
-        drawn = {"generator": epoch_generator(self.seed, epoch), "delta": self.delta}
-        return varied_windows(tokens, *shape, tail=self.tail, first=first, **drawn)  # type: ignore[arg-type]
+    def training(self, epoch: int, first: int) -> Iterator[Window]:
+        data, tokens = self.data, self.corpus.train
+        if not data.varied:
+            return windows(tokens, data.batch, data.length, tail=self.tail, first=first)
+        drawn = epoch_generator(self.seed, epoch)
+        shape = (data.batch, data.length)
+        return varied_windows(tokens, *shape, generator=drawn, delta=data.delta, tail=self.tail, first=first)
+
+    def evaluation(self, split: str, first: int) -> Iterator[Window]:
+        data, batch, tail = self.data, self.data.eval_batch, self.data.eval_tail
+        if split == "test":
+            batch, tail = data.test_batch or batch, data.test_tail or tail
+        length = data.eval_length or data.length
+        return windows(self.tokens(split), batch, length, tail=tail, first=first)
+
+    def tokens(self, split: str) -> Tensor:
+        """The tokens of a split; "all" is the whole text."""
+        if split == "all":
+            return torch.cat([getattr(self.corpus, name) for name in SPLITS])
+        return getattr(self.corpus, split)
+
+    @property
+    def tail(self) -> str:
+        return self.data.tail or ("trim" if self.data.varied else "drop")
 
     def batches_per_epoch(self, epoch: int) -> int:
-        if self.varied:
-            return sum(1 for _ in self.windows_of(epoch, 0))
-        return window_count(self.corpus.train, self.batch, self.length, tail=self.tail)
+        if self.data.varied:
+            return sum(1 for _ in self.training(epoch, 0))
+        return window_count(self.corpus.train, self.data.batch, self.data.length, tail=self.tail)
+
+    # --------------------------------------------------------------------------------------- figures
 
     def step(self, model: nn.Module, batch: Window, carry: Any) -> StepResult:
-        parts = model.loss(batch.inputs, batch.targets, carry if self.carry else None)  # type: ignore[operator]
-        tokens, penalties = batch.inputs.numel(), dict(parts.penalties)
-        return StepResult(parts.objective, parts.nll, parts.count, tokens, penalties, parts.state)
+        parts = model.loss(batch.inputs, batch.targets, carry if self.data.carry else None)  # type: ignore[operator]
+        return StepResult(
+            objective=parts.objective,
+            total=parts.nll,
+            count=parts.count,
+            tokens=batch.inputs.numel(),
+            extra=dict(parts.penalties),
+            carry=parts.state,
+        )
 
-    # --------------------------------------------------------------------------------- evaluation
+    def metrics(self) -> Metrics:
+        return TextMetrics()
 
-    @torch.no_grad()
-    def evaluate(self, model: nn.Module, split: str) -> dict[str, float]:
-        """loss: the mean of -log p in nats; perplexity, its exponential; bpc, the same in bits a token."""
-        choose("split", split, SPLITS)
-        with evaluating(model):
-            nll, count = self.total(model, split)
-        loss = nll / count
-        # Where exp has no number for it, a perplexity is no figure but the verdict is clear.
-        perplexity = math.exp(loss) if loss < 700 else math.inf
-        return {"loss": loss, "perplexity": perplexity, "bpc": loss / math.log(2), "tokens": float(count)}
+    @classmethod
+    def figures(cls, data: LanguageData) -> tuple[Figure, ...]:
+        level = data.level or CORPORA[data.corpus].levels[0]
+        return (BITS.get(level, PERPLEXITY), LOSS)
 
-    def total(self, model: nn.Module, split: str) -> tuple[float, int]:
-        tokens = getattr(self.corpus, split)
-        device = next(model.parameters()).device
-        nll, count, state = 0.0, 0, None
-        for window in windows(tokens, self.eval_batch, self.eval_length, tail=self.eval_tail):
-            given = window.inputs.to(device), window.targets.to(device)
-            parts = model.loss(*given, state)  # type: ignore[operator]
-            nll, count = nll + float(parts.nll), count + parts.count
-            state = parts.state if self.carry else None
-        return nll, count
+    # ----------------------------------------------------------------------------------- a trained run
+
+    def assets(self) -> dict[str, bytes]:
+        return {VOCABULARY: self.vocabulary.to_json().encode()}
 
     def describe(self) -> dict[str, Any]:
-        vocabulary = self.corpus.vocabulary
+        # Run directories of Linnet 0.1.0 call this task "language".
         return {
-            "task": self.name,
-            "corpus": self.corpus.name,
-            "level": self.corpus.level,
-            "vocabulary": vocabulary.fingerprint,
-            "vocabulary_size": len(vocabulary),
-            "model": asdict(self.config),
+            "task": "language",
+            "corpus": self.data.corpus,
+            "level": self.vocabulary.level,
+            "vocabulary": self.vocabulary.fingerprint,
+            "vocabulary_size": len(self.vocabulary),
+        }
+
+    def predict(self, model: nn.Module, raw: Sequence[str], **options: Any) -> list[str]:
+        """Continue each prompt; the options are those of `linnet.models.generate.generate_texts`."""
+        options = {"window": self.data.window, **options}
+        return generate_texts(model, self.vocabulary, raw, **options)  # type: ignore[arg-type]
+
+    # ------------------------------------------------------------------------------------ in comparisons
+
+    @classmethod
+    def implied(cls, given: Mapping[str, Any]) -> dict[str, Any]:
+        """A path is that of a text of one's own; another corpus has no path."""
+        if given.get("path") is not None:
+            return {"corpus": "text", **given}
+        return {"path": None, **given} if "corpus" in given else dict(given)
+
+    @classmethod
+    def data_name(cls, data: LanguageData) -> str:
+        return data.corpus
+
+    @classmethod
+    def variants(cls, data: LanguageData) -> dict[str, Variant]:
+        # The memory of NRU never saturates, and grows without bound if its state is carried through a text.
+        return {"nru": Variant("nru", {}, {"carry": False})}
+
+    @classmethod
+    def carry_option(cls, data: LanguageData) -> str:
+        return "--no-carry" if data.carry else ""
+
+    @classmethod
+    def resized(cls, model: LanguageModelConfig, hidden_size: int) -> LanguageModelConfig:
+        return with_hidden_size(model, hidden_size)
+
+    def smaller(self) -> str:
+        size = self.model.embedding_size
+        return f"a smaller embedding_size (now {size}), tied=True or a smaller vocabulary"
+
+
+class TextMetrics(Metrics):
+    """loss: the mean of -log p in nats; perplexity: its exponential; bpc: the loss in bits per token."""
+
+    def compute(self) -> dict[str, float]:
+        loss = self.total / self.count
+        # exp overflows above 709.
+        perplexity = math.exp(loss) if loss < 700 else math.inf
+        return {
+            "loss": loss,
+            "perplexity": perplexity,
+            "bpc": loss / math.log(2),
+            "tokens": float(self.count),
         }

@@ -1,32 +1,89 @@
-"""Memory tasks: a source of sequences, and a model that answers about them.
+"""Memory tasks: a source of sequences, and a model that must remember what it has read to answer about them.
 
-The loss is the mean over the steps that the NRU authors count: all steps of copying, the last k of denoising,
-the last step of images and of the adding problem (there, the square of the error).
+The loss is the mean over the time steps that the NRU authors count: all steps of copying, the last k of
+denoising, the last step of images and of the adding problem (there, the squared error).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import asdict
-from typing import Any, NamedTuple, Protocol
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, NamedTuple, Protocol
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from linnet.base.options import check_size, choose
+from linnet.base.settings import Checked, option
 from linnet.data.batches import IGNORE
-from linnet.data.memory import BLANK, SPLITS, Batch
+from linnet.data.digits import SOURCES, Digits, load_digits, read_order
+from linnet.data.errors import DataError
+from linnet.data.memory import BLANK, Adding, Copying, Denoising, Recall, SequenceBatch
 from linnet.models.language import detach
 from linnet.models.sequence import SequenceModel, SequenceModelConfig
-from linnet.tasks.task import StepResult, evaluating
+from linnet.tasks.base import (
+    LOSS,
+    Comparison,
+    Figure,
+    Metrics,
+    StepResult,
+    Task,
+    Variant,
+    unit_options_checked,
+)
 
 CLOSE = 0.04
-"""How near a sum must be to count as right, by Hochreiter and Schmidhuber (1997)."""
+"""How close a sum must be to count as right, by Hochreiter and Schmidhuber (1997)."""
 
 
-class Source(Protocol):
-    """Where sequences come from: linnet.data.memory makes them, linnet.data.digits reads them."""
+# ------------------------------------------------------------------------------------------ settings
+
+
+@dataclass(frozen=True)
+class EndlessData(Checked):
+    """Sequences that are generated when they are needed."""
+
+    span: int = option(100, "T: the time steps over which something must be remembered", least=1)
+    batch: int = option(10, "sequences in a batch, over all processes", least=1)
+    data_seed: int | None = option(None, "seed of the sequences (--seed)", least=0)
+    eval_examples: int = option(200, "sequences of an evaluation, the same each time", least=1)
+    reset_every: int = option(
+        1, "sequences before the state is reset to zeros: 1, or more to test forgetting", least=1
+    )
+
+
+@dataclass(frozen=True)
+class RecallData(EndlessData):
+    """Symbols to remember, generated when they are needed."""
+
+    symbols: int = option(8, "n: the number of different symbols", least=2)
+    recalled: int = option(10, "k: the number of symbols to remember", least=1)
+    random_labels: bool = option(False, "ask for symbols that were not shown: a test of stability")
+
+
+@dataclass(frozen=True)
+class ImageData(Checked):
+    """Images of digits, pixel by pixel."""
+
+    images: str = option(
+        "auto", "mnist, the small digits, or auto: the small ones if MNIST is not found", choices=SOURCES
+    )
+    data_dir: str | None = option(None, "the folder where the files of MNIST are searched first")
+    batch: int = option(100, "images in a batch, over all processes", least=1)
+    data_seed: int | None = option(None, "seed of the order of the images in each epoch (--seed)", least=0)
+    cut_seed: int = option(50, "seed of the validation set, and of the permutation", least=0)
+    permutation: str | None = option(None, "psmnist: a file with the order of the pixels, .npy or text")
+    eval_batch: int = option(500, "images in a batch of an evaluation", least=1)
+    eval_examples: int = option(0, "images of an evaluation (0: all of them)", least=0)
+
+
+# -------------------------------------------------------------------------------------------- answers
+
+
+class SequenceSource(Protocol):
+    """Where sequences come from: linnet.data.memory generates them, linnet.data.digits reads them."""
 
     @property
     def input_size(self) -> int: ...
@@ -38,101 +95,143 @@ class Source(Protocol):
 
     @property
     def last(self) -> bool:
-        """Whether only the last step is asked for."""
+        """Whether only the last time step is answered."""
 
     @property
     def real(self) -> bool:
-        """Whether a number is asked for, and not a class."""
+        """Whether the answer is a number, and not a class."""
 
     @property
     def length(self) -> int:
-        """The most steps of a sequence."""
+        """The most time steps of a sequence."""
 
     @property
     def baseline(self) -> float:
-        """The mean loss of the best answers that remember nothing."""
+        """The mean loss of the best answers without memory."""
 
     def guessed(self, targets: Tensor) -> float:
-        """What such answers cost with these targets, summed."""
+        """Return the summed loss of such answers to these targets."""
 
     def describe(self) -> dict[str, Any]:
-        """What a trained model must have been trained for to fit."""
+        """Return what a trained model must have been trained for to fit."""
 
     def batches_per_epoch(self, batch: int) -> int | None: ...
-    def training(self, batch: int, seed: int, epoch: int, first: int) -> Iterator[Batch]: ...
-    def evaluation(self, split: str, batch: int, seed: int, examples: int) -> Iterator[Batch]: ...
+    def training(self, batch: int, seed: int, epoch: int, first: int) -> Iterator[SequenceBatch]: ...
+    def evaluation(self, split: str, batch: int, seed: int, examples: int) -> Iterator[SequenceBatch]: ...
 
 
 class Judged(NamedTuple):
-    """What the answers to a batch are worth."""
+    """The answers to a batch, compared with its targets."""
 
-    objective: Tensor  # the mean loss over what counts, to be differentiated
-    count: int  # type: ignore[assignment]  # how many steps count
-    right: int  # right answers among those that ask for memory
-    asked: int  # how many of these there are
+    objective: Tensor  # the mean loss over the counted steps, to be differentiated
+    count: int  # type: ignore[assignment]  # how many steps are counted
+    right: int  # right answers among those that need memory
+    asked: int  # how many answers need memory
 
 
-class MemoryTask:
-    """A source of sequences and a model.
+class Answers(NamedTuple):
+    judged: Judged
+    guessed: float  # the summed loss of the best answers without memory
 
-    batch           sequences side by side
-    eval_batch      the same in evaluation (batch)
-    eval_examples   sequences of an evaluation (0: all that there are)
-    reset_every     sequences after which the state starts anew; with more than 1, the network has to learn
-                    to forget what was before (the paper's test of forgetting)
-    seed            of the sequences
-    """
+
+class MemoryMetrics(Metrics):
+    """The mean loss, the share of right answers, and the mean loss of the best answers without memory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.right, self.asked, self.guessed = 0, 0, 0.0
+
+    def update(self, result: StepResult) -> None:
+        judged, guessed = result.outputs
+        # Multiplied in double precision; `result.total` was multiplied in that of the model.
+        self.total += float(judged.objective) * judged.count
+        self.count += judged.count
+        self.right, self.asked = self.right + judged.right, self.asked + judged.asked
+        self.guessed += guessed
+
+    def merge(self, other: MemoryMetrics) -> None:
+        super().merge(other)
+        self.right, self.asked = self.right + other.right, self.asked + other.asked
+        self.guessed += other.guessed
+
+    def compute(self) -> dict[str, float]:
+        loss, baseline = self.total / self.count, self.guessed / self.count
+        return {"loss": loss, "accuracy": self.right / self.asked, "baseline": baseline}
+
+
+# --------------------------------------------------------------------------------------- every task
+
+ADAM = {"optimiser": "adam", "lr": 1e-3, "clip": 1.0}
+ENDLESS = {**ADAM, "steps": 2000, "evaluate_every": 200, "log_every": 20}
+UNITS = ("nru", "lstm-chrono", "janet-chrono", "gru", "sru", "lrn", "ran", "scrn")
+ACCURACY = Figure(
+    "accuracy",
+    "accuracy",
+    "The share of right answers among those that need memory; higher is better.",
+    ".4f",
+    True,
+)
+BASELINE = Figure("baseline", "memoryless baseline", "The loss of the best answers that remember nothing.")
+
+
+class Memory(Task):
+    """A source of sequences and a model that answers about them."""
+
+    Model = SequenceModelConfig
+    comparison = Comparison(UNITS, budget=23_500)
+    judged_by: ClassVar[tuple[Figure, ...]] = (LOSS, ACCURACY, BASELINE)
 
     def __init__(
         self,
-        name: str,
-        source: Source,
-        config: SequenceModelConfig,
-        *,
-        batch: int = 10,
-        eval_batch: int | None = None,
-        eval_examples: int = 200,
-        reset_every: int = 1,
+        data: Any,
+        model: SequenceModelConfig,
         seed: int = 1,
+        assets: Mapping[str, bytes] | None = None,
+        *,
+        source: SequenceSource | None = None,
     ):
-        check_size("batch", batch)
-        check_size("reset_every", reset_every)
-        check_size("eval_examples", eval_examples, least=0 if source.batches_per_epoch(batch) else 1)
-        self.name, self.source, self.config, self.seed = name, source, config, seed
-        self.batch, self.eval_batch = batch, eval_batch or batch
-        self.eval_examples, self.reset_every = eval_examples, reset_every
+        super().__init__(data, model, seed if data.data_seed is None else data.data_seed)
+        self.source = source or self.source_of(data)
+        self.reset_every = getattr(data, "reset_every", 1)
 
-    def build(self, device: str | None = None) -> SequenceModel:
-        source = self.source
-        return SequenceModel(
-            source.input_size,
-            source.output_size,
-            self.config,
-            one_hot=source.one_hot,
-            last=source.last,
-            device=device,
-        )
+    @classmethod
+    @abstractmethod
+    def source_of(cls, data: Any) -> SequenceSource:
+        """Return the source that these settings describe."""
 
-    # ----------------------------------------------------------------------------------- training
+    def build(self) -> SequenceModel:
+        source, shape = self.source, {"one_hot": self.source.one_hot, "last": self.source.last}
+        with unit_options_checked():
+            return SequenceModel(source.input_size, source.output_size, self.model, **shape)
 
-    def training(self, epoch: int, first: int = 0, rank: int = 0, world: int = 1) -> Iterator[Batch]:
-        of_all = self.source.training(self.batch, self.seed, epoch, first)
-        return of_all if world == 1 else (batch.columns(rank, world) for batch in of_all)
+    def batches(self, split: str, epoch: int = 0, first: int = 0) -> Iterator[SequenceBatch]:
+        data = self.data
+        if epoch:
+            return self.source.training(data.batch, self.seed, epoch, first)
+        width = getattr(data, "eval_batch", data.batch)
+        return self.source.evaluation(split, width, self.seed, data.eval_examples)
 
     def batches_per_epoch(self, epoch: int) -> int | None:
-        return self.source.batches_per_epoch(self.batch)
+        return self.source.batches_per_epoch(self.data.batch)
 
-    def step(self, model: nn.Module, batch: Batch, carry: Any) -> StepResult:
+    def step(self, model: nn.Module, batch: SequenceBatch, carry: Any) -> StepResult:
         judged, state = self.judge(model, batch, carry)
-        nll, (steps, width) = judged.objective.detach() * judged.count, batch.inputs.shape[:2]
-        metrics = {"accuracy": share(judged)}
-        return StepResult(judged.objective, nll, judged.count, steps * width, metrics, state)
+        steps, width = batch.inputs.shape[:2]
+        return StepResult(
+            objective=judged.objective,
+            total=judged.objective.detach() * judged.count,
+            count=judged.count,
+            tokens=steps * width,
+            extra={"accuracy": judged.right / max(judged.asked, 1)},
+            carry=state,
+            outputs=Answers(judged, self.source.guessed(batch.targets)),
+        )
 
-    def judge(self, model: nn.Module, batch: Batch, carry: Any) -> tuple[Judged, Any]:
-        """The answers to a batch, and the state for the next one: None where it starts anew."""
-        fresh, anew_next = (index % self.reset_every == 0 for index in (batch.index, batch.index + 1))
-        answers, state = model(batch.inputs, None if fresh else carry)
-        return self.compare(answers, batch.targets), None if anew_next else detach(state)
+    def judge(self, model: nn.Module, batch: SequenceBatch, carry: Any) -> tuple[Judged, Any]:
+        """Return the judged answers, and the state for the next batch: None where that starts from zeros."""
+        resets, resets_next = (index % self.reset_every == 0 for index in (batch.index, batch.index + 1))
+        answers, state = model(batch.inputs, None if resets else carry)
+        return self.compare(answers, batch.targets), None if resets_next else detach(state)
 
     def compare(self, answers: Tensor, targets: Tensor) -> Judged:
         if self.source.real:
@@ -141,34 +240,236 @@ class MemoryTask:
             return Judged(errors.square().mean(), errors.numel(), right, errors.numel())
         loss = F.cross_entropy(answers.flatten(0, 1), targets.flatten(), ignore_index=IGNORE)
         counted = targets != IGNORE
-        # A blank is right to say before it is time to answer, and asks for no memory.
+        # Before it is time to answer, a blank is the right answer and needs no memory.
         asked = counted if self.source.last else counted & (targets != BLANK)
         right = int((answers.detach().argmax(-1) == targets)[asked].sum())
         return Judged(loss, int(counted.sum()), right, int(asked.sum()))
 
-    # --------------------------------------------------------------------------------- evaluation
-
-    @torch.no_grad()
-    def evaluate(self, model: nn.Module, split: str) -> dict[str, float]:
-        """loss and accuracy, over the same sequences each time; baseline: the loss there without a memory."""
-        choose("split", split, SPLITS)
-        with evaluating(model):
-            return self.total(model, split)
-
-    def total(self, model: nn.Module, split: str) -> dict[str, float]:
-        device = next(model.parameters()).device
-        loss, guessed, count, right, asked, carry = 0.0, 0.0, 0, 0, 0, None
-        for batch in self.source.evaluation(split, self.eval_batch, self.seed, self.eval_examples):
-            here = Batch(batch.inputs.to(device), batch.targets.to(device), batch.index)
-            judged, carry = self.judge(model, here, carry)
-            loss, count = loss + float(judged.objective) * judged.count, count + judged.count
-            right, asked = right + judged.right, asked + judged.asked
-            guessed += self.source.guessed(batch.targets)
-        return {"loss": loss / count, "accuracy": right / asked, "baseline": guessed / count}
+    def metrics(self) -> Metrics:
+        return MemoryMetrics()
 
     def describe(self) -> dict[str, Any]:
-        return {"task": self.name, **self.source.describe(), "model": asdict(self.config)}
+        return {"task": self.name, **self.source.describe()}
+
+    # --------------------------------------------------------------------------------- predictions
+
+    @torch.no_grad()
+    def predict(self, model: nn.Module, raw: Sequence[Any], **options: Any) -> list[Any]:
+        """Answer each sequence; what one is, and what the answer is, stands at each task."""
+        device = next(model.parameters()).device
+        return [self.answer(model(self.encode(each).to(device))[0][:, 0].cpu()) for each in raw]
+
+    @abstractmethod
+    def encode(self, raw: Any) -> Tensor:
+        """Return one sequence, [T, 1] or [T, 1, features]."""
+
+    @abstractmethod
+    def answer(self, outputs: Tensor) -> Any:
+        """Return the answer that these outputs, [steps, output_size], stand for."""
+
+    # --------------------------------------------------------------------------------- in comparisons
+
+    @classmethod
+    def figures(cls, data: Any) -> tuple[Figure, ...]:
+        return cls.judged_by
+
+    @classmethod
+    def title(cls, data: Any) -> str:
+        words = [cls.name]
+        if hasattr(data, "span"):
+            words.append(f"T = {data.span}")
+        if getattr(data, "reset_every", 1) > 1:
+            words.append(f"the state kept for {data.reset_every} sequences")
+        if getattr(data, "random_labels", False):
+            words.append("random labels")
+        return ", ".join(words)
+
+    @classmethod
+    def variants(cls, data: Any) -> dict[str, Variant]:
+        return rival_forms(cls.source_of(data).length)
+
+    @classmethod
+    def unit_name(cls, model: SequenceModelConfig) -> str:
+        for name, variant in rival_forms(model.unit_options.get("chrono", 1)).items():
+            if (variant.unit, dict(variant.options)) == (model.unit, model.unit_options):
+                return name
+        return model.unit
+
+    @classmethod
+    def carry_option(cls, data: Any) -> str:
+        return "--reset-every 1" if getattr(data, "reset_every", 1) > 1 else ""
+
+    def smaller(self) -> str:
+        return "smaller unit options"
 
 
-def share(judged: Judged) -> float:
-    return judged.right / max(judged.asked, 1)
+def rival_forms(length: int) -> dict[str, Variant]:
+    """The forms of units that the NRU authors compare with, where they differ from our defaults.
+
+    `length`: the time steps of a sequence, which chrono initialisation needs.
+    """
+    peepholes: dict[str, Any] = {"peepholes": True, "init": "orthogonal"}
+    norm: dict[str, Any] = {"activation": "relu", "layer_norm": True}
+    return {
+        "rnn-orth": Variant("rnn", {**norm, "init": "orthogonal"}),
+        "rnn-id": Variant("rnn", {**norm, "init": "identity"}),
+        "lstm-peephole": Variant("lstm", peepholes),
+        "lstm-chrono": Variant("lstm", {**peepholes, "chrono": length}),
+        "gru-before": Variant("gru", {"form": "before", "init": "orthogonal"}),
+        "janet-chrono": Variant("janet", {"chrono": length}),
+    }
+
+
+def numbers(raw: Any, kind: type, what: str) -> list[Any]:
+    """Return the numbers of a text, or of a list of them."""
+    words = raw.replace(",", " ").split() if isinstance(raw, str) else list(raw)
+    try:
+        return [kind(word) for word in words]
+    except (TypeError, ValueError) as error:
+        raise DataError(f"expected {what}; got {raw!r} ({error})") from None
+
+
+# ------------------------------------------------------------------------------------------ symbols
+
+
+class Symbols(Memory):
+    """Symbols to remember: `predict` takes k symbols, "3 1 4 1 5 2 6 5 3 5", and returns those recalled."""
+
+    Data = RecallData
+    defaults = ENDLESS
+
+    def encode(self, raw: Any) -> Tensor:
+        source: Recall = self.source  # type: ignore[assignment]
+        what = f"{source.recalled} symbols, each from 1 to {source.symbols}"
+        shown = numbers(raw, int, what)
+        if len(shown) != source.recalled or not all(1 <= each <= source.symbols for each in shown):
+            raise DataError(f"{self.name} takes {what}; got {raw!r}")
+        return self.lay_out(np.array(shown))
+
+    @abstractmethod
+    def lay_out(self, shown: np.ndarray) -> Tensor:
+        """Return the sequence [T, 1] that shows these symbols."""
+
+    def answer(self, outputs: Tensor) -> list[int]:
+        """Return the k symbols; the blank is no answer to them."""
+        recalled = self.source.recalled  # type: ignore[attr-defined]
+        return (outputs[-recalled:, 1:].argmax(-1) + 1).tolist()
+
+
+class Copy(Symbols):
+    """See linnet.data.memory.Copying."""
+
+    name, about = "memory.copy", "copying memory: ten symbols, a wait, the ten symbols again"
+
+    @classmethod
+    def source_of(cls, data: RecallData) -> Copying:
+        return Copying(data.span, data.symbols, data.recalled, data.random_labels)
+
+    def lay_out(self, shown: np.ndarray) -> Tensor:
+        source: Copying = self.source  # type: ignore[assignment]
+        return source.lay_out((source.span, shown[:, None], shown[:, None]))[0]
+
+
+class VariableCopy(Copy):
+    """See linnet.data.memory.Copying; `predict` waits for the whole span."""
+
+    name, about = "memory.variable", "copying memory after a wait of varying length"
+
+    @classmethod
+    def source_of(cls, data: RecallData) -> Copying:
+        return replace(super().source_of(data), variable=True)
+
+
+class Denoise(Symbols):
+    """See linnet.data.memory.Denoising; `predict` spreads the symbols evenly over the span."""
+
+    name, about = "memory.denoise", "denoising: ten symbols scattered among blanks"
+
+    @classmethod
+    def source_of(cls, data: RecallData) -> Denoising:
+        return Denoising(data.span, data.symbols, data.recalled, data.random_labels)
+
+    def lay_out(self, shown: np.ndarray) -> Tensor:
+        source: Denoising = self.source  # type: ignore[assignment]
+        steps = np.linspace(0, source.span - 1, len(shown)).astype(np.int64)
+        return source.lay_out((steps[None], shown[None], shown[None]))[0]
+
+
+# ------------------------------------------------------------------------------------------ numbers
+
+
+class Add(Memory):
+    """See linnet.data.memory.Adding.
+
+    `predict` takes numbers of which two are marked by a star, "0.5* 0.1 0.9 0.25*", and returns their sum.
+    """
+
+    name, about = "memory.adding", "the adding problem: the sum of the two marked numbers of a sequence"
+    Data = EndlessData
+    defaults = ENDLESS
+
+    @classmethod
+    def source_of(cls, data: EndlessData) -> Adding:
+        return Adding(data.span)
+
+    def encode(self, raw: Any) -> Tensor:
+        what = 'numbers of which two are marked, like "0.5* 0.1 0.9 0.25*"'
+        words = raw.replace(",", " ").split() if isinstance(raw, str) else [str(each) for each in raw]
+        marks = [float(word.endswith("*")) for word in words]
+        if sum(marks) != 2:
+            raise DataError(f"{self.name} takes {what}; got {raw!r}")
+        values = numbers([word.rstrip("*") for word in words], float, what)
+        return torch.tensor([values, marks]).T[:, None]
+
+    def answer(self, outputs: Tensor) -> float:
+        return float(outputs[-1, 0])
+
+
+class Pixels(Memory):
+    """See linnet.data.digits.
+
+    `predict` takes the pixels of an image row by row, numbers from 0 to the value of white (255 for MNIST, 16
+    for the small digits), and returns the digit.
+    """
+
+    name, about = "memory.smnist", "the digits of MNIST, one pixel at a time"
+    Data = ImageData
+    defaults = ADAM
+    comparison = Comparison(UNITS, budget=165_000)
+    judged_by = (ACCURACY, LOSS, BASELINE)
+
+    @classmethod
+    def source_of(cls, data: ImageData) -> Digits:
+        if data.permutation is not None:
+            raise ValueError(
+                "memory.smnist reads the pixels in their own order; --permutation is for memory.psmnist"
+            )
+        return load_digits(data.images, seed=data.cut_seed, data_dir=data.data_dir)
+
+    @classmethod
+    def title(cls, data: ImageData) -> str:
+        return cls.name if data.images == "auto" else f"{cls.name}, {data.images}"
+
+    def encode(self, raw: Any) -> Tensor:
+        source: Digits = self.source  # type: ignore[assignment]
+        what = f"{len(source.order)} pixels from 0 to {source.brightest}"
+        pixels = numbers(raw, float, what)
+        if len(pixels) != len(source.order) or not all(0 <= each <= source.brightest for each in pixels):
+            raise DataError(f"{self.name} takes {what}; got {len(pixels)} numbers")
+        return source.steps(np.array(pixels, dtype=np.float32)[None])
+
+    def answer(self, outputs: Tensor) -> int:
+        return int(outputs[-1].argmax())
+
+
+class PermutedPixels(Pixels):
+    """The same with the pixels in a fixed random order."""
+
+    name, about = "memory.psmnist", "the digits of MNIST, one pixel at a time in a fixed random order"
+
+    @classmethod
+    def source_of(cls, data: ImageData) -> Digits:
+        order = None if data.permutation is None else read_order(data.permutation)
+        return load_digits(
+            data.images, permuted=True, seed=data.cut_seed, order=order, data_dir=data.data_dir
+        )

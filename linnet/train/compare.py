@@ -9,23 +9,16 @@ from typing import Any
 
 from linnet.base.suggest import did_you_mean
 from linnet.models.config import find_unit
-from linnet.train.config import RunConfig, override
-from linnet.train.kinds import Comparison, kind
-
-
-def comparison(task: str) -> Comparison:
-    found = kind(task).comparison
-    if found is None:
-        raise ValueError(f"units cannot be compared at {task!r}: it does not say how models are fitted")
-    return found
+from linnet.runs.config import RunConfig, override
+from linnet.tasks import TASKS
 
 
 def plans(
     config: RunConfig, units: Sequence[str], budget: int, folder: Path, seeds: Sequence[int] = ()
 ) -> Iterator[tuple[RunConfig, Path]]:
     """A run for each unit and seed, as wide as the budget allows."""
-    how = comparison(config.task)
-    fit, variants = how.fitting(config.data), how.variants(config.data)
+    task = TASKS[config.task](config.data, config.model, config.loop.seed)
+    variants = task.variants(config.data)
     for name in units:
         if name in variants:
             unit, options, settings = variants[name]
@@ -33,7 +26,7 @@ def plans(
             refuse_unknown(name, variants)
             unit, options, settings = name, config.model.unit_options if name == config.model.unit else {}, {}
         own = override(config, {**settings, "unit": unit, "unit_options": dict(options)})
-        fitted = dataclasses.replace(own, model=fit(own.model, budget))
+        fitted = dataclasses.replace(own, model=task.with_model(own.model).fitted(budget))
         for seed in seeds or (config.loop.seed,):
             place = folder / (name if len(seeds) < 2 else f"{name}-{seed}")
             yield override(fitted, {"seed": seed}), place

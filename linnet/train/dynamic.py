@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from linnet.data.batches import windows
 from linnet.models.language import LanguageModel
-from linnet.train.config import Checked, option
+from linnet.runs.config import Checked, option
 
 
 @dataclass(frozen=True)

@@ -26,14 +26,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from linnet.train import checkpoints, optimisers
-from linnet.train.advice import advice
-from linnet.train.checkpoints import Checkpoint
-from linnet.train.config import LoopConfig, RunConfig, to_dict
-from linnet.train.errors import Damaged, Mismatch, NotFinite, Stopped, log, missing
-from linnet.train.kinds import kind
-from linnet.train.progress import Progress, Silent
-from linnet.train.records import (
+from linnet.runs import checkpoints
+from linnet.runs.checkpoints import Checkpoint
+from linnet.runs.config import LoopConfig, RunConfig, to_dict
+from linnet.runs.errors import Damaged, Mismatch, NotFinite, Stopped, log, missing
+from linnet.runs.load import keep_assets
+from linnet.runs.records import (
     Row,
     Rows,
     append,
@@ -44,8 +42,7 @@ from linnet.train.records import (
     refuse_other,
     write_result,
 )
-from linnet.train.schedules import Place, factor, stuck
-from linnet.train.untrusted import (
+from linnet.runs.untrusted import (
     LARGE,
     check,
     check_count,
@@ -55,6 +52,12 @@ from linnet.train.untrusted import (
     has_folder,
     read_bytes,
 )
+from linnet.tasks import TASKS
+from linnet.tasks.evaluation import evaluate
+from linnet.train import optimisers
+from linnet.train.advice import advice
+from linnet.train.progress import Progress, Silent
+from linnet.train.schedules import Place, factor, stuck
 
 MEANING = ("vocabulary", "weights")
 """What must agree for the weights of one run to mean something in another."""
@@ -146,8 +149,9 @@ class Found:
     """What a step finds, likewise: a state that was converted to another precision would not fit any more."""
 
     def __init__(self, result: Any):
-        self.nll, self.count, self.tokens = float(result.nll), int(result.count), int(result.tokens)
-        self.metrics, self.carry = result.metrics, result.carry
+        self.total, self.count, self.tokens = float(result.total), int(result.count), int(result.tokens)
+        self.extra, self.carry = result.extra, result.carry
+        self.length = 0.0  # counted targets of each sequence
 
 
 class Stepper(nn.Module):
@@ -171,7 +175,7 @@ class Run:
         self.rows, self.here, self.carry = Rows(folder), Position(), None
         self.sums: dict[str, float] = {}
         torch.manual_seed(config.loop.seed)
-        self.task = kind(config.task).build(config.data, config.model, config.loop.seed)
+        self.task = TASKS[config.task](config.data, config.model, config.loop.seed)
         if self.task.batches_per_epoch(1) is None and not config.loop.steps:
             raise ValueError(f"{config.task} has no end; give the number of updates (--steps)")
         self.model = self.task.build()
@@ -196,7 +200,7 @@ class Run:
         result = self.agreed(self.known_result)
         if self.fabric.is_global_zero:
             open_run(self.folder, self.config)
-            kind(self.config.task).keep(self.task, self.folder)
+            keep_assets(self.folder, self.task.assets())
         if result:
             return result
         self.forget_what_came_after()
@@ -240,8 +244,14 @@ class Run:
     def finished(self) -> bool:
         loop, here = self.config.loop, self.here
         enough = here.epoch > loop.epochs or bool(loop.steps and here.step >= loop.steps)
-        low_enough = bool(here.history) and here.history[-1] < loop.stop_below
-        return enough or low_enough or bool(loop.patience and stuck(here.history, loop.patience))
+        return enough or self.good_enough() or bool(loop.patience and stuck(here.history, loop.patience))
+
+    def good_enough(self) -> bool:
+        loop, history = self.config.loop, self.here.history
+        if not history:
+            return False
+        value = self.task.selects.value(history[-1])
+        return value < loop.stop_below or bool(loop.stop_above and value > loop.stop_above)
 
     # -------------------------------------------------------------------------------- an epoch
 
@@ -249,7 +259,7 @@ class Run:
         """The rest of this epoch, or as much of it as is still to be done."""
         here = self.here
         self.stepper.train()
-        batches = self.task.training(here.epoch, here.batch, self.fabric.global_rank, self.fabric.world_size)
+        batches = self.task.batches("train", here.epoch, here.batch)
         for group in groups(batches, self.config.optimiser.accumulate):
             self.update(group)
             self.now_and_then()
@@ -286,9 +296,9 @@ class Run:
         started = time.perf_counter()
         steps = [self.backward(batch, len(group), last=batch is group[-1]) for batch in group]
         norm = self.clip()
-        loss = sum(step.nll for step in steps) / max(sum(step.count for step in steps), 1)
+        loss = sum(step.total for step in steps) / max(sum(step.count for step in steps), 1)
         self.refuse_nonsense(loss, norm)
-        rate = self.rate(sum(map(self.length, steps)) / len(steps))
+        rate = self.rate(sum(step.length for step in steps) / len(steps))
         optimisers.set_rate(self.optimiser, rate)
         self.optimiser.step()
         self.optimiser.zero_grad()
@@ -302,20 +312,19 @@ class Run:
     def backward(self, batch: Any, size: int, last: bool) -> Found:
         """Add a batch's gradient; what was found."""
         shared = self.fabric.world_size > 1
-        given = Given(on_device(batch, self.fabric.device), self.carry)
+        if shared:
+            batch = batch.columns(self.fabric.global_rank, self.fabric.world_size)
+        given = Given(batch.to(self.fabric.device), self.carry)
         with self.fabric.no_backward_sync(self.stepper, enabled=not last) if shared else nullcontext():
             objective, found = self.stepper(given)
             self.carry = found.carry
-            over = self.length(found) if self.config.optimiser.loss_over == "sequences" else 1.0
+            found.length = found.count / len(batch)
+            over = found.length if self.config.optimiser.loss_over == "sequences" else 1.0
             self.fabric.backward(objective * (over * self.weight(found.count) / size))
-        for name, value in {"nll": found.nll, "count": found.count, **found.metrics}.items():
+        for name, value in {"nll": found.total, "count": found.count, **found.extra}.items():
             self.sums[name] = self.sums.get(name, 0) + float(value)
         self.sums["batches"] = self.sums.get("batches", 0) + 1
         return found
-
-    def length(self, found: Found) -> float:
-        """How many targets each sequence of a batch had."""
-        return found.count * self.fabric.world_size / self.config.data.batch
 
     def weight(self, count: int) -> float:
         """Processes with more targets weigh more: their mean is then that of one process."""
@@ -424,27 +433,22 @@ class Run:
         """Validate, keep the weights if they are the best, and let schedule and optimiser know."""
         stand_in = optimisers.averages(self.optimiser, self.average, self.parameters)
         with optimisers.standing_in(self.parameters, stand_in):
-            metrics = self.measure("valid")
-            if not math.isfinite(metrics["loss"]):
+            metrics, selects = self.measure("valid"), self.task.selects
+            if not math.isfinite(cost := selects.cost(metrics)):
                 raise NotFinite(
-                    f"the validation loss is {metrics['loss']:g} after step {self.here.step}. {self.remedy()}"
+                    f"the validation {selects.name} is {metrics[selects.name]:g} after step "
+                    f"{self.here.step}. {self.remedy()}"
                 )
-            self.here.history.append(metrics["loss"])
+            self.here.history.append(cost)
             self.here.evaluated = self.here.step
             self.record("valid", metrics)
-            if self.config.loop.select == "last" or metrics["loss"] <= min(self.here.history):
+            if self.config.loop.select == "last" or cost <= min(self.here.history):
                 self.keep_best(metrics)
         self.choose_optimiser()
 
     def measure(self, split: str) -> Row:
-        """The task's figures, by the first process for all."""
-        metrics: Row = {}
-        if self.fabric.is_global_zero:
-            self.model.eval()
-            with torch.no_grad(), self.fabric.autocast():
-                metrics = self.task.evaluate(self.model, split)
-            self.model.train()
-        return self.fabric.broadcast(metrics) if self.fabric.world_size > 1 else metrics
+        """Return the task's figures, to which each process contributes."""
+        return evaluate(self.task, self.model, split, self.fabric)
 
     def finish(self) -> Row:
         """Validate what was not validated yet, and test the selected weights."""
@@ -706,14 +710,6 @@ def groups(batches: Iterable[Any], size: int) -> Iterator[list[Any]]:
     source = iter(batches)
     while group := list(islice(source, size)):
         yield group
-
-
-def on_device(batch: Any, device: torch.device) -> Any:
-    """A batch's tensors on this device; nothing to do where they are made."""
-    if device.type == "cpu":
-        return batch
-    moved = {name: value.to(device) for name, value in vars(batch).items() if isinstance(value, Tensor)}
-    return dataclasses.replace(batch, **moved)
 
 
 def random_states() -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn, optim
 
-from linnet.train.config import OptimiserConfig
+from linnet.runs.config import OptimiserConfig
 from linnet.train.schedules import ever_stuck
 
 

@@ -6,7 +6,7 @@ import sys
 import time
 from typing import Any, Protocol
 
-from linnet.train.records import Row
+from linnet.runs.records import Row
 
 
 class Progress(Protocol):

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from linnet.train.config import ScheduleConfig
+from linnet.runs.config import ScheduleConfig
 
 
 class Place(NamedTuple):

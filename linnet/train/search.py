@@ -24,22 +24,14 @@ from typing import Any, NamedTuple
 from filelock import AcquireReturnProxy as Held
 from filelock import Timeout
 
-from linnet.train.config import RunConfig, override
-from linnet.train.errors import Damaged, Mismatch, NotFinite, Stopped, missing, room_for
+from linnet.runs.config import RunConfig, override
+from linnet.runs.errors import Damaged, Mismatch, NotFinite, Stopped, missing, room_for
+from linnet.runs.records import file_lock, make_folder, read_result, write_atomically
+from linnet.runs.untrusted import LARGE, check, open_file, parse_json, read_bytes
+from linnet.tasks import TASKS
+from linnet.tasks.base import Metric
 from linnet.train.loop import train
 from linnet.train.progress import Progress
-from linnet.train.records import file_lock, make_folder, read_result, write_atomically
-from linnet.train.untrusted import LARGE, check, open_file, parse_json, read_bytes
-
-SCRN_RANGES = {
-    "input_dropout": (0.01, 0.6),
-    "layer_dropout+output_dropout": (0.01, 0.6),
-    "lr": (0.5, 0.99),
-    "decay": (0.5, 0.89),
-    "init_scale": (0.05, 0.3),
-}
-"""Those of the paper for naive dropout; for variational, state_dropout too."""
-
 
 ADDRESS = re.compile(r"[a-z][a-z0-9+]+:")  # of one letter it is a drive
 
@@ -49,6 +41,12 @@ class Plan(NamedTuple):
     runs: int = 100  # in all, over all machines
     per_round: int = 100
     shrink: float = 0.5
+
+
+def ranges_of(config: RunConfig) -> Mapping[str, tuple[float, float]]:
+    """Return the ranges that are searched if the user gives none: those of the task, or around its --lr."""
+    rate = config.optimiser.lr
+    return TASKS[config.task].ranges or {"lr": (rate / 10, rate * 3)}
 
 
 def search(
@@ -66,7 +64,7 @@ def search(
     with turn(folder):
         study = open_study(optuna, storage, folder)
         check_names(study, plan, folder)
-        check_losses(optuna, study, folder)
+        check_costs(optuna, study, folder, TASKS[config.task].selects)
     while (mine := next_trial(optuna, study, plan, folder)) is not None:
         trial, ours = mine
         with ours:
@@ -86,7 +84,7 @@ def run_trial(
         result = train(override(config, drawn), folder / name, progress(name) if progress else None)
     except NotFinite:
         return optuna.trial.TrialState.PRUNED, None
-    return optuna.trial.TrialState.COMPLETE, result["valid"]["loss"]
+    return optuna.trial.TrialState.COMPLETE, TASKS[config.task].selects.cost(result["valid"])
 
 
 def name_of(trial: Any) -> str:
@@ -265,13 +263,14 @@ def ranges_now(plan: Plan, known: list[tuple[float, Mapping[str, float]]]) -> di
     return {name: around(best[name], plan.ranges[name], plan.shrink**rounds) for name in plan.ranges}
 
 
-def check_losses(optuna: Any, study: Any, folder: Path) -> None:
-    """The loss of a run stands in the study and in the directory of the run, unless that was removed."""
+def check_costs(optuna: Any, study: Any, folder: Path, selects: Metric) -> None:
+    """What selects stands in the study and in the directory of the run, unless that was removed."""
     for trial in in_state(study, optuna.trial.TrialState.COMPLETE):
         place = folder / name_of(trial)
         result = read_result(place)
-        same = result is None or result["valid"]["loss"] == trial.value
-        check(same, place / "result.json", f"its valid loss is not that of the study, {trial.value}")
+        same = result is None or selects.cost(result["valid"]) == trial.value
+        known = selects.value(trial.value)
+        check(same, place / "result.json", f"its valid {selects.name} is not that of the study, {known}")
 
 
 def around(best: float, whole: tuple[float, float], share: float) -> tuple[float, float]:

@@ -6,16 +6,15 @@ import torch
 from torch import Tensor
 
 from linnet.analysis.inside import memory_changes, reach, unroll
-from linnet.data.memory import Adding, Copying
 from linnet.models.sequence import SequenceModel, SequenceModelConfig
-from linnet.tasks.memory import MemoryTask
+from linnet.tasks.memory import Add, Copy, EndlessData, RecallData
 
 NRU = SequenceModelConfig("nru", {"memory_size": 4, "num_heads": 1}, hidden_size=5)
 
 
 def test_the_changes_of_the_memory_are_those_of_the_state():
     torch.manual_seed(1)
-    task = MemoryTask("copy", Copying(span=4, symbols=3, recalled=2), NRU)
+    task = Copy(RecallData(span=4, symbols=3, recalled=2), NRU)
     model = task.build()
     changes = memory_changes(task, model)
     (batch,) = task.source.evaluation("test", 1, task.seed, 1)
@@ -27,7 +26,7 @@ def test_the_changes_of_the_memory_are_those_of_the_state():
 
 
 def test_where_the_state_is_kept_several_sequences_follow_each_other():
-    task = MemoryTask("copy", Copying(span=4, symbols=3, recalled=2), NRU, reset_every=5)
+    task = Copy(RecallData(span=4, symbols=3, recalled=2, reset_every=5), NRU)
     changes = memory_changes(task, task.build())
     assert len(changes.sizes) == 24
     assert (changes.starts, changes.asked) == ([0, 8, 16], [6, 14, 22])
@@ -36,7 +35,7 @@ def test_where_the_state_is_kept_several_sequences_follow_each_other():
 def test_the_reach_is_the_norm_of_the_jacobian():
     """Of one output and one example, where nothing is estimated; of both parts of the state together."""
     torch.manual_seed(1)
-    task = MemoryTask("adding", Adding(span=6), NRU)
+    task = Add(EndlessData(span=6), NRU)
     model = task.build()
     found = reach(task, model, examples=1)
     (batch,) = task.source.evaluation("test", 1, task.seed, 1)
@@ -57,9 +56,7 @@ def jacobian(model: SequenceModel, before: Tensor, after: Tensor) -> Tensor:
 
 def test_the_reach_of_several_outputs_is_near_the_norm_of_all_of_them():
     torch.manual_seed(1)
-    task = MemoryTask(
-        "copy", Copying(span=3, symbols=3, recalled=2), SequenceModelConfig("lstm", hidden_size=5)
-    )
+    task = Copy(RecallData(span=3, symbols=3, recalled=2), SequenceModelConfig("lstm", hidden_size=5))
     model = task.build()
     batch = next(iter(task.source.evaluation("test", 400, task.seed, 400)))
     answer, states = unroll(model, batch.inputs)

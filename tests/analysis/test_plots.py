@@ -14,10 +14,10 @@ from linnet.analysis.report import page
 from linnet.analysis.runs import Recorded, baseline, find_runs, groups, panels, read_run, updates_to_solve
 from linnet.data.memory import Copying
 from linnet.layers.stacks import UNITS
+from linnet.runs.config import RunConfig, override
+from linnet.tasks.memory import rival_forms
 from linnet.train.compare import variations
-from linnet.train.config import RunConfig, override
 from linnet.train.loop import train
-from linnet.train.memory import variants
 
 pytest.importorskip("matplotlib")
 
@@ -107,7 +107,7 @@ def test_solved_is_the_first_evaluation_below_a_tenth_of_the_baseline():
 
 
 def test_every_unit_has_a_look_of_its_own():
-    names = [*UNITS, *variants(9)]
+    names = [*UNITS, *rival_forms(9)]
     seen = [drawing.look(name) for name in names]
     assert len(set(seen)) == len(names)
     assert all(name in drawing.COLOURS for name in UNITS)

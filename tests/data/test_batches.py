@@ -111,8 +111,9 @@ def test_processes_share_a_batch_by_columns():
     assert torch.equal(torch.cat([part.inputs for part in parts], 1), window.inputs)
     assert torch.equal(torch.cat([part.targets for part in parts], 1), window.targets)
     assert all(part.inputs.is_contiguous() and part.index == window.index for part in parts)
-    with pytest.raises(ValueError, match="a batch of 6 cannot be shared equally by 4 processes"):
-        window.columns(0, 4)
+    assert [len(window.columns(rank, 4)) for rank in range(4)] == [1, 2, 1, 2]
+    with pytest.raises(ValueError, match="a batch of 6 cannot be shared by 7 processes; use a larger batch"):
+        window.columns(0, 7)
     with pytest.raises(ValueError, match="rank must be from 0 to 1; got 2"):
         window.columns(2, 2)
 

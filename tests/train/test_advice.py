@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from linnet.cli import main
+from linnet.runs.config import RunConfig, override
+from linnet.runs.errors import NotFinite
 from linnet.train.advice import GENERAL, advice
-from linnet.train.config import RunConfig, override
-from linnet.train.errors import NotFinite
 from linnet.train.loop import Run, train
 
 CARRIED = {"unit": "nru", "carry": True}

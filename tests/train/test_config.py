@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import toy  # noqa: F401, makes the kind of task known
 
-from linnet.train.config import (
+from linnet.runs.config import (
     LATER,
     RunConfig,
     ScheduleConfig,
@@ -21,7 +21,7 @@ from linnet.train.config import (
     to_dict,
     to_json,
 )
-from linnet.train.language import LanguageData
+from linnet.tasks.language import LanguageData
 from linnet.train.recipes import RECIPES, recipe
 from linnet.train.schedules import Place, disappointments, ever_stuck, factor, stuck
 

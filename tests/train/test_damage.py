@@ -17,11 +17,12 @@ import toy  # noqa: F401, makes the kind of task known
 
 import linnet
 from linnet import cli
-from linnet.train import checkpoints, loop
-from linnet.train.config import RunConfig, override
-from linnet.train.errors import Stopped
+from linnet.runs import checkpoints
+from linnet.runs.config import RunConfig, override
+from linnet.runs.errors import Stopped
+from linnet.runs.records import Row, read_metrics, read_result
+from linnet.train import loop
 from linnet.train.loop import train
-from linnet.train.records import Row, read_metrics, read_result
 
 SETTINGS = override(
     RunConfig(task="toy"),

@@ -19,11 +19,12 @@ import torch
 import toy
 
 import linnet
-from linnet.train import checkpoints, loop
-from linnet.train.config import RunConfig, override
-from linnet.train.errors import DiskFull, Mismatch, NotFinite
+from linnet.runs import checkpoints
+from linnet.runs.config import RunConfig, override
+from linnet.runs.errors import DiskFull, Mismatch, NotFinite
+from linnet.runs.records import read_metrics
+from linnet.train import loop
 from linnet.train.loop import train
-from linnet.train.records import read_metrics
 
 ROOT = str(Path(linnet.__file__).parents[1])
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": ROOT}
@@ -169,7 +170,7 @@ def test_where_nothing_was_kept_nothing_is_promised(tmp_path: Path):
 
 
 def test_a_validation_that_is_no_number_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(toy.ToyTask, "evaluate", lambda *given: {"loss": float("nan")})
+    monkeypatch.setattr(toy.ToyMetrics, "compute", lambda metrics: {"loss": float("nan")})
     with pytest.raises(
         NotFinite, match=r"validation loss is nan after step 12\. The last checkpoint, of step 10,"
     ):
@@ -271,7 +272,7 @@ def test_accumulating_steps_by_the_mean_of_the_gradients(tmp_path: Path):
     torch.manual_seed(settings.loop.seed)
     task = toy.ToyTask(settings.data, settings.model, 1)
     net, carry = task.build(), None
-    for batch in list(task.training(1, 0, 0, 1))[:3]:
+    for batch in list(task.batches("train", 1))[:3]:
         result = task.step(net, batch, carry)
         (result.objective / 3).backward()
         carry = result.carry

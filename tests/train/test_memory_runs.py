@@ -11,18 +11,19 @@ import pytest
 
 from linnet import cli
 from linnet.models.sequence import SequenceModel
+from linnet.runs.config import RunConfig, differences, from_json, override, to_json
+from linnet.runs.load import load
+from linnet.runs.records import read_config, read_metrics, read_result
+from linnet.tasks import TASKS
+from linnet.tasks.memory import rival_forms
 from linnet.train.compare import plans, variations
-from linnet.train.config import RunConfig, differences, from_json, override, to_json
-from linnet.train.kinds import KINDS, kind
 from linnet.train.loop import train
-from linnet.train.memory import SOURCES_OF, load_run, variants
 from linnet.train.recipes import RECIPES, recipe
-from linnet.train.records import read_config, read_metrics, read_result
 
 BRIEF = {"span": 5, "symbols": 3, "recalled": 2, "hidden_size": 6, "unit": "ran", "device": "cpu"}
 FAST = {"steps": 8, "log_every": 2, "evaluate_every": 4, "eval_examples": 20}
 CHECKS = ("nru-forget-5", "nru-stable-500")
-ENDLESS = [name for name in SOURCES_OF if "mnist" not in name]
+ENDLESS = [name for name in TASKS if name.startswith("memory.") and "mnist" not in name]
 
 
 def run_of(task: str = "memory.copy", **given: object) -> RunConfig:
@@ -36,9 +37,8 @@ def words(**given: object) -> list[str]:
     return [word for name, value in given.items() for word in (f"--{name.replace('_', '-')}", str(value))]
 
 
-def test_every_memory_task_is_a_kind():
-    assert [name for name in KINDS if name.startswith("memory.")] == list(SOURCES_OF)
-    for name in SOURCES_OF:
+def test_memory_tasks_have_settings_of_their_own():
+    for name in (name for name in TASKS if name.startswith("memory.")):
         config = RunConfig(task=name)
         assert (config.optimiser.optimiser, config.optimiser.lr, config.optimiser.clip) == ("adam", 1e-3, 1.0)
         assert from_json(to_json(config)) == config
@@ -50,8 +50,7 @@ def test_a_run_is_recorded_and_read_again(task: str, tmp_path: Path):
     result = train(run_of(task), tmp_path / "run")
     assert [row["step"] for row in read_metrics(tmp_path / "run", "train")] == [2, 4, 6, 8]
     assert [row["step"] for row in read_metrics(tmp_path / "run", "valid")] == [4, 8]
-    _, again, model = load_run(tmp_path / "run")
-    assert again.evaluate(model, "test") == result["test"]
+    assert load(tmp_path / "run").evaluate("test") == result["test"]
     assert set(result["test"]) == {"loss", "accuracy", "baseline"}
 
 
@@ -96,7 +95,7 @@ def test_random_labels_do_not_make_training_diverge(tmp_path: Path):
 def test_the_sequences_follow_the_seed_unless_they_have_one():
     def seed(**given: object) -> int:
         config = run_of(**given)
-        return kind(config.task).build(config.data, config.model, config.loop.seed).seed
+        return TASKS[config.task](config.data, config.model, config.loop.seed).seed
 
     assert (seed(), seed(seed=7), seed(seed=7, data_seed=5)) == (1, 7, 5)
 
@@ -124,7 +123,7 @@ def test_train_and_eval_from_the_command_line(tmp_path: Path, capsys: pytest.Cap
         ("memory.copy", ["--symbols", "20000"], "symbols, n, must be from 2 to 10,000; got 20,000"),
         ("memory.copy", ["--unit-options", "heads=3"], "NRU has no option 'heads'"),
         ("memory.copy", ["--recipe", "nru-psmnist"], "nru-psmnist is a recipe of the task memory.psmnist"),
-        ("memory.smnist", ["--permutation", "order.npy"], "a permutation is for memory.psmnist"),
+        ("memory.smnist", ["--permutation", "order.npy"], "--permutation is for memory.psmnist"),
         ("memory.psmnist", ["--data-dir", "nowhere"], "data_dir is 'nowhere', and there is no such folder"),
     ],
 )
@@ -165,7 +164,7 @@ def test_compare_over_units_and_seeds(tmp_path: Path, capsys: pytest.CaptureFixt
 
 
 def test_what_is_compared_has_as_many_parameters(tmp_path: Path):
-    names = ["nru", "lstm", "janet", *variants(120)]
+    names = ["nru", "lstm", "janet", *rival_forms(120)]
     made = dict(zip(names, plans(RunConfig(task="memory.copy"), names, 23_500, tmp_path), strict=True))
     for config, _ in made.values():
         assert SequenceModel(10, 9, config.model, device="meta").count() == pytest.approx(23_500, rel=0.01)

@@ -13,11 +13,12 @@ from torch import nn
 
 from linnet.layers.stacks import LSTM
 from linnet.models.language import LanguageModel, LanguageModelConfig
-from linnet.train import checkpoints, dynamic, optimisers
-from linnet.train.config import OptimiserConfig
-from linnet.train.errors import Mismatch
+from linnet.runs import checkpoints
+from linnet.runs.config import OptimiserConfig
+from linnet.runs.errors import Mismatch
+from linnet.runs.records import Rows, read_rows, write_json
+from linnet.train import dynamic, optimisers
 from linnet.train.progress import Plain, time_left
-from linnet.train.records import Rows, read_rows, write_json
 
 # ----------------------------------------------------------------------------------- checkpoints
 
@@ -100,7 +101,7 @@ def test_a_row_that_is_being_written_is_left_out(tmp_path: Path):
 def test_a_file_is_replaced_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     write_json(tmp_path / "x.json", {"old": 1})
     monkeypatch.setattr(
-        "linnet.train.records.os.replace", lambda *_: (_ for _ in ()).throw(OSError(5, "lost"))
+        "linnet.runs.records.os.replace", lambda *_: (_ for _ in ()).throw(OSError(5, "lost"))
     )
     with pytest.raises(OSError, match="lost"):
         write_json(tmp_path / "x.json", {"new": 1})

@@ -16,9 +16,9 @@ import pytest
 import toy  # noqa: F401, the kind of task
 
 import linnet
+from linnet.runs.config import RunConfig, override
+from linnet.runs.errors import DiskFull, Mismatch, Stopped
 from linnet.train import search
-from linnet.train.config import RunConfig, override
-from linnet.train.errors import DiskFull, Mismatch, Stopped
 from linnet.train.loop import train
 from linnet.train.search import Plan
 

@@ -18,11 +18,11 @@ import toy  # noqa: F401, makes the kind of task known
 from linnet import cli
 from linnet.analysis.report import page
 from linnet.analysis.runs import read_run
+from linnet.runs.config import RunConfig, override
+from linnet.runs.errors import Damaged, Stopped
+from linnet.runs.untrusted import harmless
 from linnet.train import search
-from linnet.train.config import RunConfig, override
-from linnet.train.errors import Damaged, Stopped
 from linnet.train.search import Plan
-from linnet.train.untrusted import harmless
 
 ESCAPES = "\x1b[31mred\x1b[0m \u202etxt\u202c \x9b1m \x07"
 TRAIN = [

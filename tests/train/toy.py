@@ -13,8 +13,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from linnet.tasks.task import StepResult
-from linnet.train.kinds import KINDS, Kind
+from linnet.data.batches import TimeBatch
+from linnet.tasks import TASKS
+from linnet.tasks.base import Metrics, StepResult, Task
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,8 @@ class ToyState(NamedTuple):
     h: Tensor
 
 
-class Batch(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Batch(TimeBatch):
     inputs: Tensor
     targets: Tensor
     index: int
@@ -54,11 +56,18 @@ class Net(nn.Module):
         return self.out(y), ToyState(h.detach())
 
 
-class ToyTask:
-    name = "toy"
+class ToyMetrics(Metrics):
+    def compute(self) -> dict[str, float]:
+        loss = super().compute()["loss"]
+        return {"loss": loss, "perplexity": math.exp(loss)}
 
-    def __init__(self, data: ToyData, model: ToyModel, seed: int):
-        self.data, self.model = data, model
+
+class ToyTask(Task):
+    name, about = "toy", "the next number of a noisy sequence"
+    Data, Model = ToyData, ToyModel
+
+    def __init__(self, data: ToyData, model: ToyModel, seed: int = 1, assets: Any = None):
+        super().__init__(data, model, seed)
         tokens = torch.arange(data.tokens) * 3 % 7
         noise = torch.randint(7, (data.tokens,), generator=torch.Generator().manual_seed(0))
         self.columns = torch.where(noise < 2, noise, tokens).view(data.batch, -1).T
@@ -69,37 +78,35 @@ class ToyTask:
     def batches_per_epoch(self, epoch: int) -> int:
         return math.ceil((len(self.columns) - 1) / self.data.length)
 
-    def training(self, epoch: int, first: int, rank: int, world: int) -> Iterator[Batch]:
-        mine = self.columns[:, rank::world]
+    def batches(self, split: str, epoch: int = 0, first: int = 0) -> Iterator[Batch]:
+        if not epoch:
+            yield Batch(self.columns[:-1, :1], self.columns[1:, :1], -2)
+            return
         for index in range(first, self.batches_per_epoch(epoch)):
             at = index * self.data.length
-            targets = mine[at + 1 : at + 1 + self.data.length]
-            yield Batch(mine[at : at + len(targets)], targets, index)
+            targets = self.columns[at + 1 : at + 1 + self.data.length]
+            yield Batch(self.columns[at : at + len(targets)], targets, index)
 
-    def step(self, model: Net, batch: Batch, carry: ToyState | None) -> StepResult:
+    def step(self, model: Net, batch: Batch, carry: ToyState | None) -> StepResult:  # type: ignore[override]
         logits, state = model(batch.inputs, carry)
         nll = F.cross_entropy(logits.flatten(0, 1), batch.targets.flatten(), reduction="sum")
         if batch.index == self.data.poison:
             nll = nll * float("nan")
         count = batch.targets.numel()
-        metrics = {"norm": float(state.h.norm())}
-        return StepResult(nll / count, nll.detach(), count, batch.inputs.numel(), metrics, state)
+        extra = {"norm": float(state.h.norm())}
+        return StepResult(nll / count, nll.detach(), count, batch.inputs.numel(), extra, state)
 
-    def evaluate(self, model: Net, split: str) -> dict[str, float]:
-        assert not model.training
-        logits, _ = model(self.columns[:-1, :1], None)
-        loss = float(F.cross_entropy(logits.flatten(0, 1), self.columns[1:, 0]))
-        return {"loss": loss, "perplexity": math.exp(loss)}
+    def metrics(self) -> ToyMetrics:
+        return ToyMetrics()
+
+    def predict(self, model: Net, raw: Any, **options: Any) -> list[int]:  # type: ignore[override]
+        return [int(model(torch.tensor(each)[:, None], None)[0][-1].argmax()) for each in raw]
 
     def describe(self) -> dict[str, Any]:
         return {"vocabulary": "seven"}
 
 
-def keep(task: ToyTask, folder: Path) -> None:
-    pass
-
-
-KINDS["toy"] = lambda: Kind(ToyData, ToyModel, ToyTask, keep)
+TASKS["toy"] = ToyTask
 
 
 def main(words: list[str]) -> None:
@@ -121,7 +128,7 @@ def main(words: list[str]) -> None:
 def one_run(folder: str, *words: str) -> None:
     import json
 
-    from linnet.train.config import RunConfig, override
+    from linnet.runs.config import RunConfig, override
     from linnet.train.loop import train
 
     given = {name: json.loads(value) for name, _, value in (text.partition("=") for text in words)}
@@ -140,7 +147,7 @@ def look(config: Any, folder: Path, runs: int, storage: str | None) -> None:
 
 
 def only_the_first_writes() -> None:
-    from linnet.train import checkpoints, records
+    from linnet.runs import checkpoints, records
 
     def refuse(*arguments: object) -> None:
         raise AssertionError("another process than the first writes")

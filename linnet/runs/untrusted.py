@@ -22,7 +22,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from linnet.train.errors import Damaged, missing
+from linnet.runs.errors import Damaged, missing
 
 SMALL = 2**24
 """The most bytes of a file of settings or figures."""

@@ -17,7 +17,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,11 +25,12 @@ import torch
 from torch import Tensor, nn
 
 from linnet.base.files import sync_folder
-from linnet.train import untrusted
-from linnet.train.config import RunConfig, fingerprint
-from linnet.train.errors import Damaged, Mismatch, log, missing, room_for
-from linnet.train.records import config_from, refuse_changed, sync
-from linnet.train.untrusted import (
+from linnet.base.settings import fingerprint
+from linnet.runs import untrusted
+from linnet.runs.config import RunConfig
+from linnet.runs.errors import Damaged, Mismatch, log, missing, room_for
+from linnet.runs.records import config_from, refuse_changed, sync
+from linnet.runs.untrusted import (
     check,
     check_count,
     check_figures,
@@ -49,6 +50,10 @@ OLD_NAMES = {
     "last": ("step", "position", "rows", "world", "guard", "files"),
     "best": ("step", "metrics", "guard", "files"),
 }
+
+
+# What Linnet 0.1.0 compared as well: a digest of the model's settings, which has since got more fields.
+OLD_GUARDS = ("model",)
 
 
 class Checkpoint(NamedTuple):
@@ -236,24 +241,24 @@ def load_weights(path: Path, model: nn.Module) -> None:
     model.load_state_dict(weights)
 
 
-def load_model(
-    checkpoint: Checkpoint, config: RunConfig, described: Mapping[str, Any], build: Callable[[str], nn.Module]
-) -> Any:
-    """The model of a checkpoint, by build(device), if it is as `described` and has the settings of its run.
+def load_model(checkpoint: Checkpoint, config: RunConfig, task: Any) -> Any:
+    """Return the model of a checkpoint, if it fits the task and the settings of its run.
 
-    Memory is taken for it once its weights are known to fit: a stranger's settings may be of any size.
+    Memory is allocated only when the weights are known to fit: the settings may be a stranger's, of any size.
     """
     weights, settings = read_weights(checkpoint.path), checkpoint.path.parent / "config.json"
     refuse_larger(settings, dataclasses.asdict(config.model), sum(each.numel() for each in weights.values()))
     try:
-        sketch = build("meta")
+        with torch.device("meta"):
+            sketch = task.build()
     except (TypeError, ValueError, OverflowError, RuntimeError) as error:
         raise Damaged(f"{settings} describes a model that cannot be built: {error}") from None
-    here = {**described, "weights": shape_code(sketch)}
-    refuse_foreign(checkpoint.path, guard_of(checkpoint), here)
+    here = {**task.describe(), "weights": shape_code(sketch)}
+    files = "".join(f"; {name} was changed or is that of another run" for name in task.asset_files)
+    refuse_foreign(checkpoint.path, guard_of(checkpoint), here, files)
     refuse_other_settings(checkpoint, config)
     refuse_other_shapes(checkpoint.path / WEIGHTS, weights, sketch)
-    model = build("cpu")
+    model = task.build()
     model.load_state_dict(weights)
     return model.eval()
 
@@ -292,12 +297,13 @@ def shape_code(model: nn.Module) -> str:
     return fingerprint({name: list(tensor.shape) for name, tensor in model.state_dict().items()})
 
 
-def refuse_foreign(path: Path, there: Mapping[str, Any], here: Mapping[str, Any]) -> None:
+def refuse_foreign(path: Path, there: Mapping[str, Any], here: Mapping[str, Any], files: str = "") -> None:
     """A checkpoint fits a task when the task describes itself as the one that wrote it did."""
-    wrong = [name for name in {**there, **here} if there.get(name) != here.get(name)]
+    names = [name for name in {**there, **here} if name not in OLD_GUARDS]
+    wrong = [name for name in names if there.get(name) != here.get(name)]
     if wrong:
         text = "; ".join(f"{name} is {there.get(name)!r} there and {here.get(name)!r} here" for name in wrong)
-        raise Mismatch(f"the checkpoint {path} is of another model or vocabulary: {text}")
+        raise Mismatch(f"the checkpoint {path} is of another model or vocabulary: {text}{files}")
 
 
 # ------------------------------------------------------------------------- states as plain values

@@ -7,51 +7,20 @@ one part only, and each field says in one line what it is.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
-import types
 import typing
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from linnet.base.suggest import did_you_mean, no_such
-from linnet.train.kinds import kind
+from linnet.base.settings import Checked, fingerprint, fit, option, refuse_unknown, settings_from
+from linnet.base.suggest import did_you_mean
+from linnet.tasks import TASKS
 
 OPTIMISERS = ("sgd", "adam", "adamax", "adagrad", "asgd", "nt-asgd")
 SCHEDULES = ("constant", "after", "plateau", "noam")
 SEEDS = 2**62  # each process adds to it, and torch takes 64 bits
 PRECISIONS = ("32-true", "64-true", "16-mixed", "bf16-mixed", "bf16-true")
-
-
-def option(
-    default: Any, text: str, *, choices: tuple = (), least: float | None = None, most: float | None = None
-) -> Any:
-    """A field with its help; `choices`, `least` and `most` are checked when the value is made."""
-    about = {"help": text, "choices": choices, "least": least, "most": most}
-    if isinstance(default, (dict, list)):
-        return field(default_factory=lambda: type(default)(default), metadata=about)
-    return field(default=default, metadata=about)
-
-
-class Checked:
-    """Checks its fields by what they say of themselves."""
-
-    def __post_init__(self) -> None:
-        for each in dataclasses.fields(self):  # type: ignore[arg-type]
-            check_field(type(self).__name__, each, getattr(self, each.name))
-
-
-def check_field(owner: str, each: dataclasses.Field, value: Any) -> None:
-    choices, least = each.metadata.get("choices"), each.metadata.get("least")
-    if choices and value is not None and value not in choices:
-        near = did_you_mean(str(value), map(str, choices))
-        raise ValueError(f"{each.name} is one of {', '.join(map(str, choices))}; got {value!r}{near}")
-    if least is not None and value is not None and not value >= least:
-        raise ValueError(f"{each.name} is at least {least:g}; got {value!r} in {owner}")
-    most = each.metadata.get("most")
-    if most is not None and value is not None and not value <= most:
-        raise ValueError(f"{each.name} is at most {most}; got {value!r} in {owner}")
 
 
 @dataclass(frozen=True)
@@ -104,7 +73,8 @@ class LoopConfig(Checked):
     epochs: int = option(10, "passes over the training text", least=1)
     steps: int = option(0, "stop after so many updates (0: when the epochs are done)", least=0)
     patience: int = option(0, "stop when so many evaluations brought nothing better (0: never)", least=0)
-    stop_below: float = option(0.0, "stop once the validation loss is below this (0: never)", least=0)
+    stop_below: float = option(0.0, "stop once the metric that selects is below this (0: never)", least=0)
+    stop_above: float = option(0.0, "stop once the metric that selects is above this (0: never)", least=0)
     evaluate_every: int = option(0, "updates between validations (0: at the end of each epoch)", least=0)
     log_every: int = option(100, "updates between rows of the training loss", least=1)
     checkpoint_steps: int = option(0, "updates between checkpoints (0: by time alone)", least=0)
@@ -122,7 +92,7 @@ class LoopConfig(Checked):
 
 
 LATER = (
-    *("epochs", "steps", "patience", "stop_below"),
+    *("epochs", "steps", "patience", "stop_below", "stop_above"),
     *("log_every", "checkpoint_steps", "checkpoint_seconds", "tensorboard"),
 )
 """What may change when a run goes on: how long and how often it writes, not what it computes."""
@@ -141,10 +111,12 @@ class RunConfig:
     loop: LoopConfig = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
-        defaults = kind(self.task).defaults
+        defaults = TASKS[self.task].defaults
         for part, cls in parts(self.task).items():
             if getattr(self, part) is None:
-                object.__setattr__(self, part, cls(**defaults.get(part, {})))
+                names = {each.name for each in dataclasses.fields(cls)}
+                own = {name: value for name, value in defaults.items() if name in names}
+                object.__setattr__(self, part, cls(**own))
         if self.schedule.scale_by_length and not hasattr(self.data, "length"):
             raise ValueError(f"scale_by_length goes by the length of windows of text; {self.task} has none")
 
@@ -155,9 +127,8 @@ class RunConfig:
 
 def parts(task: str) -> dict[str, type]:
     """The parts of a run of this kind of task, in the order in which help shows them."""
-    made = kind(task)
     shared = {"optimiser": OptimiserConfig, "schedule": ScheduleConfig, "loop": LoopConfig}
-    return {"data": made.data, "model": made.model, **shared}
+    return {"data": TASKS[task].Data, "model": TASKS[task].Model, **shared}
 
 
 def options(task: str) -> Iterator[tuple[str, dataclasses.Field, Any]]:
@@ -187,7 +158,7 @@ def from_dict(values: Mapping[str, Any]) -> RunConfig:
         raise ValueError(f"task is the name of a task; got {task!r}")
     known = {"task": str, **parts(task)}
     refuse_unknown("a run", values, known)
-    made = {name: part_from(known[name], value) for name, value in values.items() if name != "task"}
+    made = {name: settings_from(known[name], value) for name, value in values.items() if name != "task"}
     return RunConfig(task=task, **made)
 
 
@@ -199,53 +170,6 @@ def from_json(text: str) -> RunConfig:
     if not isinstance(values, dict):
         raise ValueError(f"the settings of a run are an object; got {type(values).__name__}")
     return from_dict(values)
-
-
-def part_from(cls: type, values: Mapping[str, Any]) -> Any:
-    if not isinstance(values, Mapping):
-        raise ValueError(f"the settings of {cls.__name__} are an object; got {values!r}")
-    hints = typing.get_type_hints(cls)
-    refuse_unknown(cls.__name__, values, hints)
-    return cls(**{name: fit(name, value, hints[name]) for name, value in values.items()})
-
-
-def refuse_unknown(owner: str, given: Mapping[str, Any], known: Mapping[str, Any]) -> None:
-    for name in given:
-        if name not in known:
-            raise ValueError(f"{owner} has {no_such('option', name, known)}")
-
-
-def fit(name: str, value: Any, hint: Any) -> Any:
-    """`value` as the type of its field, or an answer."""
-    origin, inner = typing.get_origin(hint), typing.get_args(hint)
-    if origin in (typing.Union, types.UnionType):
-        return None if value is None else fit(name, value, next(t for t in inner if t is not type(None)))
-    if origin is typing.Literal:
-        return one_of(name, value, inner)
-    if origin is tuple and isinstance(value, (list, tuple)):
-        if Ellipsis not in inner and len(value) != len(inner):
-            raise ValueError(f"{name} is {len(inner)} numbers; got {len(value)}: {tuple(value)}")
-        return tuple(fit(name, each, inner[0]) for each in value)
-    if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    expected = origin or hint
-    right = expected is Any or (
-        isinstance(value, expected)
-        and not (expected is int and value in (True, False) and isinstance(value, bool))
-    )
-    if not right:
-        raise ValueError(
-            f"{name} is {getattr(hint, '__name__', hint)}; got {value!r} ({type(value).__name__})"
-        )
-    return value
-
-
-def one_of(name: str, value: Any, known: tuple) -> Any:
-    if value not in known:
-        raise ValueError(
-            f"{name} is one of {', '.join(map(str, known))}; got {value!r}{did_you_mean(str(value), known)}"
-        )
-    return value
 
 
 # --------------------------------------------------------------------------------------- changing
@@ -273,8 +197,3 @@ def differences(a: RunConfig, b: RunConfig, ignore: tuple[str, ...] = ()) -> dic
         for p, e, _ in options(a.task)
     }
     return {name: pair for name, pair in pairs.items() if pair[0] != pair[1] and name not in ignore}
-
-
-def fingerprint(value: Any) -> str:
-    text = json.dumps(value, sort_keys=True, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()[:12]

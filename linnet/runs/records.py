@@ -32,9 +32,9 @@ from filelock import FileLock, Timeout
 
 from linnet.base import files
 from linnet.base.machine import installed_version, processor_name
-from linnet.train.config import LATER, RunConfig, differences, from_dict, to_json
-from linnet.train.errors import Damaged, Mismatch, room_for
-from linnet.train.untrusted import (
+from linnet.runs.config import LATER, RunConfig, differences, from_dict, to_json
+from linnet.runs.errors import Damaged, Mismatch, room_for
+from linnet.runs.untrusted import (
     LARGE,
     check,
     check_count,

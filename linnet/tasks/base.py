@@ -1,0 +1,280 @@
+"""The contract between a task and everything that trains, evaluates, compares or uses a model of it.
+
+A task is one class in one file, and one line in `TASKS`:
+
+    class Parity(Task):
+        name, about = "parity", "whether a sequence has an even number of ones"
+        Data, Model = ParityData, SequenceModelConfig      # frozen dataclasses: the options of `linnet train`
+
+        def build(self): ...                               # a model in its first state
+        def batches(self, split, epoch=0, first=0): ...    # the same settings give the same batches
+        def step(self, model, batch, carry): ...           # the loss of one batch
+        def predict(self, model, raw): ...                 # answers to what a person types
+
+Everything else has a default: the loss selects the best checkpoint, `metrics` is its mean, units are compared
+at the same number of parameters, and a run directory keeps no further files.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from linnet.models.budget import closest_size
+
+SPLITS = ("train", "valid", "test")
+AnyBatch = TypeVar("AnyBatch", bound="Batch")
+
+
+class Batch(Protocol):
+    """What the training loop asks of a batch; it never looks inside.
+
+    `linnet.data.batches.TimeBatch` has all of it for a dataclass of tensors [T, B, ...], and
+    `linnet.data.padded` for sequences of different lengths.
+    """
+
+    def __len__(self) -> int:
+        """Return the number of sequences."""
+
+    def columns(self: AnyBatch, rank: int, world: int) -> AnyBatch:
+        """Return the sequences of process `rank` of `world`; shares differ by at most one sequence."""
+
+    def to(self: AnyBatch, device: Any) -> AnyBatch:
+        """Return the batch with its tensors on `device`."""
+
+
+class StepResult(NamedTuple):
+    """The loss of a batch, and the state that the next batch starts from."""
+
+    objective: Tensor  # the mean of the loss over the counted targets, with all penalties; differentiated
+    total: Tensor  # the sum of the loss over the counted targets, without penalties and without a graph
+    count: int  # type: ignore[assignment]  # how many targets are counted
+    tokens: int  # time steps of all sequences, for tokens per second
+    extra: dict[str, float] = {}  # further numbers of this batch; rows of training have their means
+    carry: Any = None  # the recurrent state without a graph, tensors [layers, B, ...]; None: start from zeros
+    outputs: Any = None  # what `Metrics.update` needs besides the loss: predictions, targets
+
+
+class Metric(NamedTuple):
+    """The number that decides which weights are best."""
+
+    name: str = "loss"
+    higher: bool = False  # whether a higher value is better
+
+    def cost(self, figures: Mapping[str, float]) -> float:
+        """Return the value with its sign such that lower is better."""
+        return -figures[self.name] if self.higher else figures[self.name]
+
+    def value(self, cost: float) -> float:
+        """Return the value that has this cost."""
+        return -cost if self.higher else cost
+
+
+class Figure(NamedTuple):
+    """A number of an evaluation as tables, plots and reports show it."""
+
+    name: str  # its key in the result of an evaluation
+    label: str
+    about: str  # one sentence for someone who has not read the papers
+    format: str = ".4g"
+    higher: bool = False  # whether a higher value is better
+
+    def show(self, value: float) -> str:
+        return format(value, self.format)
+
+
+LOSS = Figure("loss", "loss", "The mean of what training minimises; lower is better.")
+
+
+class Metrics:
+    """The figures of an evaluation, from the results of its batches: here, the mean of the loss."""
+
+    def __init__(self) -> None:
+        self.total, self.count = 0.0, 0
+
+    def update(self, result: StepResult) -> None:
+        """Add a batch."""
+        self.total += float(result.total)
+        self.count += result.count
+
+    def merge(self, other: Any) -> None:
+        """Add what another process has found for its share of the batches."""
+        self.total += other.total
+        self.count += other.count
+
+    def compute(self) -> dict[str, float]:
+        """Return the figures by name; the metric that selects is one of them."""
+        return {"loss": self.total / max(self.count, 1)}
+
+
+class Variant(NamedTuple):
+    """A form of a unit that is compared under its own name, or in place of the unit of that name."""
+
+    unit: str
+    options: Mapping[str, Any]
+    settings: Mapping[str, Any] = {}  # further settings of its runs
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What `linnet compare` uses where the user gives nothing else."""
+
+    units: tuple[str, ...] = ("lstm", "gru", "sru", "lrn", "ran")
+    budget: int = 100_000  # parameters of each model
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Task(ABC):
+    """Something that can be learned: what is read, what is built, what is minimised, what is reported.
+
+    data, model   the settings, of the classes `Data` and `Model`
+    seed          of whatever the task draws: the order of examples, window lengths
+    assets        the files that `assets` returned when the run was trained. If they are given, a trained run
+                  is being loaded: the data set may not exist, and is not read before `batches` is called
+    """
+
+    name: ClassVar[str]  # as in TASKS
+    about: ClassVar[str]  # one line for `linnet list` and --help
+    Data: ClassVar[type]
+    Model: ClassVar[type]
+    selects: ClassVar[Metric] = Metric()
+    splits: ClassVar[tuple[str, ...]] = SPLITS
+    asset_files: ClassVar[tuple[str, ...]] = ()  # the names of what `assets` returns
+    # Settings of a run that differ from the defaults of their dataclasses, by name: {"lr": 0.003}.
+    defaults: ClassVar[Mapping[str, Any]] = {}
+    comparison: ClassVar[Comparison] = Comparison()
+    # What `linnet search` draws from; names joined by + share a value. Empty: around the default of --lr.
+    ranges: ClassVar[Mapping[str, tuple[float, float]]] = {}
+
+    def __init__(self, data: Any, model: Any, seed: int = 1, assets: Mapping[str, bytes] | None = None):
+        self.data, self.model, self.seed = data, model, seed
+
+    # ------------------------------------------------------------------------- what a task must say
+
+    @abstractmethod
+    def build(self) -> nn.Module:
+        """Return a new model. It is also called inside `torch.device("meta")`, to count parameters."""
+
+    @abstractmethod
+    def batches(self, split: str, epoch: int = 0, first: int = 0) -> Iterator[Any]:
+        """Yield the batches of a split from number `first` on.
+
+        epoch 0 is an evaluation: every example once, in a fixed order. Epochs of training count from 1 and
+        may shuffle. The batches depend on the settings, `split` and `epoch` alone, so that a run that was
+        killed continues in the middle of an epoch.
+        """
+
+    @abstractmethod
+    def step(self, model: nn.Module, batch: Any, carry: Any) -> StepResult:
+        """Return the loss of a batch, in training and in evaluation.
+
+        `carry` is the one that the batch before returned; None at the start of an epoch.
+        """
+
+    @abstractmethod
+    def predict(self, model: nn.Module, raw: Sequence[Any], **options: Any) -> list[Any]:
+        """Return one answer, a value that JSON can hold, for each input as a person types it."""
+
+    # ------------------------------------------------------------------------ what it may say as well
+
+    def batches_per_epoch(self, epoch: int) -> int | None:
+        """Return the number of training batches; None if they never end."""
+        return sum(1 for _ in self.batches("train", epoch))
+
+    def metrics(self) -> Metrics:
+        """Return an empty collector for one evaluation."""
+        return Metrics()
+
+    def assets(self) -> dict[str, bytes]:
+        """Return the files, by name, that a trained model needs to be used without its data set."""
+        return {}
+
+    def describe(self) -> dict[str, Any]:
+        """Return what must agree for a checkpoint to fit: the vocabulary, the labels. Values as in JSON."""
+        return {}
+
+    @classmethod
+    def implied(cls, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the settings that a user gave, with those that follow from them."""
+        return dict(given)
+
+    @classmethod
+    def figures(cls, data: Any) -> tuple[Figure, ...]:
+        """Return the figures that tables and reports show, the most important one first."""
+        name, higher = cls.selects
+        main = Figure(
+            name, name, f"What selects the best weights; {'higher' if higher else 'lower'} is better."
+        )
+        return (LOSS,) if name == "loss" else (main._replace(higher=higher), LOSS)
+
+    @classmethod
+    def data_name(cls, data: Any) -> str:
+        """Return the name of the data for folders: `runs/<data_name>-<unit>`."""
+        return cls.name
+
+    @classmethod
+    def title(cls, data: Any) -> str:
+        """Return what a run was asked to learn; runs with the same title are drawn together."""
+        return cls.data_name(data)
+
+    @classmethod
+    def variants(cls, data: Any) -> Mapping[str, Variant]:
+        """Return the forms of units that comparisons know under names of their own."""
+        return {}
+
+    @classmethod
+    def unit_name(cls, model: Any) -> str:
+        """Return the unit of a model, or the name of its form in a comparison."""
+        return getattr(model, "unit", cls.name)
+
+    @classmethod
+    def carry_option(cls, data: Any) -> str:
+        """Return the option with which each batch starts from zeros; "" if each does so already."""
+        return ""
+
+    # ----------------------------------------------------------------------------- models of any size
+
+    @classmethod
+    def resized(cls, model: Any, hidden_size: int) -> Any:
+        """Return the settings of the same model with another hidden size."""
+        return dataclasses.replace(model, hidden_size=hidden_size)
+
+    def with_model(self, model: Any) -> Any:
+        """Return the same task, its data included, for another model."""
+        other = copy.copy(self)
+        other.model = model
+        return other
+
+    def parameters(self) -> int:
+        """Return the number of parameters of the model; no memory is allocated."""
+        with torch.device("meta"):
+            return sum(weight.numel() for weight in self.build().parameters())
+
+    def fitted(self, budget: int) -> Any:
+        """Return the settings of the model whose hidden size comes closest to `budget` parameters."""
+
+        def count(size: int) -> int:
+            return self.with_model(self.resized(self.model, size)).parameters()
+
+        return self.resized(self.model, closest_size(budget, count, self.smaller()))
+
+    def smaller(self) -> str:
+        """Return what to change if even a hidden size of 1 has too many parameters."""
+        return "smaller options of the model"
+
+
+@contextmanager
+def unit_options_checked() -> Iterator[None]:
+    """Turn the TypeError for an option that the unit does not have into a ValueError."""
+    try:
+        yield
+    except TypeError as error:
+        raise ValueError(error) from None

@@ -1,0 +1,100 @@
+"""The one list of tasks. A class is imported when it is asked for, so that the list itself costs nothing."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import sys
+from collections.abc import Iterator, MutableMapping
+from pathlib import Path
+from typing import Any
+
+from linnet.base.suggest import no_such
+
+VARIABLE = "LINNET_TASKS"
+
+
+class Tasks(MutableMapping):
+    """Task classes by name; a value may be given as "module:Class"."""
+
+    def __init__(self, known: dict[str, Any]):
+        self.known = known
+        self.files_read = False
+
+    def __getitem__(self, name: str) -> Any:
+        self.read_files()
+        if name not in self.known:
+            raise UnknownTask(name, list(self.known))
+        found = self.known[name]
+        if isinstance(found, str):
+            module, _, label = found.partition(":")
+            found = self.known[name] = getattr(importlib.import_module(module), label)
+        return found
+
+    def __setitem__(self, name: str, task: Any) -> None:
+        self.known[name] = task
+
+    def __delitem__(self, name: str) -> None:
+        del self.known[name]
+
+    def __iter__(self) -> Iterator[str]:
+        self.read_files()
+        return iter(list(self.known))
+
+    def __len__(self) -> int:
+        self.read_files()
+        return len(self.known)
+
+    def __contains__(self, name: object) -> bool:
+        self.read_files()
+        return name in self.known
+
+    def read_files(self) -> None:
+        """Import the user's tasks, once."""
+        if not self.files_read:
+            self.files_read = True
+            for name in filter(None, os.environ.get(VARIABLE, "").split(os.pathsep)):
+                import_tasks(name)
+
+
+class UnknownTask(KeyError, ValueError):  # noqa: N818, a name and no more
+    """A name that is not in TASKS."""
+
+    def __init__(self, name: object, known: list[str]):
+        more = (
+            f"; a task of your own is registered by the file in {VARIABLE}"
+            if VARIABLE not in os.environ
+            else ""
+        )
+        super().__init__(f"{no_such('task', name, known)}{more}")
+
+    # KeyError would show the message in quotes.
+    __str__ = Exception.__str__
+
+
+def import_tasks(name: str) -> None:
+    """Import a module, or a file by its path under the name of the file."""
+    if not name.endswith(".py"):
+        importlib.import_module(name)
+        return
+    path = Path(name).resolve()
+    found = importlib.util.spec_from_file_location(path.stem, path)
+    if found is None or found.loader is None or not path.is_file():
+        raise ValueError(f"{VARIABLE} names {name}, which is no Python file")
+    if path.stem not in sys.modules:
+        module = sys.modules[path.stem] = importlib.util.module_from_spec(found)
+        found.loader.exec_module(module)
+
+
+TASKS = Tasks(
+    {
+        "lm": "linnet.tasks.language:Language",
+        "memory.copy": "linnet.tasks.memory:Copy",
+        "memory.variable": "linnet.tasks.memory:VariableCopy",
+        "memory.denoise": "linnet.tasks.memory:Denoise",
+        "memory.adding": "linnet.tasks.memory:Add",
+        "memory.smnist": "linnet.tasks.memory:Pixels",
+        "memory.psmnist": "linnet.tasks.memory:PermutedPixels",
+    }
+)
