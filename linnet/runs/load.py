@@ -1,0 +1,100 @@
+"""Read a trained run back: its settings, its task, its model. The data set it was trained on is not needed.
+
+    run = linnet.load("runs/kjv-sru")
+    run.predict(["In the beginning"])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from linnet.data.errors import DataError, MissingDataError
+from linnet.runs import checkpoints
+from linnet.runs.config import RunConfig, override
+from linnet.runs.errors import Damaged, Mismatch, room_for
+from linnet.runs.records import read_config, write_atomically
+from linnet.runs.untrusted import LARGE, check, has_file, read_bytes
+from linnet.tasks import TASKS
+from linnet.tasks.base import Task
+from linnet.tasks.evaluation import evaluate
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedRun:
+    """A trained model with everything that is needed to use it."""
+
+    folder: Path
+    config: RunConfig
+    task: Task
+    model: nn.Module
+    step: int  # the update after which these weights were saved
+
+    def predict(self, raw: Sequence[Any] | str, **options: Any) -> list[Any]:
+        """Return one answer for each input; the options are those of the task's `predict`."""
+        return self.task.predict(self.model, [raw] if isinstance(raw, str) else raw, **options)
+
+    def evaluate(self, split: str = "test", **data: Any) -> dict[str, float]:
+        """Return the figures on a split; `data` changes settings of the data: evaluate("all", path="a.txt")."""
+        return evaluate(self.on(**data).task, self.model, split)
+
+    def on(self, **data: Any) -> TrainedRun:
+        """Return the same model for other data: on(path="other.txt"). The vocabulary stays that of the run."""
+        if not data:
+            return self
+        config = override(self.config, self.task.implied(data))
+        task = type(self.task)(config.data, config.model, config.loop.seed, self.task.assets())
+        return TrainedRun(self.folder, config, task, self.model, self.step)
+
+    @property
+    def vocabulary(self) -> Any:
+        """The vocabulary, where the task has one."""
+        return getattr(self.task, "vocabulary", None)
+
+
+def load(folder: str | Path, checkpoint: str = "best") -> TrainedRun:
+    """Return the trained run in a directory; `checkpoint` is "best" or "last".
+
+    The directory may come from a stranger: nothing in it is executed, and what was changed after it was
+    written is refused with a `Damaged` or a `Mismatch`.
+    """
+    folder = Path(folder)
+    config = read_config(folder)
+    found = checkpoints.must_find(folder, checkpoint)
+    task = task_of(folder, config)
+    return TrainedRun(folder, config, task, checkpoints.load_model(found, config, task), found.manifest["step"])
+
+
+def task_of(folder: Path, config: RunConfig) -> Task:
+    """Return the task of a run with the files that it kept."""
+    cls = TASKS[config.task]
+    assets = {name: read_asset(folder / name) for name in cls.asset_files}
+    try:
+        return cls(config.data, config.model, config.loop.seed, assets)
+    except MissingDataError:
+        raise
+    except DataError as error:
+        raise Damaged(f"{folder}: {error}") from None
+
+
+def read_asset(path: Path) -> bytes:
+    content = read_bytes(path, LARGE)
+    check(content is not None, path, "it is missing")
+    return content or b""
+
+
+def keep_assets(folder: Path, assets: Mapping[str, bytes]) -> None:
+    """Write the files of a task into its run directory, or check that those of an earlier start are the same."""
+    for name, content in assets.items():
+        if not has_file(folder / name):
+            with room_for(folder / name):
+                write_atomically(folder / name, content)
+        elif read_asset(folder / name) != content:
+            raise Mismatch(
+                f"{folder / name} is not the one that this data gives: the data is not what the run began with, "
+                "or it is read with other options. Give another --run-dir, or --overwrite to start over"
+            )
