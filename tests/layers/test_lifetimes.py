@@ -39,7 +39,6 @@ def use(module: torch.nn.Module, x: torch.Tensor, how: str) -> None:
 @pytest.mark.parametrize("step", [False, True], ids=["sequence", "step"])
 def test_a_dropped_module_frees_its_parameters(unit, step, how):
     module: Any = unit.cell_class(4, 16) if step else unit(4, 16, num_layers=2, zoneout=0.1)
-    gc.collect()
     gc.disable()
     try:
         if how != "built":
