@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import linnet.fuse.ops as _registered  # noqa: F401, a saved program needs its operations
-from linnet.export import export_onnx
+from linnet.deploy.onnx import export_onnx
 from linnet.fuse.backend import FallbackWarning, backend
 from linnet.layers.checkpoints import load_foreign
 from linnet.layers.recurrent import Recurrent

@@ -99,7 +99,7 @@ def test_a_unit_without_a_kernel_is_told_so(capsys: pytest.CaptureFixture[str]):
 
 
 def test_showing_leaves_the_compiler_as_it_was():
-    from linnet.fuse import jit
+    from linnet.fuse.cpu import jit
 
     before = jit.compile_function
     kernel("atr")

@@ -16,8 +16,8 @@ import torch
 
 from linnet.bench.recurrence import training_plans
 from linnet.fuse.plan import Plan
-from linnet.fuse.triton_kernels import compile_ahead
-from linnet.fuse.triton_source import Recipe
+from linnet.fuse.triton.kernels import compile_ahead
+from linnet.fuse.triton.source import Recipe
 from linnet.layers.stacks import UNITS
 
 COLUMNS = ("capability", "unit", "kernel", "dtype", "registers", "spilled", "shared", "ahead_of_time")

@@ -13,8 +13,8 @@ from torch import Tensor
 from torch.nn.utils.rnn import pack_padded_sequence
 
 from linnet.bench.show import when_compiled
-from linnet.fuse import threads
 from linnet.fuse.backend import backend
+from linnet.fuse.cpu import threads
 from linnet.layers.recurrent import Recurrent
 from linnet.layers.stacks import UNITS
 

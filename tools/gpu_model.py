@@ -19,8 +19,8 @@ from linnet.bench.recurrence import training_plans
 from linnet.bench.settings import RACED, Shape
 from linnet.fuse.plan import Plan
 from linnet.fuse.trace import Pointwise
-from linnet.fuse.triton_source import Backward, Forward, Recipe
-from linnet.fuse.triton_step import ARITHMETIC
+from linnet.fuse.triton.source import Backward, Forward, Recipe
+from linnet.fuse.triton.step import ARITHMETIC
 from linnet.layers.stacks import UNITS
 
 SHAPE = Shape(256, 32, 512)

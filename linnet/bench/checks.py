@@ -65,7 +65,8 @@ def noting(check: Callable[..., Any], found: list[Call]) -> Callable[..., Any]:
 def places() -> list[tuple[ModuleType, str]]:
     """Where the checks are looked up."""
     # Imported when first needed: they need what makes kernels.
-    from linnet.fuse import backend, outer_ops, outer_scan, scan
+    from linnet.fuse import backend, outer_ops, scan
+    from linnet.fuse.cpu import outer_scan
     from linnet.layers import direction
     from linnet.units import fused
 

@@ -123,7 +123,7 @@ def launched(call: Call) -> float:
 @contextmanager
 def launches(instead: Callable[..., None]) -> Iterator[None]:
     """Within this context `instead(run, *arguments)` is called where a kernel would be."""
-    from linnet.fuse import jit
+    from linnet.fuse.cpu import jit
 
     run = jit.run
     jit.run = lambda *arguments: instead(run, *arguments)

@@ -37,7 +37,7 @@ CAPABILITY = 80
 
 def gpu_kernel(unit: str, backward: bool = False, assembly: bool = False, dtype: str = "float32") -> str:
     """As `kernel`, for a GPU: Triton's source, or PTX. The source needs neither triton nor a GPU."""
-    from linnet.fuse.triton_kernels import emitted
+    from linnet.fuse.triton.kernels import emitted
 
     rnn, way = UNITS[unit](SIZE, SIZE), "backward" if backward else "forward"
     name = f"{type(rnn).__name__}, {way}, {dtype}" if assembly else f"{type(rnn).__name__}, {way}"
@@ -49,7 +49,7 @@ def gpu_kernel(unit: str, backward: bool = False, assembly: bool = False, dtype:
 
 
 def recipes(rnn: Any, backward: bool) -> list[Any]:
-    from linnet.fuse.triton_source import Recipe
+    from linnet.fuse.triton.source import Recipe
 
     plans = next(plans for (training, *_), plans in rnn.directions[0].kernels.plans.items() if training)
     if isinstance(plans, str):
@@ -58,7 +58,7 @@ def recipes(rnn: Any, backward: bool) -> list[Any]:
 
 
 def as_ptx(recipe: Any, way: str, dtype: torch.dtype) -> str:
-    from linnet.fuse.triton_kernels import compile_ahead
+    from linnet.fuse.triton.kernels import compile_ahead
 
     if not has_triton():
         raise RuntimeError("PTX is made by triton, which is not installed; pip install linnet-rnn[triton]")
@@ -93,7 +93,7 @@ def sources(rnn: Any, dtype: torch.dtype) -> tuple[list[str], list[str]]:
 @contextmanager
 def when_compiled(note: Callable[[str], None]) -> Iterator[None]:
     """Within this context the LLVM of each pass is noted when it is compiled."""
-    from linnet.fuse import jit
+    from linnet.fuse.cpu import jit
 
     compile_function = jit.compile_function
 
@@ -110,6 +110,6 @@ def when_compiled(note: Callable[[str], None]) -> Iterator[None]:
 
 
 def as_assembly(source: str) -> str:
-    from linnet.fuse import jit
+    from linnet.fuse.cpu import jit
 
     return jit.assembly(source)

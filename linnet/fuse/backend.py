@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
 
-from linnet.fuse.threads import has_parallel_for
+from linnet.fuse.cpu.threads import has_parallel_for
 
 log = logging.getLogger("linnet")
 BACKENDS = ("reference", "cpu", "triton")

@@ -30,7 +30,7 @@ def load_kernels() -> ModuleType:
     Returns linnet.fuse.scan, which is what runs them.
     """
     with compiling:
-        for name in ("pair", "outer_scan"):
+        for name in ("triton.pair", "cpu.outer_scan"):
             importlib.import_module(f"linnet.fuse.{name}")
         return importlib.import_module("linnet.fuse.scan")
 

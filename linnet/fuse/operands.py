@@ -1,4 +1,4 @@
-"""What a scan reads, and where a kernel finds it."""
+"""The tensors that a scan reads."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from linnet.fuse import cpu, jit
-from linnet.fuse.call import Call, as_dtype, side_by_side, zeros
-from linnet.fuse.kept import Kept
 from linnet.fuse.plan import Plan
-from linnet.fuse.width import vector_width
 
-DTYPES = {torch.float32: "float32", torch.float64: "float64", torch.bfloat16: "bfloat16"}
+Flags = tuple[Tensor | None, Tensor | None, bool]  # mask, resets, reverse
 
 
 def arithmetic(dtype: torch.dtype) -> torch.dtype:
     """The dtype in which numbers of `dtype` are computed with."""
     return torch.float64 if dtype == torch.float64 else torch.float32
+
+
+def as_dtype(tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    """Like `Tensor.to`, without its cost if the dtype is the same."""
+    return tensor if tensor.dtype is dtype else tensor.to(dtype)
 
 
 class Source(NamedTuple):
@@ -88,70 +89,3 @@ class Operands:
         inputs, joints = self.plan.traced.inputs, self.joint.shape[-1] // self.shape[-1]
         self.joint_names = inputs[:joints]
         self.extra_names = inputs[joints : joints + len(self.extras)]
-
-    def kernel(
-        self,
-        name: str,
-        wanted: tuple[str, ...] = (),
-        keeps_output: bool = True,
-        projects: bool = False,
-        plain: bool = False,
-    ) -> tuple[jit.Compiled, tuple[str, ...]]:
-        """The kernel and the names of its operands; see `cpu.Recipe`."""
-        how = (wanted, keeps_output, () if self.source is None else self.joint_names, projects)
-        asked = (name, self.dtype, *how, bool(self.drops), plain)
-        if asked not in self.plan.kernels:
-            pattern = self.plan.pattern
-            what = (pattern.traced, self.plan.products, DTYPES[self.dtype], vector_width(self.dtype))
-            recipe = cpu.Recipe(*what, *how, bool(self.drops), plain, len(pattern.numbers))
-            self.plan.kernels[asked] = compiled(recipe, name)
-        return self.plan.kernels[asked]
-
-
-# The plans that use a kernel hold it; beyond those, the last few, for modules that are built again.
-KERNELS: Kept[jit.Compiled] = Kept(recent=32)
-
-
-def compiled(recipe: cpu.Recipe, name: str) -> tuple[jit.Compiled, tuple[str, ...]]:
-    """Plans of equal recipes share their kernels."""
-    emit = cpu.forward_ir if name == "forward" else cpu.backward_ir
-    operands = recipe.forward_operands() if name == "forward" else recipe.backward_operands()
-    kernel = KERNELS.get((recipe, name), lambda: jit.compile_function(emit(recipe), name))
-    return kernel, operands
-
-
-class ScanCall(Call):
-    """A run over `operands`."""
-
-    def __init__(self, operands: Operands):
-        super().__init__(operands.shape, (operands.mask, operands.resets, operands.reverse), operands.real)
-        self.operands = operands
-        size = operands.shape[-1]
-        for column, name in enumerate(operands.joint_names):
-            self.put(name, operands.joint, column * size)
-        for name, tensor in zip(operands.extra_names, operands.extras, strict=True):
-            self.put(name, tensor)
-        for name, weight in zip(operands.plan.traced.weights, operands.weights, strict=True):
-            self.put(name, as_dtype(weight, operands.real).contiguous())
-        self.put("zeros", zeros(size, operands.real))
-        if operands.plan.pattern.numbers:
-            self.put("numbers", operands.plan.numbers_as(operands.real))
-        self.depth = sum(len(matrix) for matrix in operands.matrices)
-        for i, drop in enumerate(operands.drops):
-            self.put(f"dropped.{i}", side_by_side(as_dtype(drop, operands.real)))
-
-    def put_products(self, keep: bool, plain: bool = False) -> list[Tensor]:
-        """Room for the products: of all steps if they are to be kept, else of one."""
-        products = []
-        for i, matrix in enumerate(self.operands.matrices):
-            put = self.put_plain if plain else self.put_packed
-            wide = put(f"packed.{i}", matrix)
-            products.append(self.room(f"product.{i}", wide, self.shape[0] if keep else 0))
-            self.put_product(i, products[-1])
-            if self.operands.drops:
-                self.room(f"seen.{i}", self.shape[-1])
-        return products
-
-    def put_product(self, i: int, room: Tensor) -> None:
-        for column, name in enumerate(self.operands.plan.products[i].parts):
-            self.put(name, room, column * self.shape[-1])

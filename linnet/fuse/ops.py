@@ -20,9 +20,9 @@ from torch import Tensor
 
 from linnet.fuse.backend import missing
 from linnet.fuse.checks import check_backward, check_scan
+from linnet.fuse.cpu.width import vector_width
 from linnet.fuse.forks import load_kernels
 from linnet.fuse.plan import Plan, plan_called
-from linnet.fuse.width import vector_width
 
 if TYPE_CHECKING:
     from linnet.fuse.operands import Operands
@@ -46,19 +46,19 @@ def cpu_passes() -> ModuleType:
     if reason is not None:
         raise RuntimeError(f"linnet::scan, of a compiled or exported module, cannot run here: {reason}")
     load_kernels()
-    from linnet.fuse import passes
+    from linnet.fuse.cpu import passes
 
     return passes
 
 
 def gpu_passes() -> ModuleType:
-    from linnet.fuse import triton_passes
+    from linnet.fuse.triton import passes as triton_passes
 
     return triton_passes
 
 
 def is_gpu(kernels: ModuleType) -> bool:
-    return kernels.__name__.endswith("triton_passes")
+    return kernels.__name__ == "linnet.fuse.triton.passes"
 
 
 def laid_out(kernels: ModuleType, plan: Plan, tensors: Sequence[Tensor]) -> list[Tensor]:

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from linnet.fuse.backend import is_watched, missing
-from linnet.fuse.width import vector_width
+from linnet.fuse.cpu.width import vector_width
 
 # memory, heads, relu, mean, eps: see OuterRecipe.
 Settings = tuple[int, int, bool, bool, float | None]
@@ -59,7 +59,7 @@ def outer_scan(inputs: OuterInputs, flags: Any, settings: Settings) -> tuple[Ten
         y, final, *_ = outer_scan_op(*inputs, *flags, *settings)
         return y, final
     # Imported when first needed: what makes kernels is not there on every machine.
-    from linnet.fuse.outer_scan import OuterScan
+    from linnet.fuse.cpu.outer_scan import OuterScan
 
     return OuterScan.apply(recipe_of(inputs.a, *settings), flags, *inputs)
 
@@ -83,7 +83,7 @@ def outer_scan_op(
     eps: float | None,
 ) -> list[Tensor]:
     """The output, the final state, and what the gradient reads; see outer_scan.run_forward."""
-    from linnet.fuse.outer_scan import run_forward
+    from linnet.fuse.cpu.outer_scan import run_forward
 
     recipe = recipe_of(a, memory, heads, relu, mean, eps)
     inputs = OuterInputs(a, state_matrix, head_matrix, bias, state, gain, shift)
@@ -126,7 +126,7 @@ def outer_scan_backward_op(
     dstate: Tensor,
 ) -> list[Tensor]:
     """The gradients of those of the first seven arguments that are there."""
-    from linnet.fuse.outer_scan import run_backward
+    from linnet.fuse.cpu.outer_scan import run_backward
 
     recipe = recipe_of(a, memory, heads, relu, mean, eps)
     inputs = OuterInputs(a, state_matrix, head_matrix, bias, state, gain, shift)
@@ -142,7 +142,7 @@ def outer_scan_backward_shapes(*arguments):
 
 def recipe_of(a: Tensor, *settings: Any) -> Any:
     """What the kernels of this machine are made from."""
-    from linnet.fuse.outer_scan import recipe_for
+    from linnet.fuse.cpu.outer_scan import recipe_for
 
     recipe = recipe_for(a.dtype, a.shape[-1], *settings)
     if recipe is None:

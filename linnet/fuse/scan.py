@@ -10,15 +10,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from linnet.fuse import passes, reference, triton_passes
+from linnet.fuse import reference
 from linnet.fuse.backend import is_plain_tensor, is_watched, runs_by_triton
-from linnet.fuse.call import Flags, as_dtype
 from linnet.fuse.checks import operand_shapes
-from linnet.fuse.operands import Operands, Source
-from linnet.fuse.passes import Backward, is_plain, projection_gradients, run_projected
+from linnet.fuse.cpu import passes
+from linnet.fuse.cpu.passes import Backward, is_plain, projection_gradients, run_projected
+from linnet.fuse.cpu.stream import run_step
+from linnet.fuse.operands import Flags, Operands, Source, as_dtype
 from linnet.fuse.plan import Fusible, Plan
-from linnet.fuse.stream import run_step
 from linnet.fuse.trace import Step
+from linnet.fuse.triton import passes as triton_passes
 
 
 class Beside(NamedTuple):

@@ -286,7 +286,7 @@ def fit_together(plans: Sequence[list[Plan] | str]) -> bool:
 def run_pair(ways: Sequence[Way], x: Tensor) -> tuple[Tensor, list[Parts]]:
     """Both directions by one launch: the outputs side by side, and the final states of each."""
     scan = scanning()
-    from linnet.fuse.pair import Scanned, pair_scan
+    from linnet.fuse.triton.pair import Scanned, pair_scan
 
     scanned = []
     for cell, plan, after, parts, state, flags in ways:

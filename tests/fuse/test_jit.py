@@ -23,8 +23,8 @@ from user_units import Powers
 import linnet
 from linnet.base import files
 from linnet.bench.memory import resident, trim
-from linnet.fuse import disk, jit, operands
 from linnet.fuse import forks as forks_module
+from linnet.fuse.cpu import disk, jit, scan_call
 from linnet.units import fused
 
 # Writes i at place i of what the first argument points to.
@@ -296,7 +296,7 @@ def test_processes_may_compile_the_same_at_once(folder: Path):
 HALF_WRITTEN = """
 import time
 from linnet.base import files
-from linnet.fuse import jit
+from linnet.fuse.cpu import jit
 
 def write_half(path, content, mode):
     path.write_bytes(content[: len(content) // 2])
@@ -320,7 +320,7 @@ def test_a_process_killed_while_it_writes_leaves_a_usable_cache(folder: Path, co
 
 FORKED = """
 import os, sys, threading, torch, linnet
-from linnet.fuse import jit
+from linnet.fuse.cpu import jit
 torch.set_num_threads(1)
 x = torch.randn(5, 3, 4)
 
@@ -354,7 +354,7 @@ def test_a_fork_runs_what_its_parent_had_and_compiles_more(folder: Path):
 # Threads that compile without end, while the main thread forks again and again. A child compiles, too.
 FORKED_BUSILY = """
 import os, signal, sys, threading, time
-from linnet.fuse import jit
+from linnet.fuse.cpu import jit
 SOURCE = sys.argv[1]
 numbers = iter(range(10**9))
 ended = False
@@ -401,7 +401,7 @@ import importlib.abc, os, signal, sys, threading, time, torch, linnet
 
 class Slow(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path, target=None):
-        if name == "linnet.fuse.gemm":
+        if name == "linnet.fuse.cpu.gemm":
             importing.set()
             time.sleep(0.5)
 
@@ -480,17 +480,17 @@ def test_memory_does_not_grow_with_the_values_of_an_option(folder: Path):
 def test_the_kernels_of_modules_that_are_gone_are_freed(folder: Path):
     """All but the last few, for whoever builds the same module again."""
     Powers(4, 6)(torch.randn(2, 3, 4))  # what packs matrices stays
-    operands.KERNELS.clear()
+    scan_call.KERNELS.clear()
     before = live_kernels()
     for exponent in range(3, 53):
         # An exponent is part of the code.
         rnn = Powers(4, 6, exponent=exponent + 0.25)
         rnn(torch.randn(2, 3, 4))
         del rnn
-    recent = operands.KERNELS.recent.maxlen
+    recent = scan_call.KERNELS.recent.maxlen
     assert recent is not None
     assert live_kernels() - before <= recent
-    operands.KERNELS.clear()
+    scan_call.KERNELS.clear()
     assert live_kernels() <= before
 
 
@@ -523,7 +523,7 @@ def test_a_kernel_stays_while_somebody_runs_it(folder: Path, monkeypatch):
 
 def test_many_threads_may_call_at_once(folder: Path):
     """With nothing compiled: they all want the same kernels at the same time."""
-    operands.KERNELS.clear()
+    scan_call.KERNELS.clear()
     units = [variant.build(17, torch.float32) for variant in FUSED[:3]] * 4
     x = draw(6, 3, 7, seed=5, dtype=torch.float32).requires_grad_()
     expected = [run("reference", rnn, x) for rnn in units]

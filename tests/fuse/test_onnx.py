@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
 import linnet
-from linnet.fuse.onnx import COMPOSED, NAMES
+from linnet.deploy.onnx_scan import COMPOSED, NAMES
 from linnet.fuse.plan import Plan
 from linnet.fuse.trace import OPERATIONS, Line
 

@@ -173,7 +173,7 @@ def test_results_are_the_same_bits_from_run_to_run():
 
 
 def test_results_are_right_with_several_threads(monkeypatch):
-    monkeypatch.setattr("linnet.fuse.threads.WORTH", 1)
+    monkeypatch.setattr("linnet.fuse.cpu.threads.WORTH", 1)
     before = torch.get_num_threads()
     torch.set_num_threads(3)
     try:

@@ -7,8 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from linnet.fuse.pack import packed
-from linnet.fuse.width import vector_width
+from linnet.fuse.cpu.pack import packed
+from linnet.fuse.cpu.width import vector_width
 
 
 def packed_plainly(matrix: Tensor, groups: int, panel: int) -> Tensor:

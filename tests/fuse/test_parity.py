@@ -37,7 +37,7 @@ from torch.func import functional_call
 from torch.nn.utils.rnn import pack_padded_sequence
 
 import linnet
-import linnet.fuse.passes
+import linnet.fuse.cpu.passes
 from linnet.fuse.plan import Fusible
 from linnet.fuse.scan import Beside, fused_scan
 
@@ -224,7 +224,7 @@ def test_a_projection_is_the_same_however_many_steps_are_made_at_a_time(
     with torch.no_grad():
         whole = rnn(x, state, **how)
         for at_once in (1, 2, 3):
-            monkeypatch.setattr("linnet.fuse.passes.steps_at_once", lambda batch, steps=at_once: steps)
+            monkeypatch.setattr("linnet.fuse.cpu.passes.steps_at_once", lambda batch, steps=at_once: steps)
             torch.testing.assert_close(rnn(x, state, **how), whole, rtol=0, atol=0)
 
 
@@ -245,13 +245,13 @@ def test_a_projection_is_the_same_for_any_strides(sort: Variant, dtype: torch.dt
 @over("sort", SORTS)
 def test_inference_keeps_no_states_of_all_steps(sort: Variant, monkeypatch):
     kept = []
-    original = linnet.fuse.passes.run_forward
+    original = linnet.fuse.cpu.passes.run_forward
 
     def spy(operands, keep, *args, **kwargs):
         kept.append(keep)
         return original(operands, keep, *args, **kwargs)
 
-    monkeypatch.setattr("linnet.fuse.passes.run_forward", spy)
+    monkeypatch.setattr("linnet.fuse.cpu.passes.run_forward", spy)
     rnn = sort.build(9)
     x = draw(7, 3, rnn.input_size, seed=5)
     with torch.no_grad():
@@ -500,7 +500,7 @@ def test_results_are_the_same_bits_for_any_number_of_threads(
     variant: Variant, dtype: torch.dtype, threads, monkeypatch
 ):
     """Few long rows, which are cut into blocks of channels, and many short ones; on all threads."""
-    monkeypatch.setattr("linnet.fuse.threads.WORTH", 1)
+    monkeypatch.setattr("linnet.fuse.cpu.threads.WORTH", 1)
     for size in (Size(5, 3, 500, "mask and resets"), Size(7, 33, 31, "nothing")):
         how = (*(flags(size.kind, *size[:2]).get(name) for name in ("mask", "resets")), True)
         for fusible in plans_of(variant.build(4)):
@@ -515,7 +515,7 @@ def test_results_are_the_same_bits_for_any_number_of_threads(
 
 @over("variant", FUSED)
 def test_results_are_right_with_several_threads(variant: Variant, threads, monkeypatch):
-    monkeypatch.setattr("linnet.fuse.threads.WORTH", 1)
+    monkeypatch.setattr("linnet.fuse.cpu.threads.WORTH", 1)
     threads(3)
     check(variant, Size(5, 3, 500, "mask and resets"))
     check(variant, Size(4, 35, 17, "nothing"))
@@ -528,7 +528,7 @@ def test_without_gradients_any_number_of_threads_gives_the_same_bits(
     variant: Variant, dtype: torch.dtype, kind: str, threads, monkeypatch
 ):
     """No sequence of states is kept then: what one thread writes, another may be about to read."""
-    monkeypatch.setattr("linnet.fuse.threads.WORTH", 1)
+    monkeypatch.setattr("linnet.fuse.cpu.threads.WORTH", 1)
     rnn = variant.build(200, dtype)
     for steps, batch in ((1, 1), (1, 3), (6, 2), (5, 33)):
         x, state = draw(steps, batch, rnn.input_size, seed=5, dtype=dtype), draw_state(rnn, batch)

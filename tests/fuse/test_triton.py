@@ -19,8 +19,8 @@ from user_units import Leaky
 import linnet
 from linnet.fuse import backend
 from linnet.fuse.trace import OPERATIONS
-from linnet.fuse.triton_source import Recipe, backward_source, forward_source
-from linnet.fuse.triton_step import ARITHMETIC, FUNCTIONS, Names
+from linnet.fuse.triton.source import Recipe, backward_source, forward_source
+from linnet.fuse.triton.step import ARITHMETIC, FUNCTIONS, Names
 
 NO_TRITON = "triton is not installed; pip install linnet-rnn[triton]"
 needs_triton = pytest.mark.skipif(find_spec("triton") is None, reason=NO_TRITON)

@@ -31,7 +31,9 @@ from helpers import each
 from torch import Tensor, nn
 
 import linnet
-from linnet.fuse import ops, triton_kernels, triton_passes
+from linnet.fuse import ops
+from linnet.fuse.triton import kernels as triton_kernels
+from linnet.fuse.triton import passes as triton_passes
 
 ELEMENTWISE = [v for v in FUSED if v.unit(4, 4).first_cell.is_elementwise]
 MATRIX = [v for v in FUSED if v not in ELEMENTWISE]
@@ -288,7 +290,7 @@ def apply(name: str) -> Any:
     source = f"""import triton
 import triton.language as tl
 
-from linnet.fuse.triton_math import {name}
+from linnet.fuse.triton.math import {name}
 
 
 @triton.jit

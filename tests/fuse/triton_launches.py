@@ -12,7 +12,8 @@ import torch
 from fused_runs import flags
 
 import linnet
-from linnet.fuse import backend, triton_kernels
+from linnet.fuse import backend
+from linnet.fuse.triton import kernels as triton_kernels
 
 compiled: list[Any] = []
 

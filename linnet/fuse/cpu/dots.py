@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from llvmlite import ir
 
-from linnet.fuse.emit import Emitter, Format
-from linnet.fuse.gemm import I32, I64, PTR, loop
+from linnet.fuse.cpu.emit import Emitter, Format
+from linnet.fuse.cpu.gemm import I32, I64, PTR, loop
 
 AT_ONCE = 4
 BYTE = ir.IntType(8)

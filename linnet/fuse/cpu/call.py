@@ -10,18 +10,17 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from linnet.fuse import jit
-from linnet.fuse.gemm import ROWS
-from linnet.fuse.memory import new_empty
-from linnet.fuse.pack import packed
-from linnet.fuse.threads import grain
-from linnet.fuse.width import vector_width
+from linnet.fuse.cpu import jit
+from linnet.fuse.cpu.gemm import ROWS
+from linnet.fuse.cpu.memory import new_empty
+from linnet.fuse.cpu.pack import packed
+from linnet.fuse.cpu.threads import grain
+from linnet.fuse.cpu.width import vector_width
+from linnet.fuse.operands import Flags, as_dtype
 
 # So many rows of a projection at a time: enough to be worth fetching the matrix for, few enough that
 # they stay in the cache until their steps are done.
 PROJECTED_ROWS = 192
-
-Flags = tuple[Tensor | None, Tensor | None, bool]  # mask, resets, reverse
 
 
 class Call:
@@ -143,11 +142,6 @@ def whole_bias(bias: Tensor | None, count: int, dtype: torch.dtype) -> Tensor:
         return zeros(count, dtype)
     bias, missing = as_dtype(bias, dtype), count - len(bias)
     return torch.cat([zeros(missing, dtype), bias]) if missing else bias.contiguous()
-
-
-def as_dtype(tensor: Tensor, dtype: torch.dtype) -> Tensor:
-    """Like .to, at no cost where nothing is to be done."""
-    return tensor if tensor.dtype is dtype else tensor.to(dtype)
 
 
 def side_by_side(tensor: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ from torch import Tensor
 from linnet.fuse.operands import Operands
 from linnet.fuse.plan import Fusible
 from linnet.fuse.scan import Beside, aliases, ends, reference_gradients, wants_gradients
-from linnet.fuse.triton_passes import Side, backward_together, forward_together
+from linnet.fuse.triton.passes import Side, backward_together, forward_together
 
 
 class Scanned(NamedTuple):

@@ -14,10 +14,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from linnet.fuse.call import as_dtype
-from linnet.fuse.operands import Operands
-from linnet.fuse.triton_kernels import launch
-from linnet.fuse.triton_source import Recipe
+from linnet.fuse.operands import Operands, as_dtype
+from linnet.fuse.triton.kernels import launch
+from linnet.fuse.triton.source import Recipe
 
 Needed = Sequence[bool]
 

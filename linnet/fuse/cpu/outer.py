@@ -31,9 +31,9 @@ from functools import reduce
 
 from llvmlite import ir
 
-from linnet.fuse.emit import Emitter
-from linnet.fuse.gemm import broadcast
-from linnet.fuse.program import I64, Program
+from linnet.fuse.cpu.emit import Emitter
+from linnet.fuse.cpu.gemm import broadcast
+from linnet.fuse.cpu.program import I64, Program
 
 LEAST_NORM = 1e-12
 # Of float32 and float64: the least normal number divided by the precision. A sum of fifth powers below it

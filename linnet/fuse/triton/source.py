@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 from linnet.fuse.plan import Plan, Product
 from linnet.fuse.trace import Pointwise, Traced
-from linnet.fuse.triton_step import SCALARS, Names, Writer, head, pruned, step_function
+from linnet.fuse.triton.step import SCALARS, Names, Writer, head, pruned, step_function
 
 FLAGS = ("mask", "resets")
 # Settings that every kernel has: the dtype of arithmetic, the channels of a program, the steps on their way.

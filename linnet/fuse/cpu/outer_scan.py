@@ -5,14 +5,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from linnet.fuse import jit, outer
 from linnet.fuse.backend import is_plain_tensor
-from linnet.fuse.call import Call, Flags, side_by_side
-from linnet.fuse.kept import Kept
-from linnet.fuse.memory import new_empty
-from linnet.fuse.outer import OuterRecipe
+from linnet.fuse.cpu import jit, outer
+from linnet.fuse.cpu.call import Call, side_by_side
+from linnet.fuse.cpu.kept import Kept
+from linnet.fuse.cpu.memory import new_empty
+from linnet.fuse.cpu.outer import OuterRecipe
+from linnet.fuse.cpu.width import vector_width
+from linnet.fuse.operands import Flags
 from linnet.fuse.outer_ops import Misfit, OuterInputs, falls_into_vectors
-from linnet.fuse.width import vector_width
 
 # In errors, which are read by those who know the unit and not this file.
 CALLED = {

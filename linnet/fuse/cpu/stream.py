@@ -12,11 +12,12 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from linnet.fuse import jit
-from linnet.fuse.call import whole_bias
-from linnet.fuse.operands import Operands, ScanCall, Source, arithmetic
+from linnet.fuse.cpu import jit
+from linnet.fuse.cpu.call import whole_bias
+from linnet.fuse.cpu.program import HEADER
+from linnet.fuse.cpu.scan_call import ScanCall, kernel_for
+from linnet.fuse.operands import Operands, Source, arithmetic
 from linnet.fuse.plan import Plan
-from linnet.fuse.program import HEADER
 
 Tensors = Sequence[Tensor]
 
@@ -57,7 +58,7 @@ class StepCall:
         self.shape, self.count = operands.shape[1:], len(source.weight)
         shared = plan.traced.output_state
         self.shared = None if shared is None else plan.traced.states.index(shared)
-        self.function, names = operands.kernel("forward", (), shared is None, True, True)
+        self.function, names = kernel_for(operands, "forward", (), shared is None, True, True)
         self.units, self.grain, self.numbers = call.shared_out(names, 1, kept=False, by_rows=False)
         self.at = {name: len(HEADER) + 3 * i for i, name in enumerate(names)}
         self.extras = [self.at[name] for name in operands.extra_names]

@@ -13,10 +13,10 @@ from functools import cache
 from llvmlite import ir
 from torch import Tensor
 
-from linnet.fuse import jit
-from linnet.fuse.emit import Emitter, Format
-from linnet.fuse.gemm import I32, I64, PTR, loop
-from linnet.fuse.threads import grain
+from linnet.fuse.cpu import jit
+from linnet.fuse.cpu.emit import Emitter, Format
+from linnet.fuse.cpu.gemm import I32, I64, PTR, loop
+from linnet.fuse.cpu.threads import grain
 
 
 def packed(matrix: Tensor, groups: int, panel: int) -> Tensor:

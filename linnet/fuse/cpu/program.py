@@ -7,8 +7,8 @@ from contextlib import AbstractContextManager, contextmanager
 
 from llvmlite import ir
 
-from linnet.fuse.emit import Emitter, Format
-from linnet.fuse.gemm import Gemm, loop
+from linnet.fuse.cpu.emit import Emitter, Format
+from linnet.fuse.cpu.gemm import Gemm, loop
 
 I64, I8, PTR = ir.IntType(64), ir.IntType(8), ir.PointerType()
 

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 from llvmlite import ir
 
-from linnet.fuse.emit import Emitter, Format
+from linnet.fuse.cpu.emit import Emitter, Format
 
 I64, I32, PTR = ir.IntType(64), ir.IntType(32), ir.PointerType()
 ROWS = 6

@@ -26,12 +26,12 @@ from dataclasses import dataclass
 
 from llvmlite import ir
 
-from linnet.fuse.dots import Dots
-from linnet.fuse.emit import Emitter
-from linnet.fuse.gemm import broadcast
+from linnet.fuse.cpu.dots import Dots
+from linnet.fuse.cpu.emit import Emitter
+from linnet.fuse.cpu.gemm import broadcast
+from linnet.fuse.cpu.program import I64, PTR, Program
 from linnet.fuse.pattern import number_name
 from linnet.fuse.plan import Product
-from linnet.fuse.program import I64, PTR, Program
 from linnet.fuse.trace import Traced
 
 

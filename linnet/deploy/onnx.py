@@ -21,7 +21,7 @@ from linnet.layers.recurrent import Recurrent
 from linnet.units.cell import Cell
 
 if TYPE_CHECKING:
-    from linnet.fuse.onnx import Sizes
+    from linnet.deploy.onnx_scan import Sizes
 
 # The arguments of a call, by position and by name.
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
@@ -130,7 +130,7 @@ def check_stack(stack: Recurrent) -> None:
 
 def why_not(direction: Direction) -> str | None:
     """Why one layer in one direction cannot be exported, if it cannot."""
-    from linnet.fuse.onnx import missing_operation
+    from linnet.deploy.onnx_scan import missing_operation
 
     weight = direction.cell.example
     if weight.device.type != "cpu":
@@ -162,7 +162,7 @@ def names_of_outputs(model: nn.Module) -> list[str] | None:
 
 
 def translate(exported: Any, output_names: Sequence[str] | None, free: bool) -> torch.onnx.ONNXProgram:
-    from linnet.fuse.onnx import name_sizes, translation_table
+    from linnet.deploy.onnx_scan import name_sizes, translation_table
 
     seen: list[Sizes] = []
     with warnings.catch_warnings():

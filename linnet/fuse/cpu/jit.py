@@ -12,9 +12,9 @@ import llvmlite
 import llvmlite.binding as llvm
 
 from linnet.base.files import cache_folder
-from linnet.fuse.disk import read_sealed, write_sealed
+from linnet.fuse.cpu.disk import read_sealed, write_sealed
+from linnet.fuse.cpu.threads import parallel_for
 from linnet.fuse.forks import compiling
-from linnet.fuse.threads import parallel_for
 
 log = logging.getLogger("linnet")
 # Part of every key: what is compiled with other settings is another file.

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 from linnet.fuse.trace import Line, Operand, Pointwise
 
-# Of the operations that a trace knows, how each is written; what is not Triton's own is in triton_math.
+# Of the operations that a trace knows, how each is written; what is not Triton's own is in triton/math.py.
 ARITHMETIC = {
     **{"add": "{} + {}", "sub": "{} - {}", "mul": "{} * {}", "div": "{} / {}"},
     **{
@@ -103,7 +103,7 @@ def head(graph: Pointwise) -> list[str]:
     ops = {line.op for line in graph.lines}
     own = ", ".join(name for op, name in OWN_FUNCTIONS.items() if op in ops)
     lines = ["import triton", "import triton.language as tl"]
-    return [*lines, "", f"from linnet.fuse.triton_math import {own}"] if own else lines
+    return [*lines, "", f"from linnet.fuse.triton.math import {own}"] if own else lines
 
 
 def step_function(name: str, graph: Pointwise) -> list[str]:

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from linnet.fuse.backend import is_interpreted
 from linnet.fuse.forks import compiling
-from linnet.fuse.triton_source import (
+from linnet.fuse.triton.source import (
     FLAGS,
     SCALARS,
     Emitted,

@@ -8,10 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from linnet.fuse.call import side_by_side, steps_at_once
-from linnet.fuse.gemm import ROWS
-from linnet.fuse.memory import new_empty
-from linnet.fuse.operands import Operands, ScanCall, Source, arithmetic
+from linnet.fuse.cpu.call import side_by_side, steps_at_once
+from linnet.fuse.cpu.gemm import ROWS
+from linnet.fuse.cpu.memory import new_empty
+from linnet.fuse.cpu.scan_call import ScanCall, kernel_for
+from linnet.fuse.operands import Operands, Source, arithmetic
 from linnet.fuse.plan import Plan, Product
 
 # How operands must lie.
@@ -52,7 +53,7 @@ def run_forward(
     else:
         sequence = sequences[traced.states.index(shared)]
         y = sequence[:-1] if operands.reverse else sequence[1:]
-    function, names = operands.kernel("forward", (), shared is None, projects, plain)
+    function, names = kernel_for(operands, "forward", (), shared is None, projects, plain)
     if projects:
         assert operands.source is not None
         call.put_input(*operands.source, plain)
@@ -157,7 +158,7 @@ class Backward:
         carries = self.put_states(dfinals)
         joint, extras, weights = self.put_joint(), self.put_extras(), self.put_weights()
         dproducts, through = self.put_products(joint)
-        self.call.run(*self.operands.kernel("backward", tuple(self.wanted)), self.call.depth)
+        self.call.run(*kernel_for(self.operands, "backward", tuple(self.wanted)), self.call.depth)
         for i, product in enumerate(self.operands.plan.products):
             more = self.read_by(i, through[i][:, : self.operands.shape[-1]])
             carries[self.traced.states.index(product.state)] += more

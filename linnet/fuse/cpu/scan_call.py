@@ -1,0 +1,82 @@
+"""Where a kernel for the CPU finds its operands, and which kernel that is."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from linnet.fuse.cpu import jit, source
+from linnet.fuse.cpu.call import Call, side_by_side, zeros
+from linnet.fuse.cpu.kept import Kept
+from linnet.fuse.cpu.width import vector_width
+from linnet.fuse.operands import Operands, as_dtype
+
+DTYPES = {torch.float32: "float32", torch.float64: "float64", torch.bfloat16: "bfloat16"}
+
+
+def kernel_for(
+    operands: Operands,
+    name: str,
+    wanted: tuple[str, ...] = (),
+    keeps_output: bool = True,
+    projects: bool = False,
+    plain: bool = False,
+) -> tuple[jit.Compiled, tuple[str, ...]]:
+    """The kernel and the names of its operands; see `source.Recipe`."""
+    how = (wanted, keeps_output, () if operands.source is None else operands.joint_names, projects)
+    asked = (name, operands.dtype, *how, bool(operands.drops), plain)
+    if asked not in operands.plan.kernels:
+        pattern = operands.plan.pattern
+        what = (pattern.traced, operands.plan.products, DTYPES[operands.dtype], vector_width(operands.dtype))
+        recipe = source.Recipe(*what, *how, bool(operands.drops), plain, len(pattern.numbers))
+        operands.plan.kernels[asked] = compiled(recipe, name)
+    return operands.plan.kernels[asked]
+
+
+# The plans that use a kernel hold it; beyond those, the last few, for modules that are built again.
+KERNELS: Kept[jit.Compiled] = Kept(recent=32)
+
+
+def compiled(recipe: source.Recipe, name: str) -> tuple[jit.Compiled, tuple[str, ...]]:
+    """Plans of equal recipes share their kernels."""
+    emit = source.forward_ir if name == "forward" else source.backward_ir
+    operands = recipe.forward_operands() if name == "forward" else recipe.backward_operands()
+    kernel = KERNELS.get((recipe, name), lambda: jit.compile_function(emit(recipe), name))
+    return kernel, operands
+
+
+class ScanCall(Call):
+    """A run over `operands`."""
+
+    def __init__(self, operands: Operands):
+        super().__init__(operands.shape, (operands.mask, operands.resets, operands.reverse), operands.real)
+        self.operands = operands
+        size = operands.shape[-1]
+        for column, name in enumerate(operands.joint_names):
+            self.put(name, operands.joint, column * size)
+        for name, tensor in zip(operands.extra_names, operands.extras, strict=True):
+            self.put(name, tensor)
+        for name, weight in zip(operands.plan.traced.weights, operands.weights, strict=True):
+            self.put(name, as_dtype(weight, operands.real).contiguous())
+        self.put("zeros", zeros(size, operands.real))
+        if operands.plan.pattern.numbers:
+            self.put("numbers", operands.plan.numbers_as(operands.real))
+        self.depth = sum(len(matrix) for matrix in operands.matrices)
+        for i, drop in enumerate(operands.drops):
+            self.put(f"dropped.{i}", side_by_side(as_dtype(drop, operands.real)))
+
+    def put_products(self, keep: bool, plain: bool = False) -> list[Tensor]:
+        """Room for the products: of all steps if they are to be kept, else of one."""
+        products = []
+        for i, matrix in enumerate(self.operands.matrices):
+            put = self.put_plain if plain else self.put_packed
+            wide = put(f"packed.{i}", matrix)
+            products.append(self.room(f"product.{i}", wide, self.shape[0] if keep else 0))
+            self.put_product(i, products[-1])
+            if self.operands.drops:
+                self.room(f"seen.{i}", self.shape[-1])
+        return products
+
+    def put_product(self, i: int, room: Tensor) -> None:
+        for column, name in enumerate(self.operands.plan.products[i].parts):
+            self.put(name, room, column * self.shape[-1])
