@@ -10,12 +10,12 @@ import re
 import sys
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import pytest
 import torch
 
 import linnet
+from linnet.tasks import TASKS
 
 ROOT = Path(__file__).parent.parent
 README, API, UNITS_PAGE = ROOT / "README.md", ROOT / "docs" / "api.md", ROOT / "docs" / "units.md"
@@ -57,13 +57,17 @@ def code(cell: str) -> str:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_examples_run(page: Path):
+def test_examples_run(page: Path, monkeypatch: pytest.MonkeyPatch):
     """The blocks of one page share their names, in order."""
     torch.manual_seed(0)
-    names: dict[str, Any] = {"__name__": f"example_{page.stem}"}
+    # Dataclasses look up the module in which they are defined.
+    module = ModuleType(f"example_{page.stem}")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setattr(TASKS, "known", dict(TASKS.known))
     for line, source in blocks(page, "python"):
         # The empty lines make an error point into the page.
-        exec(compile("\n" * (line - 1) + source, str(page), "exec"), names)
+        code = compile("\n" * (line - 1) + source, str(page), "exec", dont_inherit=True)
+        exec(code, module.__dict__)
 
 
 def test_where_examples_are_expected_there_are_some():
@@ -74,6 +78,7 @@ def test_where_examples_are_expected_there_are_some():
         "language_model.md",
         "memory_tasks.md",
         "onnx.md",
+        "own_task.md",
         "own_unit.md",
         "training.md",
     }
