@@ -1,1 +1,1 @@
-"""What a run is on disk: its settings, records and checkpoints, and `load`, which reads a trained model back."""
+"""A run on disk: its settings, records and checkpoints, and `load`, which reads a trained model back."""

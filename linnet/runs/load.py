@@ -1,7 +1,7 @@
 """Read a trained run back: its settings, its task, its model. The data set it was trained on is not needed.
 
-    run = linnet.load("runs/kjv-sru")
-    run.predict(["In the beginning"])
+run = linnet.load("runs/kjv-sru")
+run.predict(["In the beginning"])
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ class TrainedRun:
         return self.task.predict(self.model, [raw] if isinstance(raw, str) else raw, **options)
 
     def evaluate(self, split: str = "test", **data: Any) -> dict[str, float]:
-        """Return the figures on a split; `data` changes settings of the data: evaluate("all", path="a.txt")."""
+        """Return the figures on a split; `data` changes data settings: evaluate("all", path="a.txt")."""
         return evaluate(self.on(**data).task, self.model, split)
 
     def on(self, **data: Any) -> TrainedRun:
-        """Return the same model for other data: on(path="other.txt"). The vocabulary stays that of the run."""
+        """Return the same model for other data: on(path="other.txt"). The vocabulary is that of the run."""
         if not data:
             return self
         config = override(self.config, self.task.implied(data))
@@ -66,7 +66,9 @@ def load(folder: str | Path, checkpoint: str = "best") -> TrainedRun:
     config = read_config(folder)
     found = checkpoints.must_find(folder, checkpoint)
     task = task_of(folder, config)
-    return TrainedRun(folder, config, task, checkpoints.load_model(found, config, task), found.manifest["step"])
+    return TrainedRun(
+        folder, config, task, checkpoints.load_model(found, config, task), found.manifest["step"]
+    )
 
 
 def task_of(folder: Path, config: RunConfig) -> Task:
@@ -88,13 +90,13 @@ def read_asset(path: Path) -> bytes:
 
 
 def keep_assets(folder: Path, assets: Mapping[str, bytes]) -> None:
-    """Write the files of a task into its run directory, or check that those of an earlier start are the same."""
+    """Write the files of a task into its run directory, or check that existing ones are the same."""
     for name, content in assets.items():
         if not has_file(folder / name):
             with room_for(folder / name):
                 write_atomically(folder / name, content)
         elif read_asset(folder / name) != content:
             raise Mismatch(
-                f"{folder / name} is not the one that this data gives: the data is not what the run began with, "
-                "or it is read with other options. Give another --run-dir, or --overwrite to start over"
+                f"{folder / name} differs from what the data gives now: the data or the options that read it "
+                "have changed since the run began. Give another --run-dir, or --overwrite to start over"
             )
