@@ -1,18 +1,21 @@
-"""Inside a trained model of a memory task: how its memory changes, how far back its gradients reach."""
+"""Inside a trained model of a memory task: how its memory changes, and how far back its gradients reach."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from linnet.analysis.runs import Recorded
 from linnet.models.sequence import SequenceModel
+from linnet.tasks import TASKS
 from linnet.tasks.memory import Memory
 
 SEQUENCES = 3
-"""Of those that follow each other with one state, so many are shown."""
+"""How many sequences are shown if several follow each other with one state."""
 
 
 class Changes(NamedTuple):
@@ -21,8 +24,15 @@ class Changes(NamedTuple):
     asked: list[int]  # the step from which each is to be answered
 
 
+def trained(runs: Sequence[Recorded]) -> list[Recorded]:
+    """The runs of memory tasks that have a checkpoint."""
+    return [
+        run for run in runs if issubclass(TASKS[run.config.task], Memory) and (run.folder / "best").exists()
+    ]
+
+
 def unroll(model: SequenceModel, x: Tensor, state: Any = None) -> tuple[Tensor, list[tuple[Tensor, ...]]]:
-    """The answer after the last step, and the parts of the state after every step."""
+    """The answer after the last step, and the tensors of the state after every step."""
     states = []
     for step in model.read(x):
         y, state = model.rnn(step[None], state)
@@ -32,7 +42,7 @@ def unroll(model: SequenceModel, x: Tensor, state: Any = None) -> tuple[Tensor, 
 
 @torch.no_grad()
 def memory_changes(task: Memory, model: SequenceModel) -> Changes:
-    """Of one sequence; where the state is kept for several, of a few that follow each other."""
+    """The changes in one sequence, or in a few consecutive ones if the state is kept between them."""
     batches = list(
         islice(task.source.evaluation("test", 1, task.seed, SEQUENCES), min(task.reset_every, SEQUENCES))
     )
@@ -49,7 +59,7 @@ def memory_changes(task: Memory, model: SequenceModel) -> Changes:
 
 
 def first_answer(targets: Tensor, length: int) -> int:
-    """The step at which something is asked that takes memory: neither a blank nor nothing."""
+    """The first step whose target needs memory: it is neither a blank nor ignored."""
     if len(targets) < length:
         return length - 1
     return int((targets[:, 0] > 0).nonzero()[0])
@@ -59,13 +69,13 @@ def reach(task: Memory, model: SequenceModel, examples: int = 16) -> Tensor:
     """How much the last answer depends on the state d steps before it, for d = 1, 2, ...: [steps - 1].
 
     The norm of the Jacobian, d answer / d state. Its square is the mean of |v J|^2 over random signs v, one v
-    for each of the `examples`: one pass backwards instead of one for each output.
+    for each of the `examples`: one backward pass instead of one for each output.
     """
     batch = next(iter(task.source.evaluation("test", examples, task.seed, examples)))
     with torch.enable_grad():
         answer, states = unroll(model, batch.inputs)
         signs = torch.randint(0, 2, answer.shape, generator=torch.Generator().manual_seed(0)) * 2.0 - 1
-        # The answer is not read from the last state, but from the output beside it.
+        # The answer is computed from the output of the last step, not from the last state.
         before = [part for parts in states[:-1] for part in parts]
         found = torch.autograd.grad((answer * signs).sum(), before, materialize_grads=True)
     squares = torch.stack([gradient.square().sum() for gradient in found]) / answer.shape[0]

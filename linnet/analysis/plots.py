@@ -1,6 +1,6 @@
-"""The figures of recorded runs, by name: those of the NRU paper, of any runs that have what they show.
+"""The plots of recorded runs, by name: the figures of the NRU paper and more, for runs that have their data.
 
-Each reads runs and gives a figure, or says why it has nothing to show.
+Each plot takes runs and gives a figure, or says why these runs have nothing to show in it.
 """
 
 from __future__ import annotations
@@ -9,88 +9,88 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from linnet.analysis.colours import INK, Look, looks
 from linnet.analysis.drawing import (
-    BASELINE,
-    Look,
     draw_curve,
     finish,
+    house_style,
     literal,
-    looks,
+    mark_level,
+    name_value,
     new_figure,
     note,
     save,
     shared_legend,
 )
+from linnet.analysis.inside import memory_changes, reach, trained
 from linnet.analysis.runs import (
     SOLVED,
     Group,
     Panel,
     Recorded,
     baseline,
-    by_accuracy,
+    figure_named,
     groups,
+    main_figure,
+    members,
     panels,
     problem,
     settings,
+    speed_of,
     updates_to_solve,
 )
 from linnet.base.suggest import no_such
 from linnet.runs.load import load
-from linnet.tasks import TASKS
-from linnet.tasks.memory import Memory
 
 FORMATS = ("png", "svg")
-SEVERAL = "lines: the mean of several seeds; bands: from the least to the most of them"
+SEVERAL = "lines: mean over seeds; bands: from the lowest to the highest seed"
 
 
-class NothingToShow(ValueError):  # noqa: N818, it is no mistake
-    """These runs have not what this figure is about."""
+class NothingToShow(ValueError):  # noqa: N818, it is not a mistake
+    """These runs do not have the data of a plot."""
 
 
 class Plot(NamedTuple):
-    about: str
+    about: str  # one line for `linnet plot --help` and `linnet list plots`
     draw: Callable[[Sequence[Recorded]], Any]
+    caption: Callable[[Panel], str]  # for a report: what it means to someone who has not read the papers
 
 
 # ------------------------------------------------------------------------------- curves by update
 
 
 def draw_loss(runs: Sequence[Recorded]) -> Any:
-    """Figures 1, 2, 4."""
-    return draw_panels(runs, "train", lambda panel: ("loss", loss_unit(panel.first), 1.0), "training loss")
+    """Figures 1, 2 and 4 of the NRU paper."""
+    return draw_panels(runs, "train", lambda panel: ("loss", label_of(panel, "loss")), "training loss")
 
 
 def draw_validation(runs: Sequence[Recorded]) -> Any:
-    """Figure 5."""
-    return draw_panels(runs, "valid", judged_by, "validation")
+    """Figure 5 of the NRU paper."""
+
+    def shown(panel: Panel) -> tuple[str, str]:
+        return main_figure(panel.first).name, main_figure(panel.first).label
+
+    return draw_panels(runs, "valid", shown, "validation")
 
 
 def draw_gradient(runs: Sequence[Recorded]) -> Any:
-    """Figure 7."""
-    told = ("gradient_norm", "norm of the gradient, before it is clipped", 1.0)
-    figure = draw_panels(runs, "train", lambda panel: told, "gradient")
+    """Figure 7 of the NRU paper."""
+    figure = draw_panels(
+        runs, "train", lambda panel: ("gradient_norm", "gradient norm before clipping"), "gradient norm"
+    )
     for axes in figure.axes:
         axes.set_yscale("log")
     return figure
 
 
-def judged_by(panel: Panel) -> tuple[str, str, float]:
-    """The figure of a validation, its name, and its factor."""
-    if by_accuracy(panel.first.config):
-        return "accuracy", "right answers, %", 100.0
-    return "loss", loss_unit(panel.first), 1.0
-
-
-def loss_unit(run: Recorded) -> str:
-    if run.config.task == "memory.adding":
-        return "mean squared error"
-    return "cross-entropy, nats a token" if run.config.task == "lm" else "cross-entropy, nats a step"
+def label_of(panel: Panel, name: str) -> str:
+    return figure_named(panel.first, name).label
 
 
 def draw_panels(
-    runs: Sequence[Recorded], split: str, shown: Callable[[Panel], tuple[str, str, float]], what: str
+    runs: Sequence[Recorded], split: str, shown: Callable[[Panel], tuple[str, str]], what: str
 ) -> Any:
-    """A panel for each problem, in it a curve for each group of runs."""
+    """A panel for each problem, in it a curve for each group of runs. `shown`: the name and label of y."""
     asked = panels(runs)
     if not any(
         shown(panel)[0] in row for panel in asked for run in members(panel) for row in getattr(run, split)
@@ -98,30 +98,27 @@ def draw_panels(
         raise NothingToShow(f"no run has a row of {split} yet")
     figure, places = new_figure(len(asked))
     for axes, panel in zip(places, asked, strict=True):
-        name, unit, scale = shown(panel)
-        draw_groups(axes, panel.groups, split, name, scale)
-        finish(axes, f"{panel.title}: {what}", "updates", unit)
+        name, label = shown(panel)
+        draw_groups(axes, panel.groups, split, name)
+        finish(axes, f"{panel.title}: {what}", "updates", label)
         if name == "loss":
             draw_baseline(axes, panel)
     legend_of_runs(figure, runs)
     return figure
 
 
-def draw_groups(axes: Any, drawn: Sequence[Group], split: str, name: str, scale: float = 1.0) -> None:
+def draw_groups(axes: Any, drawn: Sequence[Group], split: str, name: str) -> None:
     for group, how in zip(drawn, looks(drawn), strict=True):
-        draw_curve(axes, [getattr(run, split) for run in group.runs], name, group.label, how, scale)
+        draw_curve(axes, [getattr(run, split) for run in group.runs], name, group.label, how)
 
 
 def draw_baseline(axes: Any, panel: Panel) -> None:
-    """Where those are who remember nothing, and those who have solved the task."""
+    """The loss of a model without memory, and the loss at which a task counts as solved."""
     level = baseline(panel)
-    if level is None:
-        return
-    axes.set_yscale("log")
-    axes.axhline(level, color=BASELINE, linewidth=1, linestyle="-", label="without a memory")
-    axes.axhline(
-        SOLVED * level, color=BASELINE, linewidth=1, linestyle=":", label=f"solved: {SOLVED:.0%} of it"
-    )
+    if level is not None:
+        axes.set_yscale("log")
+        mark_level(axes, level, "memoryless baseline")
+        mark_level(axes, SOLVED * level, f"solved: {SOLVED:.0%} of it", ":")
 
 
 def legend_of_runs(figure: Any, runs: Sequence[Recorded]) -> None:
@@ -130,36 +127,38 @@ def legend_of_runs(figure: Any, runs: Sequence[Recorded]) -> None:
         note(figure, SEVERAL)
 
 
-def members(panel: Panel) -> Iterator[Recorded]:
-    return (run for group in panel.groups for run in group.runs)
-
-
-# ------------------------------------------------------------------------------ steps to converge
+# ------------------------------------------------------------------------------------------- bars
 
 
 def draw_converge(runs: Sequence[Recorded]) -> Any:
-    """Figure 3."""
+    """Figure 3 of the NRU paper."""
     asked = [panel for panel in panels(runs) if baseline(panel) is not None]
     if not asked:
-        raise NothingToShow("only evaluations of memory tasks tell when a task is solved, and there are none")
-    most = max(len(panel.groups) for panel in asked)
-    figure, places = new_figure(len(asked), height=1.6 + 0.45 * most)
+        raise NothingToShow("only memory tasks record the baseline by which a task counts as solved")
+    figure, places = new_figure(len(asked), height=bars_height(asked))
     for axes, panel in zip(places, asked, strict=True):
         for place, (group, how) in enumerate(zip(panel.groups, looks(panel.groups), strict=True)):
             draw_bar(axes, place, group, how)
-        axes.set_yticks(range(len(panel.groups)), [literal(group.label) for group in panel.groups])
-        axes.invert_yaxis()
-        axes.margins(x=0.3)
         finish(axes, panel.title, f"updates until the loss is below {SOLVED:.0%} of the baseline", "")
-    note(
-        figure,
-        "bars: the mean over seeds; dots: each seed; hatched and open: not solved after so many updates",
-    )
+        name_bars(axes, panel)
+    note(figure, "bars: mean over seeds; dots: each seed; hatched bars, open dots: not solved by then")
     return figure
 
 
+def bars_height(drawn: Sequence[Panel]) -> float:
+    return 1.4 + 0.42 * max(len(panel.groups) for panel in drawn)
+
+
+def name_bars(axes: Any, panel: Panel) -> None:
+    axes.set_yticks(range(len(panel.groups)), [literal(group.label) for group in panel.groups])
+    axes.invert_yaxis()
+    axes.margins(x=0.25)
+    axes.xaxis.set_major_formatter("{x:,.0f}")
+    axes.grid(visible=False, axis="y")
+
+
 def draw_bar(axes: Any, place: int, group: Group, how: Look) -> None:
-    """As long as it took; who has not solved it took at least as long as the run."""
+    """As long as it took; a run that has not solved the task took at least all its updates."""
     solved = [updates_to_solve(run.valid) for run in group.runs]
     ended = [run.valid[-1]["step"] if run.valid else 0 for run in group.runs]
     lengths = [end if step is None else step for step, end in zip(solved, ended, strict=True)]
@@ -168,57 +167,74 @@ def draw_bar(axes: Any, place: int, group: Group, how: Look) -> None:
     axes.barh(place, mean, color=how.color, height=0.6, **pale)
     if len(lengths) > 1:
         inside = ["white" if step is None else how.color for step in solved]
-        axes.scatter(lengths, [place] * len(lengths), color=inside, edgecolor="black", s=18, zorder=3)
+        axes.scatter(lengths, [place] * len(lengths), color=inside, edgecolor=INK.light, s=18, zorder=3)
     share = f"{sum(step is not None for step in solved)} of {len(solved)} solved"
     text = f"{mean:,.0f}" if whole else share if len(solved) > 1 else "not solved"
-    axes.annotate(f"  {text}", (max(lengths), place), va="center", fontsize="small")
+    name_value(axes, max(lengths), place, text)
+
+
+def draw_speed(runs: Sequence[Recorded]) -> Any:
+    """Not in a paper: the speed of each unit in this comparison."""
+    known = [run for run in runs if speed_of(run)]
+    if not known:
+        raise NothingToShow("no run has finished, and speed is known at the end of a run")
+    asked = panels(known)
+    figure, places = new_figure(len(asked), height=bars_height(asked))
+    for axes, panel in zip(places, asked, strict=True):
+        for place, (group, how) in enumerate(zip(panel.groups, looks(panel.groups), strict=True)):
+            mean = sum(speed_of(run) or 0.0 for run in group.runs) / len(group.runs)
+            axes.barh(place, mean, color=how.color, height=0.6)
+            name_value(axes, mean, place, f"{mean:,.0f}")
+        finish(axes, f"{panel.title}: training speed", "tokens per second", "")
+        name_bars(axes, panel)
+    return figure
 
 
 # ------------------------------------------------------------------------------------ sensitivity
 
 
 def draw_sensitivity(runs: Sequence[Recorded]) -> Any:
-    """Figure 8."""
+    """Figure 8 of the NRU paper."""
     varied = variations(groups(runs))
     if not varied:
         raise NothingToShow(
             "no two models differ in one option alone; `linnet compare TASK --vary NAME=VALUE,...` makes such"
         )
-    figure, places = new_figure(len(varied), width=4.2, height=4.6)
-    panel = panels(runs)[0]
-    name, unit, scale = judged_by(panel)
+    figure, places = new_figure(1, rows=len(varied))
+    shown = main_figure(runs[0])
     for axes, (option, found) in zip(places, varied.items(), strict=True):
-        draw_variation(axes, option, found, name, scale)
-        finish(axes, option, "updates", f"validation: {unit}")
-        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2, frameon=False)
+        draw_variation(axes, option, found, shown.name)
+        finish(axes, option, "updates", f"validation: {shown.label}")
+        axes.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize="small")
     return figure
 
 
-def draw_variation(axes: Any, option: str, found: dict[Any, Group], name: str, scale: float) -> None:
+def draw_variation(axes: Any, option: str, found: dict[Any, Group], name: str) -> None:
     from matplotlib import colormaps
 
     for place, value in enumerate(sorted(found)):
-        colour = colormaps["viridis"](place / max(len(found), 2))
+        # Between the darkest and the brightest, which vanish on a dark and on a light page.
+        colour = colormaps["viridis"](0.25 + 0.5 * place / max(len(found) - 1, 1))
         how = Look(colour, ("-", "--", "-.", ":")[place % 4])
-        draw_curve(axes, [run.valid for run in found[value].runs], name, f"{option} = {value}", how, scale)
+        draw_curve(axes, [run.valid for run in found[value].runs], name, f"{option} = {value}", how)
 
 
 def variations(known: Sequence[Group]) -> dict[str, dict[Any, Group]]:
-    """For each option that was varied alone, the groups by its value: the one in the middle, its neighbours.
+    """For each option that was varied alone, the groups by its value.
 
-    The middle is the group that the most others differ from in one option only.
+    The starting point is the group from which the most others differ in one option only.
     """
     flat = [settings(group.runs[0].config) for group in known]
     neighbours = [[changed for other in flat if len(changed := differing(one, other)) == 1] for one in flat]
     if not any(neighbours):
         return {}
-    middle = max(range(len(flat)), key=lambda place: len(neighbours[place]))
+    start = max(range(len(flat)), key=lambda place: len(neighbours[place]))
     found: dict[str, dict[Any, Group]] = {}
     for group, other in zip(known, flat, strict=True):
-        changed = differing(flat[middle], other)
+        changed = differing(flat[start], other)
         if len(changed) == 1:
             (option,) = changed
-            found.setdefault(option, {flat[middle][option]: known[middle]})[other[option]] = group
+            found.setdefault(option, {flat[start][option]: known[start]})[other[option]] = group
     return found
 
 
@@ -233,39 +249,33 @@ def differing(one: dict[str, Any], other: dict[str, Any]) -> set[str]:
 
 
 def draw_memory(runs: Sequence[Recorded]) -> Any:
-    """Figure 6."""
-    # Of several seeds the first: a heat map has no mean.
+    """Figure 6 of the NRU paper."""
+    # Only the first of several seeds: a heat map has no mean.
     first = [group.runs[0] for panel in panels(trained(runs)) for group in panel.groups]
     shown = [run for run in first if run.config.model.unit == "nru"]
     if not shown:
-        raise NothingToShow(
-            "no run is of NRU with a checkpoint, and no other unit has a memory beside its state"
-        )
-    figure, places = new_figure(1, rows=len(shown), height=3.4, width=8.5)
+        raise NothingToShow("no run is of NRU with a checkpoint; other units have no memory of that form")
+    figure, places = new_figure(1, rows=len(shown), height=3.4)
     for axes, run in zip(places, shown, strict=True):
         draw_changes(figure, axes, run)
-    note(figure, "it is to answer from the dashed line on; a full line is where another sequence begins")
+    note(figure, "dashed line: the first answer; solid line: the start of another sequence")
     return figure
 
 
 def draw_changes(figure: Any, axes: Any, run: Recorded) -> None:
     from matplotlib.colors import PowerNorm
 
-    from linnet.analysis.inside import memory_changes
-
-    trained_run = load(run.folder)
-    sizes, starts, asked = memory_changes(trained_run.task, trained_run.model)  # type: ignore[arg-type]
-    # By the root: what is written first is small beside what goes on while it answers.
+    there = load(run.folder)
+    sizes, starts, asked = memory_changes(there.task, there.model)  # type: ignore[arg-type]
+    # On a square-root scale: the first changes are small compared with those during the answers.
     how = {"aspect": "auto", "cmap": "viridis", "interpolation": "nearest", "origin": "lower"}
     picture = axes.imshow(sizes.T.numpy(), norm=PowerNorm(0.5, vmin=0), **how)
-    figure.colorbar(picture, ax=axes, label="change of a cell, absolute")
+    figure.colorbar(picture, ax=axes, label="absolute change of a cell")
     for step in asked:
         axes.axvline(step - 0.5, color="white", linewidth=1, linestyle="--")
     for step in starts[1:]:
         axes.axvline(step - 0.5, color="white", linewidth=1.5)
-    title = literal(f"{run.name}: {problem(run.config)}")
-    axes.set_title(title, fontsize="medium")
-    axes.set(xlabel="time step", ylabel="memory cell")
+    axes.set(title=literal(f"{run.name}: {problem(run.config)}"), xlabel="time step", ylabel="memory cell")
 
 
 def draw_distance(runs: Sequence[Recorded]) -> Any:
@@ -281,44 +291,106 @@ def draw_distance(runs: Sequence[Recorded]) -> Any:
             name = group.label if any(rows) else f"{group.label}: 0 at every distance"
             draw_curve(axes, rows, "reach", name, how)
         axes.set_yscale("log")
-        finish(axes, panel.title, "distance in time, steps before the last", "norm of d answer / d state")
+        finish(axes, panel.title, "time steps before the last", "norm of d answer / d state")
     legend_of_runs(figure, shown)
     return figure
 
 
 def reach_rows(run: Recorded) -> list[dict[str, Any]]:
-    from linnet.analysis.inside import reach
-
     there = load(run.folder)
     found = reach(there.task, there.model)  # type: ignore[arg-type]
-    # What underflows to 0 has no place on a logarithmic scale.
+    # A logarithmic scale cannot show what underflows to 0.
     return [{"step": d, "reach": size} for d, size in enumerate(found.tolist(), 1) if size > 0]
 
 
-def trained(runs: Sequence[Recorded]) -> list[Recorded]:
-    """Those of memory tasks that have a model to look into."""
-    return [
-        run for run in runs if issubclass(TASKS[run.config.task], Memory) and (run.folder / "best").exists()
-    ]
+# --------------------------------------------------------------------------------------- captions
+
+
+def loss_caption(panel: Panel) -> str:
+    text = (
+        "How wrong each model is on the data that it is trained on, after each number of updates; lower is "
+        "better."
+    )
+    return text + (baseline_caption() if baseline(panel) is not None else "")
+
+
+def baseline_caption() -> str:
+    return (
+        " A model without memory cannot get below the line “memoryless baseline”; below the dotted line the "
+        "task counts as solved."
+    )
+
+
+def validation_caption(panel: Panel) -> str:
+    shown = main_figure(panel.first)
+    text = f"{shown.label.capitalize()} on validation data, which no model is trained on. {shown.about}"
+    drawn = shown.name == "loss" and baseline(panel) is not None
+    return text + (baseline_caption() if drawn else "")
+
+
+def speed_caption(panel: Panel) -> str:
+    return (
+        f"Tokens that each model is trained on per second; longer is faster. {how_measured(members(panel))}"
+    )
+
+
+def how_measured(runs: Iterator[Recorded]) -> str:
+    if all(run.speed for run in runs):
+        return "It was measured after training, one model at a time and in turn."
+    return "It was measured during training: other programs may have slowed down some of the runs."
 
 
 # --------------------------------------------------------------------------------------- all plots
 
 PLOTS: dict[str, Plot] = {
+    "validation": Plot(
+        "the main metric on validation data by update (Figure 5)", draw_validation, validation_caption
+    ),
     "loss": Plot(
-        "training loss by update, with the line of who remembers nothing (Figures 1, 2, 4)", draw_loss
+        "training loss by update, with the memoryless baseline if there is one (Figures 1, 2, 4)",
+        draw_loss,
+        loss_caption,
+    ),
+    "speed": Plot("training speed, in tokens per second", draw_speed, speed_caption),
+    "gradient": Plot(
+        "the norm of the gradient by update (Figure 7)",
+        draw_gradient,
+        lambda panel: (
+            "The size of the gradient, which drives learning, before it is clipped. Sudden peaks are a sign "
+            "of unstable training; values near zero, of a model that no longer learns."
+        ),
     ),
     "converge": Plot(
-        "updates until a task is solved, of runs with one or several T (Figure 3)", draw_converge
+        "updates until a memory task is solved, for runs with one or several T (Figure 3)",
+        draw_converge,
+        lambda panel: (
+            f"How many updates each model needs until its validation loss is below {SOLVED:.0%} of the loss "
+            "of a model without memory; shorter is better."
+        ),
     ),
-    "validation": Plot(
-        "validation by update: right answers of images, else the loss (Figure 5)", draw_validation
+    "memory": Plot(
+        "a heat map of the changes of NRU's memory over time (Figure 6)",
+        draw_memory,
+        lambda panel: (
+            "How much each cell of NRU's memory changes at each time step; bright is much. A model that "
+            "remembers writes while it reads symbols, and keeps its memory until it must answer."
+        ),
     ),
-    "memory": Plot("a heat map of the changes of NRU's memory over time (Figure 6)", draw_memory),
-    "gradient": Plot("the norm of the gradient by update (Figure 7)", draw_gradient),
-    "distance": Plot("how much the last answer depends on the state by distance in time", draw_distance),
+    "distance": Plot(
+        "how much the last answer depends on the state, by distance in time",
+        draw_distance,
+        lambda panel: (
+            "How strongly the last answer depends on the state some time steps earlier. A model whose curve "
+            "falls quickly cannot learn from what happened long ago."
+        ),
+    ),
     "sensitivity": Plot(
-        "validation for several values of k, m, h, or any option of a model (Figure 8)", draw_sensitivity
+        "validation for several values of k, m, h, or of any option of a model (Figure 8)",
+        draw_sensitivity,
+        lambda panel: (
+            "The same model with one option changed at a time. Curves close to each other mean that the "
+            "option hardly matters."
+        ),
     ),
 }
 
@@ -329,7 +401,9 @@ def figures(runs: Sequence[Recorded], names: Sequence[str] = ()) -> Iterator[tup
         if name not in PLOTS:
             raise ValueError(no_such("plot", name, PLOTS))
         try:
-            yield name, PLOTS[name].draw(runs)
+            with house_style():
+                made = PLOTS[name].draw(runs)
+            yield name, made
         except NothingToShow as reason:
             if names:
                 raise NothingToShow(f"nothing to show in the plot {name!r}: {reason}") from None
@@ -341,7 +415,7 @@ def is_reason(made: Any) -> bool:
 
 
 def write_figures(runs: Sequence[Recorded], folder: Path, names: Sequence[str], form: str) -> Iterator[str]:
-    """Write them; a line about each."""
+    """Write the figures to files; a line about each."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, made in figures(runs, names):
         if is_reason(made):

@@ -1,63 +1,102 @@
-"""One page about one or several runs: figures, pictures, samples, settings; no server, no network."""
+"""A report of runs as one HTML file: a table, plots, samples and settings, without scripts or downloads."""
 
 from __future__ import annotations
 
 import dataclasses
 import html
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from linnet.analysis.colours import FAINT, GRID, INK, css_variables
 from linnet.analysis.drawing import inline
-from linnet.analysis.plots import PLOTS, figures, is_reason
-from linnet.analysis.runs import Recorded
+from linnet.analysis.plots import PLOTS, figures, how_measured, is_reason
+from linnet.analysis.runs import Panel, Recorded, best_value, main_figure, members, panels, unit_name
+from linnet.analysis.table import SPEED, best_run, columns, rows, shared, shared_line
+from linnet.layers.stacks import UNITS
 from linnet.runs.config import parts
 from linnet.runs.records import write_atomically
+from linnet.tasks import TASKS
 
-STYLE = """
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem;
-  color: #222; }
-table { border-collapse: collapse; margin: 1rem 0; } th, td { padding: .3rem .8rem; text-align: right; }
-th:first-child, td:first-child { text-align: left; } thead { border-bottom: 2px solid #444; }
-tbody tr:nth-child(even) { background: #f4f4f2; } svg { max-width: 100%; height: auto; }
-blockquote { margin: .5rem 0 1.5rem;
-  padding: .5rem 1rem; border-left: 4px solid #bbb; white-space: pre-wrap; }
-details { margin: .5rem 0; } pre { background: #f4f4f2; padding: .8rem; overflow: auto; }
-.best { font-weight: 600; } figure { margin: 1.5rem 0; } figcaption { font-size: .9rem; opacity: .8; }
-@media (prefers-color-scheme: dark) { body { background: #1b1b1b; color: #ddd; }
-  tbody tr:nth-child(even), pre { background: #262626; } svg { background: #fff; } }
+REFRESH = 5
+"""Seconds after which a browser reads the page of an unfinished comparison again."""
+
+MOST_COLUMNS = 6
+"""On a phone, a table with more columns becomes a list of cards."""
+
+STYLE = f"""
+body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 68rem; margin: 2rem auto; padding: 0 1rem;
+  background: var(--page); color: var({INK.variable}); overflow-wrap: break-word; }}
+h1 {{ font-size: 1.6rem; line-height: 1.25; }} h2 {{ margin-top: 2.5rem; }}
+table {{ border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }}
+th, td {{ padding: .4rem .6rem; text-align: right; vertical-align: bottom; }}
+td {{ white-space: nowrap; }}
+th:first-child, td:first-child {{ text-align: left; white-space: normal; min-width: 3rem;
+  overflow-wrap: anywhere; }}
+thead th {{ border-bottom: 2px solid var({FAINT.variable}); line-height: 1.2; }}
+tbody tr:nth-child(even) {{ background: var(--stripe); }}
+.best {{ font-weight: 700; }}
+dl {{ display: grid; grid-template-columns: max-content 1fr; gap: .2rem 1rem; font-size: .9rem; }}
+dt {{ font-weight: 600; }} dd {{ margin: 0; }}
+.plots {{ display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 28rem), 1fr));
+  gap: 1.5rem; }}
+figure {{ margin: 0; }} figure svg {{ display: block; width: 100%; height: auto; }}
+figcaption, .note {{ font-size: .9rem; color: var({FAINT.variable}); }}
+blockquote {{ margin: .3rem 0 1.2rem; padding: .4rem 1rem; border-left: 4px solid var({GRID.variable});
+  white-space: pre-wrap; }}
+details {{ margin: .5rem 0; }}
+pre {{ background: var(--stripe); padding: .8rem; white-space: pre-wrap; font-size: .85rem; }}
+@media (max-width: 40rem) {{
+  body {{ margin: 1rem auto; }} th, td {{ padding: .3rem .25rem; font-size: .8rem; }}
+  blockquote {{ padding: .2rem .6rem; }} dl {{ grid-template-columns: 1fr; }} dd {{ margin-bottom: .4rem; }}
+  .wide thead {{ display: none; }} .wide, .wide tbody {{ display: block; }}
+  .wide tr {{ display: grid; grid-template-columns: 1fr 1fr; gap: 0 1rem; padding: .4rem 0; }}
+  .wide td {{ display: flex; justify-content: space-between; white-space: normal; }}
+  .wide td:first-child {{ grid-column: 1 / -1; font-weight: 600; }}
+  .wide td:not(:first-child)::before {{ content: attr(data-label); }}
+}}
 """
-DASH = "\N{EN DASH}"
-HEAD = ("run", "parameters", "tokens/s", "steps", "valid", "test")
 
 
-def write_report(path: Path, runs: Sequence[Recorded], title: str) -> None:
-    write_atomically(path, page(runs, title).encode())
+def write_report(path: Path, runs: Sequence[Recorded], title: str, expected: int = 0) -> None:
+    """Write the page. `expected`: the runs of a comparison, of which some may not have finished yet."""
+    write_atomically(path, page(runs, title, expected).encode())
 
 
-def page(runs: Sequence[Recorded], title: str) -> str:
+def page(runs: Sequence[Recorded], title: str, expected: int = 0) -> str:
+    unfinished = max(expected - len(runs), 0)
     body = [
         f"<h1>{escape(title)}</h1>",
-        f"<p>{escape(circumstances(runs))}</p>",
-        table(runs),
-        "<h2>Pictures</h2>",
-        pictures(runs),
+        progress(len(runs), expected) if unfinished else "",
+        *(section(panel, number) for number, panel in enumerate(panels(runs), 1)),
         samples(runs),
-        "<h2>Settings</h2>",
-        *(settings(run) for run in runs),
+        unit_list(runs),
+        settings(runs),
+        circumstances(runs),
     ]
-    head = f'<meta charset="utf-8"><title>{escape(title)}</title><style>{STYLE}</style>'
-    view = '<meta name="viewport" content="width=device-width, initial-scale=1">'
     return (
-        f'<!doctype html>\n<html lang="en"><head>{head}{view}</head><body>\n'
-        + "\n".join(body)
+        f'<!doctype html>\n<html lang="en"><head>{head(title, bool(unfinished))}</head><body>\n'
+        + "\n".join(filter(None, body))
         + "\n</body></html>\n"
+    )
+
+
+def head(title: str, unfinished: bool) -> str:
+    refresh = f'<meta http-equiv="refresh" content="{REFRESH}">' if unfinished else ""
+    return (
+        f'<meta charset="utf-8"><title>{escape(title)}</title>{refresh}'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<style>{css_variables()}{STYLE}</style>"
     )
 
 
 def escape(text: object) -> str:
     return html.escape(str(text))
+
+
+def progress(done: int, expected: int) -> str:
+    return f"<p><strong>{done} of {expected} models are trained.</strong> This page updates by itself.</p>"
 
 
 def circumstances(runs: Sequence[Recorded]) -> str:
@@ -66,90 +105,131 @@ def circumstances(runs: Sequence[Recorded]) -> str:
         return ""
     one = known[0]
     versions = ", ".join(f"{name} {number}" for name, number in one["packages"].items())
-    return f"{one['started']}; {one['processor']}, {one['threads']} threads; {versions}"
+    text = f"Started {one['started']} on {one['processor']} with {one['threads']} threads; {versions}."
+    return f'<p class="note">{escape(text)}</p>'
 
 
-# ------------------------------------------------------------------------------------------ table
+# --------------------------------------------------------------------------------- one problem
 
 
-def measure_of(run: Recorded) -> str:
-    """Perplexity of words, bits of characters and bytes, the loss of whatever else."""
-    known = (run.result or {}).get("valid") or (run.valid[-1] if run.valid else {})
-    level = getattr(run.config.data, "level", None)
-    small = level in ("char", "byte") or getattr(run.config.data, "corpus", "") in (
-        "ptb-char",
-        "text8",
-        "enwik8",
+def section(panel: Panel, number: int) -> str:
+    """What the runs of one problem were asked, and how well they did."""
+    runs = list(members(panel))
+    return "\n".join(
+        [
+            f"<p>{escape(summary(panel))}</p>",
+            table(runs),
+            explanations(runs),
+            f'<div class="plots">{pictures(runs, panel, number)}</div>',
+        ]
     )
-    wanted = ("bpc", "perplexity", "loss") if small else ("perplexity", "bpc", "loss")
-    return next((name for name in wanted if name in known), "loss")
 
 
-def shown(name: str, value: float) -> str:
-    """A loss may be anywhere near 0, where a perplexity or bits are not."""
-    return f"{value:.4g}" if name == "loss" else f"{value:.2f}"
+def summary(panel: Panel) -> str:
+    runs = list(members(panel))
+    task, best = TASKS[panel.first.config.task], best_run(runs)
+    text = f"Task: {task.about} ({panel.title}). {sizes(runs)}"
+    if best is None or len(runs) == 1:
+        return text
+    shown = main_figure(best)
+    value = shown.show(best_value(best, shown) or 0.0)
+    return f"{text} {best.name} has the best validation {shown.label}: {value} (its row is bold)."
 
 
-def figures_of(run: Recorded) -> tuple[str, ...]:
-    """A row of the table; what is not known yet is a dash."""
-    name, result = measure_of(run), run.result
-    if result:
-        numbers = [shown(name, result[split][name]) for split in ("valid", "test")]
-        counts = (f"{result['parameters']:,}", f"{result['tokens_per_second']:,.0f}", f"{result['step']:,}")
-        return (run.name, *counts, *numbers)
-    valid = shown(name, min(row[name] for row in run.valid)) if run.valid else DASH
-    return (run.name, DASH, DASH, DASH, valid, DASH)
-
-
-def heading(runs: Sequence[Recorded]) -> tuple[str, ...]:
-    kinds = {measure_of(run) for run in runs}
-    unit = kinds.pop() if len(kinds) == 1 else "figure"
-    return (*HEAD[:4], f"valid {unit}", f"test {unit}")
+def sizes(runs: Sequence[Recorded]) -> str:
+    known = [run.result["parameters"] for run in runs if run.result]
+    if not known:
+        return ""
+    least, most = (f"{size:,}" for size in (min(known), max(known)))
+    count = "One model has" if len(known) == 1 else f"{len(known)} models have"
+    return f"{count} {least if least == most else f'{least} to {most}'} parameters."
 
 
 def table(runs: Sequence[Recorded]) -> str:
-    rows = [figures_of(run) for run in runs]
-    best = min((float(row[4]) for row in rows if row[4] != DASH), default=None)
-    body = "".join(f"<tr{mark(row, best)}>{cells(row, 'td')}</tr>" for row in rows)
-    return f"<table><thead><tr>{cells(heading(runs), 'th')}</tr></thead><tbody>{body}</tbody></table>"
+    first, *others = rows(runs)
+    best = best_run(runs) if len(runs) > 1 else None
+    labels = [f' data-label="{escape(label)}"' for label in first]
+    body = "".join(
+        f"<tr{' class=best' if run is best else ''}>{cells(row, 'td', labels)}</tr>"
+        for run, row in zip(runs, others, strict=True)
+    )
+    wide = " class=wide" if len(first) > MOST_COLUMNS else ""
+    made = f"<table{wide}><thead><tr>{cells(first, 'th')}</tr></thead><tbody>{body}</tbody></table>"
+    line = shared_line(runs)
+    return f'{made}\n<p class="note">{escape(line)}</p>' if line else made
 
 
-def mark(row: Sequence[str], best: float | None) -> str:
-    return ' class="best"' if row[4] != DASH and float(row[4]) == best else ""
+def cells(row: Sequence[str], tag: str, labels: Sequence[str] = ()) -> str:
+    marks = labels or [""] * len(row)
+    return "".join(f"<{tag}{mark}>{escape(cell)}</{tag}>" for cell, mark in zip(row, marks, strict=True))
 
 
-def cells(row: Sequence[str], tag: str) -> str:
-    return "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in row)
+def explanations(runs: Sequence[Recorded]) -> str:
+    """What the columns of the table mean."""
+    shown = [*columns(runs), *shared(runs)]
+    known = {column.figure.label: column.figure.about for column in shown}
+    if SPEED.label in known:
+        known[SPEED.label] += f" {how_measured(iter(runs))}"
+    return definitions(known)
 
 
-# --------------------------------------------------------------------------------------- pictures
+def definitions(known: dict[str, str]) -> str:
+    return "<dl>" + "".join(f"<dt>{escape(k)}</dt><dd>{escape(v)}</dd>" for k, v in known.items()) + "</dl>"
 
 
-def pictures(runs: Sequence[Recorded]) -> str:
-    """Every figure of `linnet plot` that these runs have something to show in, as an SVG inside the page."""
+def pictures(runs: Sequence[Recorded], panel: Panel, number: int) -> str:
+    """Every plot for which these runs have data, as SVG inside the page."""
     try:
-        return "\n".join(picture(name, made) for name, made in figures(runs) if not is_reason(made))
+        made = [(name, figure) for name, figure in figures(runs) if not is_reason(figure)]
+        return "\n".join(picture(name, figure, panel, number) for name, figure in made)
     except ImportError as error:
-        return f"<p>There are no pictures: {escape(error)}</p>"
+        return f"<p>There are no plots: {escape(error)}</p>"
 
 
-def picture(name: str, made: Any) -> str:
-    return f"<figure>{inline(made, name)}<figcaption>{escape(PLOTS[name].about)}</figcaption></figure>"
+def picture(name: str, figure: Any, panel: Panel, number: int) -> str:
+    caption = escape(PLOTS[name].caption(panel))
+    drawn = inline(figure, f"{name}{number}", escape(PLOTS[name].about))
+    return f"<figure>{drawn}<figcaption>{caption}</figcaption></figure>"
 
 
-# ------------------------------------------------------------------------------- samples, settings
+# ------------------------------------------------------------------------ samples, units, settings
 
 
 def samples(runs: Sequence[Recorded]) -> str:
     texts = [
-        f"<h3>{escape(r.name)}</h3><blockquote>{escape(r.sample)}</blockquote>" for r in runs if r.sample
+        f"<h3>{escape(run.name)}</h3><blockquote>{escape(run.sample.strip())}</blockquote>"
+        for run in runs
+        if run.sample
     ]
-    return "\n".join(["<h2>Samples</h2>", *texts]) if texts else ""
+    about = "<p>What each model writes. All continue the same prompt, with the same random numbers.</p>"
+    return "\n".join(["<h2>Samples</h2>", about, *texts]) if texts else ""
 
 
-def settings(run: Recorded) -> str:
-    known = {name: dataclasses.asdict(getattr(run.config, name)) for name in parts(run.config.task)}
-    return (
-        f"<details><summary>{escape(run.name)}</summary>"
-        f"<pre>{escape(json.dumps(known, indent=2))}</pre></details>"
-    )
+def unit_list(runs: Sequence[Recorded]) -> str:
+    """The recurrent units of these runs and their papers."""
+    names = {run.config.model.unit: unit_name(run.config) for run in runs}
+    known = {name: str(UNITS[name].__doc__).strip().splitlines()[0] for name in names if name in UNITS}
+    return f"<h2>Units</h2>{definitions(known)}" if known else ""
+
+
+def settings(runs: Sequence[Recorded]) -> str:
+    """The settings that all runs share, once, and those in which a run differs."""
+    flat = [dict(flat_settings(run)) for run in runs]
+    if not flat:
+        return ""
+    shared = {name: value for name, value in flat[0].items() if all(each.get(name) == value for each in flat)}
+    blocks = [("all runs", shared)] if len(runs) > 1 else [(runs[0].name, shared)]
+    for run, own in zip(runs, flat, strict=True) if len(runs) > 1 else ():
+        blocks.append((run.name, {name: value for name, value in own.items() if name not in shared}))
+    return "\n".join(["<h2>Settings</h2>", *(block(name, values) for name, values in blocks)])
+
+
+def flat_settings(run: Recorded) -> Iterator[tuple[str, Any]]:
+    yield "task", run.config.task
+    for part in parts(run.config.task):
+        yield from dataclasses.asdict(getattr(run.config, part)).items()
+
+
+def block(name: str, values: dict[str, Any]) -> str:
+    lines = "\n".join(f"{key}: {json.dumps(value)}" for key, value in values.items())
+    return f"<details><summary>{escape(name)}</summary><pre>{escape(lines)}</pre></details>"

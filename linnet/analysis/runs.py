@@ -1,27 +1,28 @@
-"""Recorded runs: found, read, and put together where they were asked the same or differ by seeds alone."""
+"""Recorded runs: found, read, and grouped by the problem they were given and by what differs but the seed."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from linnet.models.config import find_unit
 from linnet.runs.config import LATER, RunConfig, parts
-from linnet.runs.records import Row, read_config, read_environment, read_metrics, read_result
+from linnet.runs.records import Row, read_config, read_environment, read_metrics, read_result, read_speed
 from linnet.runs.untrusted import has_file, read_bytes
 from linnet.tasks import TASKS
+from linnet.tasks.base import LOSS, Figure
 
 SOLVED = 0.1
-"""A memory task is solved when its loss is below this share of the loss without a memory."""
+"""A memory task is solved when its loss is below this share of the memoryless baseline."""
 
-# What makes a run another sample of one thing, or one that was made elsewhere, for longer, seen more often.
+# Settings in which runs of one group may differ: another seed, machine, length or frequency of evaluation.
 SAME = ("seed", "data_seed", "threads", "device", "data_dir", "evaluate_every", *LATER)
 
 
 class Recorded(NamedTuple):
-    """A run as it stands in its directory, finished or not."""
+    """What a run directory has, finished or not."""
 
     name: str
     folder: Path
@@ -31,10 +32,11 @@ class Recorded(NamedTuple):
     result: Any
     environment: Any
     sample: str
+    speed: float | None = None  # tokens per second, measured after training with nothing else running
 
 
 class Group(NamedTuple):
-    """Runs that differ by their seeds alone."""
+    """Runs that differ only in their seeds."""
 
     label: str
     name: str  # of the unit, or of its variant
@@ -42,7 +44,7 @@ class Group(NamedTuple):
 
 
 class Panel(NamedTuple):
-    """Groups that were asked the same."""
+    """Groups of runs of the same problem."""
 
     title: str
     groups: list[Group]
@@ -63,11 +65,12 @@ def read_run(folder: Path, name: str | None = None) -> Recorded:
         read_result(folder),
         read_environment(folder),
         sample.decode("utf-8", errors="replace"),
+        read_speed(folder),
     )
 
 
 def find_runs(paths: Iterable[Path]) -> list[Recorded]:
-    """The runs among these folders, and those that stand in them: a comparison is a folder of runs."""
+    """The runs among these folders and directly inside them: a comparison is a folder of runs."""
     found: dict[Path, Recorded] = {}
     for path in paths:
         places = [path] if is_run(path) else sorted(filter(is_run, path.glob("*/")))
@@ -83,11 +86,11 @@ def is_run(folder: Path) -> bool:
     return has_file(folder / "config.json")
 
 
-# ------------------------------------------------------------------------------ beside each other
+# ---------------------------------------------------------------------------------------- groups
 
 
 def panels(runs: Sequence[Recorded]) -> list[Panel]:
-    """The runs by what they were asked, and then by what they are."""
+    """The runs by problem, and then by settings."""
     asked: dict[str, list[Recorded]] = {}
     for run in runs:
         asked.setdefault(problem(run.config), []).append(run)
@@ -95,12 +98,12 @@ def panels(runs: Sequence[Recorded]) -> list[Panel]:
 
 
 def problem(config: RunConfig) -> str:
-    """What a run was asked, in a few words."""
+    """What a run was asked to learn, in a few words."""
     return TASKS[config.task].title(config.data)
 
 
 def groups(runs: Sequence[Recorded]) -> list[Group]:
-    """Runs that differ by their seeds alone together; the label says what else is different."""
+    """Runs that differ only in their seeds; the label of a group says what else differs."""
     alike: dict[str, list[Recorded]] = {}
     for run in runs:
         alike.setdefault(repr(settings(run.config)), []).append(run)
@@ -113,7 +116,7 @@ def groups(runs: Sequence[Recorded]) -> list[Group]:
 
 
 def settings(config: RunConfig) -> dict[str, Any]:
-    """What a run is, without what makes it a second sample; the options of the unit among the others."""
+    """All settings of a run but those of SAME, with the options of the unit among them."""
     flat: dict[str, Any] = {"task": config.task}
     for part in parts(config.task):
         flat |= dataclasses.asdict(getattr(config, part))
@@ -128,30 +131,57 @@ def unit_name(config: RunConfig) -> str:
 
 
 def label(name: str, run: Recorded, others: Sequence[Recorded]) -> str:
-    """The name, and those settings in which runs of the same name differ."""
+    """The name, and the settings in which runs of the same name differ."""
     own, all_of_them = settings(run.config), [settings(other.config) for other in others]
     differ = [key for key in own if any(other.get(key) != own[key] for other in all_of_them)]
     return ", ".join([name, *(f"{key} {own[key]}" for key in differ)])
 
 
+def members(panel: Panel) -> Iterator[Recorded]:
+    return (run for group in panel.groups for run in group.runs)
+
+
 # --------------------------------------------------------------------------------------- figures
 
 
-def by_accuracy(config: RunConfig) -> bool:
-    """Images are judged by the share of right answers; whatever else by its loss."""
-    return TASKS[config.task].figures(config.data)[0].name == "accuracy"
+def task_figures(run: Recorded) -> tuple[Figure, ...]:
+    """The figures that the task of a run reports, the most important one first."""
+    return TASKS[run.config.task].figures(run.config.data)
+
+
+def main_figure(run: Recorded) -> Figure:
+    return task_figures(run)[0]
+
+
+def figure_named(run: Recorded, name: str) -> Figure:
+    return next(
+        (each for each in task_figures(run) if each.name == name), LOSS._replace(name=name, label=name)
+    )
+
+
+def shown_figures(runs: Sequence[Recorded]) -> tuple[Figure, ...]:
+    """The figures that all these runs have; runs of different tasks may share only the loss."""
+    first = task_figures(runs[0])
+    return tuple(each for each in first if all(each in task_figures(run) for run in runs)) or (LOSS,)
+
+
+def best_value(run: Recorded, figure: Figure) -> float | None:
+    """The figure of a finished run on validation data; before that, its best value so far."""
+    if run.result:
+        return run.result["valid"].get(figure.name)
+    known = [row[figure.name] for row in run.valid if figure.name in row]
+    return (max if figure.higher else min)(known, default=None)
+
+
+def speed_of(run: Recorded) -> float | None:
+    """Tokens per second: measured alone, or else while the run was trained; None before its end."""
+    return run.speed or (run.result or {}).get("tokens_per_second")
 
 
 def baseline(panel: Panel) -> float | None:
-    """The loss without a memory, as the evaluations of these runs came to it; a text has none."""
-    known = [
-        row["baseline"]
-        for group in panel.groups
-        for run in group.runs
-        for row in run.valid[-1:]
-        if "baseline" in row
-    ]
-    return sum(known) / len(known) if known else None
+    """The mean of the memoryless baselines of the last evaluations; None for tasks without one."""
+    rows = [row for run in members(panel) for row in run.valid[-1:] if "baseline" in row]
+    return sum(row["baseline"] for row in rows) / len(rows) if rows else None
 
 
 def updates_to_solve(rows: Iterable[Row], share: float = SOLVED) -> int | None:

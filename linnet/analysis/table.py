@@ -1,95 +1,107 @@
-"""The table of a comparison: live on a terminal, plain elsewhere."""
+"""The table of several runs: numbers in columns, each with what it means, as text and for pages."""
 
 from __future__ import annotations
 
-import sys
-import time
-from collections.abc import Sequence
-from types import TracebackType
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
-from linnet.analysis.report import figures_of, heading
-from linnet.analysis.runs import Recorded
-from linnet.base.tables import text_table
-from linnet.runs.records import Row
-from linnet.train.progress import Plain, Progress, Silent, time_left
+from linnet.analysis.runs import Recorded, best_value, main_figure, shown_figures, speed_of
+from linnet.base import tables
+from linnet.tasks.base import Figure
 
-COLUMNS = ("unit", "parameters", "steps", "tokens/s", "train loss", "valid loss", "test loss", "left")
+DASH = "\N{EN DASH}"
+"""What is not known yet."""
 
-
-def table_of(runs: Sequence[Recorded]) -> str:
-    return text_table([heading(runs), *(figures_of(run) for run in runs)])
+PARAMETERS = Figure("parameters", "parameters", "The number of trained weights of the model.", ",.0f")
+UPDATES = Figure("step", "updates", "How many times the weights were changed in training.", ",.0f")
+SPEED = Figure("speed", "tokens/s", "Tokens that the model is trained on per second.", ",.0f", True)
 
 
-class Board:
-    """All runs of a comparison at a glance."""
+@dataclass(frozen=True)
+class Column:
+    """A figure of all runs."""
 
-    def __init__(self, names: Sequence[str]):
-        self.rows: dict[str, dict[str, str]] = {name: {"unit": name} for name in names}
-        self.live: Any = None
-        self.drawn = 0.0
+    figure: Figure
+    label: str
+    values: list[float | None]
+    may_be_shared: bool = True
 
-    def __enter__(self) -> Board:
-        if sys.stdout.isatty():
-            try:
-                from rich.live import Live
-            except ImportError:
-                return self
-            self.live = Live(self.table(), auto_refresh=False)
-            self.live.start()
-        return self
-
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if self.live:
-            self.draw(now=True)
-            self.live.stop()
-
-    def table(self) -> Any:
-        from rich.table import Table
-
-        made = Table(*COLUMNS)
-        for row in self.rows.values():
-            made.add_row(*(row.get(name, "") for name in COLUMNS))
-        return made
-
-    def draw(self, now: bool = False) -> None:
-        moment = time.monotonic()
-        if self.live and (now or moment - self.drawn >= 0.25):
-            self.drawn = moment
-            self.live.update(self.table(), refresh=True)
-
-    def progress(self, name: str) -> Progress:
-        return Line(self, self.rows[name]) if self.live else Plain(name=name)
-
-    def finished(self, name: str, result: Row) -> None:
-        self.rows[name] |= {
-            "parameters": f"{result['parameters']:,}",
-            "steps": str(result["step"]),
-            "tokens/s": f"{result['tokens_per_second']:,.0f}",
-            "valid loss": f"{result['valid']['loss']:.4g}",
-            "test loss": f"{result['test']['loss']:.4g}",
-            "left": "done",
-        }
-        self.draw(now=True)
+    def cells(self) -> list[str]:
+        return [DASH if value is None else self.figure.show(value) for value in self.values]
 
 
-class Line(Silent):
-    """A run as a line of the board."""
+def columns(runs: Sequence[Recorded]) -> list[Column]:
+    """The main figure on validation and test data, then whatever else differs between the runs."""
+    return [column for column in all_columns(runs) if not is_shared(column)]
 
-    def __init__(self, board: Board, cells: dict[str, str]):
-        self.board, self.cells = board, cells
 
-    def begin(self, parameters: int, done: int, total: int | None) -> None:
-        self.first, self.total, self.started = done, total, time.monotonic()
-        self.cells["parameters"] = f"{parameters:,}"
+def shared(runs: Sequence[Recorded]) -> list[Column]:
+    """What is the same for all of several runs: one sentence says it, and the table is narrower."""
+    return [column for column in all_columns(runs) if is_shared(column)]
 
-    def step(self, step: int, tokens: int, seconds: float, loss: float, rate: float) -> None:
-        left = time_left(step - self.first, step, self.total, time.monotonic() - self.started)
-        speed = f"{tokens / max(seconds, 1e-9):,.0f}"
-        self.cells |= {"steps": f"{step}/{self.total or '?'}", "tokens/s": speed, "left": left}
-        self.cells["train loss"] = f"{loss:.4g}"
-        self.board.draw()
 
-    def row(self, row: Row, speed: float) -> None:
-        if row["split"] == "valid":
-            self.cells["valid loss"] = f"{row['loss']:.4g}"
+def is_shared(column: Column) -> bool:
+    return column.may_be_shared and len(column.values) > 1 and len(set(column.values)) == 1
+
+
+def all_columns(runs: Sequence[Recorded]) -> list[Column]:
+    main, *others = shown_figures(runs)
+    made = [
+        *(
+            Column(each, f"test {each.label}", [result_of(run, "test", each.name) for run in runs])
+            for each in others
+            # The loss is in the plots, and the main figure often says the same in other units.
+            if each.name != "loss"
+        ),
+        Column(PARAMETERS, PARAMETERS.label, [result_of(run, "parameters") for run in runs]),
+        Column(UPDATES, UPDATES.label, [result_of(run, "step") for run in runs]),
+        Column(SPEED, SPEED.label, [speed_of(run) for run in runs]),
+    ]
+    valid, test = [best_value(run, main) for run in runs], [result_of(run, "test", main.name) for run in runs]
+    return [
+        Column(main, f"valid {main.label}", valid, may_be_shared=False),
+        Column(main, f"test {main.label}", test, may_be_shared=False),
+        *(each for each in made if any_known(each.values)),
+    ]
+
+
+def any_known(values: Iterable[float | None]) -> bool:
+    return any(value is not None for value in values)
+
+
+def result_of(run: Recorded, *names: str) -> float | None:
+    found = run.result
+    for name in names:
+        found = (found or {}).get(name)
+    return found
+
+
+def best_run(runs: Sequence[Recorded]) -> Recorded | None:
+    """The run with the best main figure on validation data, of runs that were asked the same."""
+    if not runs:
+        return None
+    main = main_figure(runs[0])
+    known = [
+        (value, number) for number, run in enumerate(runs) if (value := best_value(run, main)) is not None
+    ]
+    if not known:
+        return None
+    value, number = max(known) if main.higher else min(known)
+    return runs[number]
+
+
+def text_table(runs: Sequence[Recorded]) -> str:
+    return "\n".join(filter(None, [tables.text_table(list(rows(runs)), left=(0,)), shared_line(runs)]))
+
+
+def shared_line(runs: Sequence[Recorded]) -> str:
+    """All runs: updates 300."""
+    known = [f"{column.label} {column.cells()[0]}" for column in shared(runs)]
+    return f"All runs: {', '.join(known)}." if known else ""
+
+
+def rows(runs: Sequence[Recorded]) -> Iterator[tuple[str, ...]]:
+    """The head, and a row of cells for each run."""
+    made = columns(runs)
+    yield ("run", *(column.label for column in made))
+    yield from zip([run.name for run in runs], *(column.cells() for column in made), strict=True)

@@ -6,9 +6,10 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from linnet.analysis.board import Board
 from linnet.analysis.report import write_report
 from linnet.analysis.runs import read_run
-from linnet.analysis.table import Board, table_of
+from linnet.analysis.table import text_table
 from linnet.cli.folders import RUNS, data_name, overwrite
 from linnet.cli.options import add_run_options, add_sources, parsed, run_config
 from linnet.cli.output import say
@@ -71,7 +72,7 @@ def run(options: argparse.Namespace) -> None:
         runs = list(plans(config, options.units, options.budget, folder, options.seeds))
     for _, place in runs if options.overwrite else ():
         overwrite(place)
-    with Board([run.name for _, run in runs]) as board:
+    with Board([run.name for _, run in runs], TASKS[task].figures(config.data)[0]) as board:
         for one, place in runs:
             compare_one(one, place, board, options.sample_tokens)
     name = data_name(config)
@@ -103,7 +104,7 @@ def sample(folder: Path, tokens: int) -> str:
 def conclude(folder: Path, places: list[Path], title: str) -> None:
     runs = [read_run(place) for place in places]
     write_report(folder / "report.html", runs, title)
-    say(f"\n{title}\n\n{table_of(runs)}")
+    say(f"\n{title}\n\n{text_table(runs)}")
     for each in runs if runs[0].sample else ():
         say(f"\n{each.name} writes:\n  {each.sample.strip()}")
     say(f"\nThe page is {folder / 'report.html'}")

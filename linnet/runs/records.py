@@ -303,6 +303,21 @@ def read_result(folder: Path) -> Row | None:
     return result
 
 
+def write_speed(folder: Path, tokens_per_second: float) -> None:
+    """Record the training speed that was measured with nothing else running."""
+    write_json(folder / "speed.json", {"tokens_per_second": tokens_per_second})
+
+
+def read_speed(folder: Path) -> float | None:
+    path = Path(folder) / "speed.json"
+    found = read_json(path)
+    if found is None:
+        return None
+    check_object(path, "it", found, ("tokens_per_second",))
+    check_finite(path, "tokens_per_second", found["tokens_per_second"])
+    return found["tokens_per_second"]
+
+
 def read_environment(folder: Path) -> Row | None:
     path = Path(folder) / "environment.json"
     found = read_json(path)

@@ -1,0 +1,95 @@
+"""The progress of a comparison: a live table on a terminal, lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any
+
+from linnet.runs.records import Row
+from linnet.tasks.base import Figure
+from linnet.train.progress import Plain, Progress, Silent, time_left
+
+
+class Board:
+    """All runs of a comparison; `figure` is the one that is shown of evaluations."""
+
+    def __init__(self, names: Sequence[str], figure: Figure):
+        self.figure = figure
+        self.columns = ("unit", "updates", "train loss", self.valid, self.test, "parameters", "left")
+        self.rows: dict[str, dict[str, str]] = {name: {"unit": name} for name in names}
+        self.live: Any = None
+        self.drawn = 0.0
+
+    @property
+    def valid(self) -> str:
+        return f"valid {self.figure.label}"
+
+    @property
+    def test(self) -> str:
+        return f"test {self.figure.label}"
+
+    def __enter__(self) -> Board:
+        if sys.stdout.isatty():
+            try:
+                from rich.live import Live
+            except ImportError:
+                return self
+            self.live = Live(self.table(), auto_refresh=False)
+            self.live.start()
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self.live:
+            self.draw(now=True)
+            self.live.stop()
+
+    def table(self) -> Any:
+        from rich.table import Table
+
+        made = Table(*self.columns)
+        for row in self.rows.values():
+            made.add_row(*(row.get(name, "") for name in self.columns))
+        return made
+
+    def draw(self, now: bool = False) -> None:
+        moment = time.monotonic()
+        if self.live and (now or moment - self.drawn >= 0.25):
+            self.drawn = moment
+            self.live.update(self.table(), refresh=True)
+
+    def progress(self, name: str) -> Progress:
+        return BoardRow(self, self.rows[name]) if self.live else Plain(name=name)
+
+    def finished(self, name: str, result: Row) -> None:
+        self.rows[name] |= {
+            "parameters": f"{result['parameters']:,}",
+            "updates": str(result["step"]),
+            self.valid: self.figure.show(result["valid"][self.figure.name]),
+            self.test: self.figure.show(result["test"][self.figure.name]),
+            "left": "done",
+        }
+        self.draw(now=True)
+
+
+class BoardRow(Silent):
+    """A run as a row of the board."""
+
+    def __init__(self, board: Board, cells: dict[str, str]):
+        self.board, self.cells = board, cells
+
+    def begin(self, parameters: int, done: int, total: int | None) -> None:
+        self.first, self.total, self.started = done, total, time.monotonic()
+        self.cells["parameters"] = f"{parameters:,}"
+
+    def step(self, step: int, tokens: int, seconds: float, loss: float, rate: float) -> None:
+        left = time_left(step - self.first, step, self.total, time.monotonic() - self.started)
+        self.cells |= {"updates": f"{step}/{self.total or '?'}", "left": left}
+        self.cells["train loss"] = f"{loss:.4g}"
+        self.board.draw()
+
+    def row(self, row: Row, speed: float) -> None:
+        if row["split"] == "valid":
+            self.cells[self.board.valid] = self.board.figure.show(row[self.board.figure.name])

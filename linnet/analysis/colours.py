@@ -1,0 +1,92 @@
+"""The colour and line style of each unit: the same in every figure, on a light and on a dark page.
+
+The six units of the default comparison have colours that differ clearly in normal vision and in all three
+kinds of colour blindness, and six line styles, so that curves can also be told apart without colours.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from linnet.analysis.runs import Group
+
+LIGHT_PAGE, DARK_PAGE = "#FFFFFF", "#1B1B1B"
+
+
+class Shade(NamedTuple):
+    """A colour on a light page, which is also the one in PNG files, and on a dark page."""
+
+    light: str
+    dark: str
+
+    @property
+    def variable(self) -> str:
+        """The CSS variable of a report that has this colour."""
+        return f"--c{self.light[1:].lower()}"
+
+
+class Look(NamedTuple):
+    color: Any
+    linestyle: Any
+
+
+INK = Shade("#222222", "#E4E4E4")
+FAINT = Shade("#6A6A6A", "#A0A0A0")
+GRID = Shade("#D8D8D8", "#3A3A3A")
+BLUE, ORANGE, TEAL = Shade("#1F5FBF", "#4C8BF5"), Shade("#E06A00", "#F58A1F"), Shade("#16A085", "#0FB39B")
+MAGENTA, BROWN = Shade("#9E1F7A", "#D14BAA"), Shade("#6B3E00", "#A67C45")
+SKY, OLIVE = Shade("#6594E6", "#B4CDFF"), Shade("#8C9400", "#D3E34F")
+SHADES = (INK, FAINT, GRID, BLUE, ORANGE, TEAL, MAGENTA, BROWN, SKY, OLIVE)
+
+SOLID, DASHED, DOTTED, DASH_DOT = "-", "--", ":", "-."
+LONG, DOTS, PAIRS = (0, (8, 2)), (0, (4, 1, 1, 1, 1, 1)), (0, (3, 1, 3, 3))
+SPARSE, SHORT = (0, (1, 3)), (0, (2, 1))
+
+LOOKS = {
+    **{"lstm": (INK, SOLID), "lstm-peephole": (INK, DOTTED), "lstm-chrono": (INK, DASHED)},
+    **{"rnn": (FAINT, SOLID), "rnn-orth": (FAINT, DASHED), "rnn-id": (FAINT, DOTTED)},
+    **{"sru": (BLUE, DASHED), "qrnn": (BLUE, DOTTED), "atr": (BLUE, LONG)},
+    **{"lrn": (ORANGE, DASH_DOT), "olrn": (ORANGE, SOLID), "glrn": (ORANGE, DOTTED), "elrn": (ORANGE, LONG)},
+    **{"ran": (TEAL, DOTTED), "goru": (TEAL, DASHED), "eurnn": (TEAL, SOLID)},
+    **{"scrn": (MAGENTA, LONG), "statisticalru": (MAGENTA, SOLID)},
+    **{"nru": (BROWN, DOTS)},
+    **{"gru": (OLIVE, SOLID), "gru-before": (OLIVE, DASHED)},
+    **{"janet": (SKY, SOLID), "janet-chrono": (SKY, DASH_DOT)},
+}
+MORE_STYLES = (PAIRS, SPARSE, SHORT)  # for a second group of the same unit, and for units of your own
+
+
+def look(name: str, number: int = 0) -> Look:
+    """The look of a unit or of a form of it; `number` separates several groups of one name in a panel."""
+    shade, style = LOOKS.get(name) or LOOKS.get(name.split("-")[0]) or unlisted(name)
+    return Look(shade.light, MORE_STYLES[(number - 1) % len(MORE_STYLES)] if number else style)
+
+
+def unlisted(name: str) -> tuple[Shade, Any]:
+    """A unit that is not in the list has the same colour each time."""
+    number = zlib.crc32(name.encode())
+    return SHADES[3 + number % (len(SHADES) - 3)], MORE_STYLES[number % len(MORE_STYLES)]
+
+
+def looks(groups: Sequence[Group]) -> list[Look]:
+    names = [group.name for group in groups]
+    return [look(name, names[:number].count(name)) for number, name in enumerate(names)]
+
+
+def css_variables() -> str:
+    """The variables of all colours, and their values where the reader prefers a dark page."""
+    light = " ".join(f"{shade.variable}: {shade.light};" for shade in SHADES)
+    dark = " ".join(f"{shade.variable}: {shade.dark};" for shade in SHADES)
+    light += f" --page: {LIGHT_PAGE}; --stripe: #F3F3F1; color-scheme: light dark;"
+    dark += f" --page: {DARK_PAGE}; --stripe: #272727;"
+    return f":root {{ {light} }}\n@media (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}\n"
+
+
+def with_variables(svg: str) -> str:
+    """The same SVG with each colour of the list as a CSS variable."""
+    for shade in SHADES:
+        for written in (shade.light.lower(), shade.light):
+            svg = svg.replace(written, f"var({shade.variable})")
+    return svg
