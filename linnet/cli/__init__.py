@@ -19,6 +19,7 @@ COMMANDS = {
     "bench": "measure speed and memory, and record the results",
     "train": "train a model, or resume a run",
     "eval": "the metrics of a trained model",
+    "predict": "the answers of a trained model to your own inputs",
     "generate": "generate text with a trained language model",
     "compare": "train several units with the same number of parameters and compare them",
     "search": "random search over settings, with ranges that shrink",

@@ -11,7 +11,7 @@ from linnet.analysis.report import write_report
 from linnet.analysis.runs import read_run
 from linnet.analysis.table import text_table
 from linnet.cli.folders import RUNS, data_name, overwrite
-from linnet.cli.options import add_run_options, add_sources, parsed, run_config
+from linnet.cli.options import add_run_options, add_sources, add_task, check_task_is_first, parsed, run_config
 from linnet.cli.output import say
 from linnet.cli.parser import at_least_one, unit_name
 from linnet.runs.load import load
@@ -22,12 +22,12 @@ from linnet.train.compare import plans, variations
 TASK = "lm"
 FITTED = ("unit", "unit_options", "hidden_size", "hidden_sizes", "start_from")
 """The settings that a comparison chooses itself."""
+WARM = 200  # tokens of validation text that a model reads before it writes its sample
 VARY_HELP = "instead of --units and --budget: hidden_size=50,100 num_heads=1,4 trains one model per value"
 
 
 def add_options(command: argparse.ArgumentParser) -> None:
-    first = getattr(command, "first_word", None)
-    task = first if isinstance(first, str) and first in TASKS else TASK
+    task = add_task(command)
     how = TASKS[task].comparison
     command.description = (
         "Train a model of each unit, all with the same number of parameters, and write a table, samples and "
@@ -36,7 +36,6 @@ def add_options(command: argparse.ArgumentParser) -> None:
         "--help` shows its options."
     )
     add = command.add_argument
-    add("task", nargs="?", choices=list(TASKS), default=TASK, metavar="TASK", help=", ".join(TASKS))
     add_sources(command)
     # Other tasks also have variants of units with names of their own.
     kind = unit_name if task == TASK else str
@@ -49,7 +48,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
     add("--overwrite", action="store_true", help="delete these runs and start over")
     add("--sample-tokens", type=at_least_one, default=60, help="length of each model's sample (60)")
     add_run_options(command, task, without=FITTED, start=how.settings)
-    command.set_defaults(run=run, filled_for=task)
+    command.set_defaults(run=run)
 
 
 def values(text: str) -> tuple[str, list[Any]]:
@@ -61,9 +60,7 @@ def values(text: str) -> tuple[str, list[Any]]:
 
 
 def run(options: argparse.Namespace) -> None:
-    task = options.task
-    if task != options.filled_for:
-        raise ValueError(f"the task comes first: linnet compare {task} ...")
+    check_task_is_first(options)
     config = base_config(options)
     folder = options.folder or RUNS / f"compare-{data_name(config)}"
     if options.vary:
@@ -72,7 +69,7 @@ def run(options: argparse.Namespace) -> None:
         runs = list(plans(config, options.units, options.budget, folder, options.seeds))
     for _, place in runs if options.overwrite else ():
         overwrite(place)
-    with Board([run.name for _, run in runs], TASKS[task].figures(config.data)[0]) as board:
+    with Board([run.name for _, run in runs], TASKS[config.task].figures(config.data)[0]) as board:
         for one, place in runs:
             compare_one(one, place, board, options.sample_tokens)
     name = data_name(config)
@@ -98,7 +95,8 @@ def compare_one(config: Any, folder: Path, board: Board, tokens: int) -> None:
 
 
 def sample(folder: Path, tokens: int) -> str:
-    return load(folder).predict("", tokens=tokens, temperature=0.8, top_p=0.95)[0]
+    # From a state of zeros some units write near-uniform words, so each model first reads a piece of text.
+    return load(folder).predict("", tokens=tokens, temperature=0.8, top_p=0.95, warm=WARM)[0]
 
 
 def conclude(folder: Path, places: list[Path], title: str) -> None:

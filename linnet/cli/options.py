@@ -11,6 +11,24 @@ from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import Any
 
+from linnet.tasks import TASKS
+
+
+def add_task(command: Any, default: str = "lm") -> str:
+    """Add the task, the first word of the command, and return it: the other options depend on it."""
+    first = getattr(command, "first_word", None)
+    task = first if isinstance(first, str) and first in TASKS else default
+    command.add_argument(
+        "task", nargs="?", choices=list(TASKS), default=default, metavar="TASK", help=", ".join(TASKS)
+    )
+    command.set_defaults(filled_for=task)
+    return task
+
+
+def check_task_is_first(options: argparse.Namespace) -> None:
+    if options.task != options.filled_for:
+        raise ValueError(f"the task comes first: linnet {options.command} {options.task} ...")
+
 
 def add_sources(command: argparse.ArgumentParser) -> None:
     add = command.add_argument

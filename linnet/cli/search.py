@@ -8,27 +8,29 @@ from pathlib import Path
 from typing import Any
 
 from linnet.cli.folders import RUNS
-from linnet.cli.options import add_run_options, add_sources, run_config
+from linnet.cli.options import add_run_options, add_sources, add_task, check_task_is_first, run_config
 from linnet.cli.output import say
 from linnet.cli.parser import at_least_one
 from linnet.runs.config import RunConfig
 from linnet.runs.errors import NotFinite
+from linnet.tasks import TASKS
+from linnet.tasks.base import Metric
 from linnet.train.progress import choose
 from linnet.train.search import Plan, ranges_of, search
-
-TASK = "lm"
 
 
 def add_options(command: argparse.ArgumentParser) -> None:
     command.description = (
         "Draw settings at random and train with each; after a round, shrink the ranges around the best. "
         "Several processes or machines with the same folder (and --storage) work on one study. "
-        "An interrupted run is resumed."
+        "An interrupted run is resumed. The task comes first: `linnet search memory.copy --help` shows its "
+        "options."
     )
+    task = add_task(command)
     add_sources(command)
     add = command.add_argument
     shown = " ".join(
-        f"{name}={low:g}:{high:g}" for name, (low, high) in ranges_of(RunConfig(task=TASK)).items()
+        f"{name}={low:g}:{high:g}" for name, (low, high) in ranges_of(RunConfig(task=task)).items()
     )
     ranges_help = f"ranges to draw from; names joined by + share a value ({shown})"
     add("--ranges", nargs="+", type=span, metavar="NAME=LOW:HIGH", help=ranges_help)
@@ -37,7 +39,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
     add("--shrink", type=float, default=0.5, help="the fraction of a range that is kept (0.5)")
     add("--storage", help="a journal file or a database URL: sqlite:///study.db (in the folder)")
     add("--run-dir", type=Path, dest="folder", default=RUNS / "search", metavar="DIR", help="(runs/search)")
-    add_run_options(command, TASK)
+    add_run_options(command, task)
     command.set_defaults(run=run)
 
 
@@ -52,14 +54,15 @@ def span(text: str) -> tuple[str, tuple[float, float]]:
 
 
 def run(options: argparse.Namespace) -> None:
-    config = run_config(options, TASK)
+    check_task_is_first(options)
+    config = run_config(options, options.task)
     ranges = dict(options.ranges or ranges_of(config))
     plan = Plan(ranges, options.runs, options.per_round, options.shrink)
     study = search(config, options.folder, plan, storage=options.storage, progress=choose)
-    say_best(study, options.folder)
+    say_best(study, options.folder, TASKS[options.task].selects)
 
 
-def say_best(study: Any, folder: Path) -> None:
+def say_best(study: Any, folder: Path, selects: Metric) -> None:
     counts = Counter(trial.state.name.lower() for trial in study.get_trials(deepcopy=False))
     if counts["running"]:
         say(f"{counts['running']} runs are still made by other processes")
@@ -67,6 +70,7 @@ def say_best(study: Any, folder: Path) -> None:
         raise NotFinite(f"no run in {folder} came to its end with a finite loss: try ranges of smaller rates")
     best = study.best_trial
     place = folder / f"{best.number:04}"
-    say(f"the best of {counts['complete']} runs is {place}: valid loss {best.value:.5g}")
+    value = selects.value(best.value)
+    say(f"the best of {counts['complete']} runs is {place}: valid {selects.name} {value:.5g}")
     drawn = best.user_attrs["settings"]
     say("  ".join(f"--{name.replace('_', '-')} {value:.4g}" for name, value in drawn.items()))

@@ -69,13 +69,13 @@ def generate(
     top_k: int = 0,
     top_p: float = 1.0,
     seed: int = 1,
-    warmup: str = "",
+    warmup: str | Sequence[int] = "",
     window: int | None = None,
 ) -> Iterator[str]:
     """Yield the prompt as the vocabulary reads it, then one piece of text for each new token.
 
     tokens    the number of tokens to generate
-    warmup    text that the model reads before the prompt
+    warmup    text, or token ids, that the model reads before the prompt
     window    the most tokens that a state may hold, for a model that was trained without `carry`
     """
     sampling = Sampling(temperature, top_k, top_p)
@@ -97,7 +97,7 @@ def generate_texts(
     top_k: int = 0,
     top_p: float = 1.0,
     seed: int = 1,
-    warmup: str = "",
+    warmup: str | Sequence[int] = "",
     window: int | None = None,
     batch: int = 64,
 ) -> list[str]:
@@ -217,7 +217,9 @@ def whole_text(vocabulary: Vocabulary, prompt: list[int], tokens: list[int]) -> 
     return stream.text(prompt) + "".join(stream.text([token]) for token in tokens)
 
 
-def encoded(vocabulary: Vocabulary, text: str) -> list[int]:
+def encoded(vocabulary: Vocabulary, text: str | Sequence[int]) -> list[int]:
+    if not isinstance(text, str):
+        return [int(token) for token in text]
     return vocabulary.encode(text).tolist() if text else []
 
 

@@ -106,9 +106,9 @@ class Metrics:
         self.count += result.count
 
     def merge(self, other: Any) -> None:
-        """Add what another process has found for its share of the batches."""
-        self.total += other.total
-        self.count += other.count
+        """Add what another process has found for its share of the batches: numbers, or lists."""
+        for name, value in vars(other).items():
+            setattr(self, name, getattr(self, name) + value)
 
     def compute(self) -> dict[str, float]:
         """Return the figures by name; the metric that selects is one of them."""

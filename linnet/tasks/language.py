@@ -223,10 +223,34 @@ class Language(Task):
             "vocabulary_size": len(self.vocabulary),
         }
 
-    def predict(self, model: nn.Module, raw: Sequence[str], **options: Any) -> list[str]:
-        """Continue each prompt; the options are those of `linnet.models.generate.generate_texts`."""
-        options = {"window": self.data.window, **options}
-        return generate_texts(model, self.vocabulary, raw, **options)  # type: ignore[arg-type]
+    def predict(  # type: ignore[override]
+        self,
+        model: LanguageModel,
+        raw: Sequence[str],
+        *,
+        tokens: int = 100,
+        temperature: float = 1.0,
+        top_k: int = 0,
+        top_p: float = 1.0,
+        seed: int = 1,
+        warm: int = 0,
+    ) -> list[str]:
+        """Continue the prompts by `tokens` tokens; see `linnet.models.generate` for how they are drawn.
+
+        warm   read this many tokens of the validation text before each prompt
+        """
+        return generate_texts(
+            model,
+            self.vocabulary,
+            raw,
+            tokens=tokens,
+            temperature=temperature,
+            top_k=top_k,
+            top_p=top_p,
+            seed=seed,
+            window=self.data.window,
+            warmup=self.corpus.valid[:warm].tolist() if warm else "",
+        )
 
     # ------------------------------------------------------------------------------------ in comparisons
 

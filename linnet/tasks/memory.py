@@ -149,11 +149,6 @@ class MemoryMetrics(Metrics):
         self.right, self.asked = self.right + judged.right, self.asked + judged.asked
         self.guessed += guessed
 
-    def merge(self, other: MemoryMetrics) -> None:
-        super().merge(other)
-        self.right, self.asked = self.right + other.right, self.asked + other.asked
-        self.guessed += other.guessed
-
     def compute(self) -> dict[str, float]:
         loss, baseline = self.total / self.count, self.guessed / self.count
         return {"loss": loss, "accuracy": self.right / self.asked, "baseline": baseline}
