@@ -101,9 +101,9 @@ def test_a_unit_without_a_kernel_is_told_so(capsys: pytest.CaptureFixture[str]):
 def test_showing_leaves_the_compiler_as_it_was():
     from linnet.fuse.cpu import jit
 
-    before = jit.compile_function
+    before = jit.compile_recipe
     kernel("atr")
-    assert jit.compile_function is before
+    assert jit.compile_recipe is before
 
 
 def test_whoever_reads_only_the_beginning_is_not_bothered():

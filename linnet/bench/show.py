@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -95,18 +95,17 @@ def when_compiled(note: Callable[[str], None]) -> Iterator[None]:
     """Within this context the LLVM of each pass is noted when it is compiled."""
     from linnet.fuse.cpu import jit
 
-    compile_function = jit.compile_function
+    compile_recipe = jit.compile_recipe
 
-    def noting(source: str, name: str) -> jit.Compiled:
-        if name in ("forward", "backward"):
-            note(source)
-        return compile_function(source, name)
+    def noting(recipe: Hashable, emit: Callable[[Any], str], name: str) -> jit.Compiled:
+        note(emit(recipe))
+        return compile_recipe(recipe, emit, name)
 
-    jit.compile_function = noting
+    jit.compile_recipe = noting
     try:
         yield
     finally:
-        jit.compile_function = compile_function
+        jit.compile_recipe = compile_recipe
 
 
 def as_assembly(source: str) -> str:

@@ -593,3 +593,33 @@ assert not heavy, heavy
 
 def test_importing_and_building_needs_no_compiler():
     finish(start("-c", IMPORTS))
+
+
+def test_a_cached_kernel_is_found_without_emitting_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("LINNET_CACHE", str(tmp_path))
+    emitted: list[str] = []
+
+    def emit(recipe: str) -> str:
+        emitted.append(recipe)
+        return SOURCE
+
+    for recipe in ("one", "one", "another"):
+        jit.compile_recipe(recipe, emit, "count")
+    assert emitted == ["one", "another"]
+    monkeypatch.setattr(jit, "emitters", lambda: "another version of Linnet")
+    jit.compile_recipe("one", emit, "count")
+    assert emitted == ["one", "another", "one"]
+
+
+def test_a_recipe_is_the_same_text_in_every_process():
+    """Python's hashes differ from process to process: no set may decide an order."""
+    command = (
+        "import linnet; from linnet.fuse.cpu import jit; first = jit.compile_recipe\n"
+        "def noting(recipe, *how): print(recipe); return first(recipe, *how)\n"
+        "jit.compile_recipe = noting; import torch\n"
+        "for unit in (linnet.SRU, linnet.LSTM, linnet.NRU):\n"
+        "    unit(4, 16)(torch.ones(3, 2, 4))[0].sum().backward()"
+    )
+    one, other = [finish(start("-c", command)) for _ in range(2)]
+    assert one.count("Recipe(") >= 6
+    assert one == other

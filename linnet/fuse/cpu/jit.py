@@ -5,8 +5,12 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import logging
+import os
 from array import array
+from collections.abc import Callable, Hashable
 from functools import cache
+from pathlib import Path
+from typing import Any
 
 import llvmlite
 import llvmlite.binding as llvm
@@ -30,32 +34,55 @@ class Compiled:
 
 
 def compile_function(source: str, name: str) -> Compiled:
-    """The function `name` of an LLVM module, from the cache on disk if it is there."""
+    """Return the function `name` of an LLVM module, from the cache on disk if it is there."""
+    return compiled(source, lambda: source, name)
+
+
+def compile_recipe(recipe: Hashable, emit: Callable[[Any], str], name: str) -> Compiled:
+    """Return the function `name` of the LLVM module `emit(recipe)`.
+
+    Emitting the module takes about as long as everything else together, so it is emitted only if the cache on
+    disk has no code for `recipe`, whose repr must therefore be complete.
+    """
+    return compiled(f"{name} of {recipe!r} by {emitters()}", lambda: emit(recipe), name)
+
+
+def compiled(identity: str, source: Callable[[], str], name: str) -> Compiled:
+    """Return the function `name` of the LLVM module `source()`, which `identity` determines."""
     with compiling:
         machine = target_machine()
-        code = object_code(source, machine)
+        code = object_code(identity, source, machine)
         engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
         engine.add_object_file(llvm.ObjectFileRef.from_data(code))
         engine.finalize_object()
         return Compiled(engine, name)
 
 
-def object_code(source: str, machine: llvm.TargetMachine) -> bytes:
-    key = cache_key(source, machine)
+def object_code(identity: str, source: Callable[[], str], machine: llvm.TargetMachine) -> bytes:
+    key = cache_key(identity, machine)
     # The name is part of the key's digest; the file holds all of it.
     folder, name = cache_folder(), f"{key.hex()[:32]}.o"
     code = read_sealed(folder, name, key)
     if code is None:
-        code = optimised_object(source, machine)
+        code = optimised_object(source(), machine)
         write_sealed(folder, name, key, code)
     return code
 
 
-def cache_key(source: str, machine: llvm.TargetMachine) -> bytes:
+def cache_key(identity: str, machine: llvm.TargetMachine) -> bytes:
     """A digest of all that the code depends on: what is compiled, by what, how, and for which machine."""
     versions = f"llvmlite {llvmlite.__version__}, LLVM {llvm.llvm_version_info}"
-    parts = [source, versions, repr(OPTIMISATION), machine.triple, host_cpu()]
+    parts = [identity, versions, repr(OPTIMISATION), machine.triple, host_cpu()]
     return hashlib.sha256("\n".join(parts).encode()).digest()
+
+
+@cache
+def emitters() -> str:
+    """Return a digest of the code that emits LLVM: another version of Linnet emits other kernels."""
+    sources = sorted(Path(__file__).parents[1].rglob("*.py"))
+    # A frozen program has no sources to tell one version from another: it finds no code of other processes.
+    contents = [path.read_bytes() for path in sources] or [os.urandom(32)]
+    return hashlib.sha256(b"".join(contents)).hexdigest()
 
 
 @cache

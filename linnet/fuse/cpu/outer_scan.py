@@ -42,7 +42,7 @@ KERNELS: Kept[jit.Compiled] = Kept(recent=16)
 
 def kernel(recipe: OuterRecipe, name: str) -> jit.Compiled:
     emit = outer.forward_ir if name == "forward" else outer.backward_ir
-    return KERNELS.get((recipe, name), lambda: jit.compile_function(emit(recipe), name))
+    return KERNELS.get((recipe, name), lambda: jit.compile_recipe(recipe, emit, name))
 
 
 class OuterScan(torch.autograd.Function):

@@ -41,7 +41,7 @@ def compiled(recipe: source.Recipe, name: str) -> tuple[jit.Compiled, tuple[str,
     """Plans of equal recipes share their kernels."""
     emit = source.forward_ir if name == "forward" else source.backward_ir
     operands = recipe.forward_operands() if name == "forward" else recipe.backward_operands()
-    kernel = KERNELS.get((recipe, name), lambda: jit.compile_function(emit(recipe), name))
+    kernel = KERNELS.get((recipe, name), lambda: jit.compile_recipe(recipe, emit, name))
     return kernel, operands
 
 
