@@ -1,4 +1,4 @@
-"""Files to tensors: corpora, vocabularies, windows of text and padded batches. Knows no models."""
+"""Files to tensors: corpora, vocabularies, windows of text and padded batches. It knows no models."""
 
 from linnet.data.batches import (
     IGNORE,

@@ -1,15 +1,15 @@
-"""Windows over contiguous streams: a text as `batch` columns that are read side by side.
+"""Windows of a text, which is arranged in `batch` columns that are read in parallel.
 
-Column b goes on in the next window where it ended in the last, so a recurrent state is carried from one to
-the next. Three ways to treat what does not divide:
+Each column continues in the next window where the last window ended, so a recurrent state can be carried
+from window to window. Three ways to handle the tokens that do not fill a window:
 
-    keep   every token but the first is a target, exactly once; the columns overlap by one token, and what
-           is missing at the end of the last is padding (input 0, target IGNORE)
-    trim   columns of n // batch tokens, the rest is left out; the last window may be short (LRN, MoS)
-    drop   the same, and a last window that is short is left out too (RAN, SCRN)
+    keep   every token but the first is a target, exactly once; the columns overlap by one token, and the
+           end of the last column is padded (input 0, target IGNORE)
+    trim   columns of n // batch tokens, without the rest; the last window may be short (LRN, MoS)
+    drop   the same, without a short last window (RAN, SCRN)
 
-Figures of one way are not those of another: with `trim` and `drop` each column begins with a token that
-nothing predicts, and up to batch * (length + 1) tokens are not counted.
+The figures of these ways cannot be compared: with `trim` and `drop` the first token of each column is not
+predicted, and up to batch * (length + 1) tokens are not counted.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ TAILS = ("keep", "trim", "drop")
 
 @dataclass(frozen=True, eq=False)
 class TimeBatch:
-    """Sequences side by side: a dataclass of tensors [T, B, ...]; one of one dimension is [B]."""
+    """A batch of sequences: a dataclass of tensors [T, B, ...]; a tensor of one dimension is [B]."""
 
     def tensors(self) -> dict[str, Tensor]:
         return {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
@@ -73,20 +73,20 @@ class Window(TimeBatch):
     inputs: Tensor  # int64 [T, B]
     targets: Tensor  # int64 [T, B]: the tokens that follow; IGNORE where there is none
     start: int  # the first time step
-    index: int  # which window of the epoch it is
+    index: int  # the number of the window in its epoch
 
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """Where in the text each column is."""
+    """The positions of the columns in the text."""
 
     tokens: Tensor
     batch: int
-    stride: int  # from the beginning of a column to that of the next
+    stride: int  # from the start of a column to the start of the next
     steps: int  # predictions in a column
 
     def rows(self, start: int, stop: int) -> Tensor:
-        """Rows start to stop of all columns; IGNORE after the end of the text."""
+        """Return rows start to stop of all columns; IGNORE after the end of the text."""
         count = len(self.tokens)
         place = torch.arange(start, stop)[:, None] + self.stride * torch.arange(self.batch)
         rows = self.tokens[place.clamp(max=count - 1)].long()
@@ -98,7 +98,7 @@ class Layout:
 
 
 def lay_out(tokens: Tensor, batch: int, tail: str, length: int = 1) -> Layout:
-    """Columns for windows of at most `length` steps."""
+    """Return the columns for windows of at most `length` steps."""
     check_request(tokens, batch, tail, length)
     count = len(tokens)
     if tail == "keep":
@@ -112,27 +112,27 @@ def lay_out(tokens: Tensor, batch: int, tail: str, length: int = 1) -> Layout:
 
 def check_request(tokens: Tensor, batch: int, tail: str, length: int) -> None:
     if tail not in TAILS:
-        raise unknown("way to treat the tail", tail, TAILS)
+        raise unknown("tail", tail, TAILS)
     if tokens.dim() != 1 or tokens.is_floating_point():
         raise DataError(
-            f"tokens are one sequence of whole numbers; got shape {tuple(tokens.shape)} of {tokens.dtype}"
+            f"tokens must be a tensor [n] of integers; got shape {tuple(tokens.shape)} of {tokens.dtype}"
         )
     for name, value in (("batch", batch), ("length", length)):
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise DataError(f"{name} must be a whole number of at least 1; got {value!r}")
+            raise DataError(f"{name} must be an integer of at least 1; got {value!r}")
 
 
 def need(least: int, count: int, batch: int, length: int, tail: str) -> None:
     if count < least:
         steps = f" of windows of {length} steps" if tail == "drop" else ""
         raise DataError(
-            f"a batch of {batch}{steps} with tail={tail!r} needs at least {least:,} tokens and there are "
-            f"{count:,}; take a smaller batch or a longer text"
+            f"a batch of {batch}{steps} with tail={tail!r} needs at least {least:,} tokens; the text has "
+            f"{count:,}. Use a smaller batch or a longer text"
         )
 
 
 def streams(tokens: Tensor, batch: int, tail: str = "keep") -> Tensor:
-    """The columns whole, [steps + 1, batch]: all rows but the last are inputs, all but the first targets."""
+    """Return complete columns [steps + 1, batch]; rows [:-1] are the inputs, rows [1:] the targets."""
     layout = lay_out(tokens, batch, tail)
     return layout.rows(0, layout.steps + 1)
 
@@ -140,13 +140,13 @@ def streams(tokens: Tensor, batch: int, tail: str = "keep") -> Tensor:
 def windows(
     tokens: Tensor, batch: int, length: int, *, tail: str = "keep", first: int = 0
 ) -> Iterator[Window]:
-    """Windows of `length` steps, from the one with number `first` on."""
+    """Yield windows of `length` steps, from number `first` on."""
     layout = lay_out(tokens, batch, tail, length)
     return cut(layout, equal_lengths(layout.steps, length), first)
 
 
 def window_count(tokens: Tensor, batch: int, length: int, *, tail: str = "keep") -> int:
-    """How many windows `windows` gives."""
+    """Return the number of windows that `windows` yields."""
     return -(-lay_out(tokens, batch, tail, length).steps // length)
 
 
@@ -156,7 +156,7 @@ def equal_lengths(steps: int, length: int) -> list[int]:
 
 def cut(layout: Layout, lengths: Sequence[int], first: int) -> Iterator[Window]:
     if not 0 <= first <= len(lengths):
-        raise DataError(f"an epoch has {len(lengths)} windows; it cannot begin at window {first}")
+        raise DataError(f"an epoch has {len(lengths)} windows; it cannot start at window {first}")
     stops = list(accumulate(lengths))
     return (
         layout.window(stop - steps, stop, index)
@@ -168,7 +168,7 @@ def cut(layout: Layout, lengths: Sequence[int], first: int) -> Iterator[Window]:
 
 
 def epoch_generator(seed: int, epoch: int) -> torch.Generator:
-    """Random numbers for one epoch: the same for the same pair, whatever happened before."""
+    """Return a random generator for one epoch, which depends on seed and epoch only."""
     state = np.random.SeedSequence([seed, epoch]).generate_state(2, np.uint32)
     return torch.Generator().manual_seed(int(state[0]) << 31 ^ int(state[1]))
 
@@ -183,11 +183,11 @@ def varied_lengths(
     least: int = 5,
     delta: int = 40,
 ) -> list[int]:
-    """Lengths that sum to `steps`: normal around `length`, or around half of it in a share `half` of cases.
+    """Draw lengths that sum to `steps`, from N(length, spread); with probability `half` the mean is halved.
 
     spread  the standard deviation
-    least   the shortest, but for the last, which ends with the text
-    delta   how much longer than `length` the longest may be (max_seq_len_delta of AWD-LSTM)
+    least   the shortest length; the last window may be shorter, because it ends with the text
+    delta   the longest is `length + delta` (max_seq_len_delta of AWD-LSTM)
     """
     lengths: list[int] = []
     left = steps
@@ -214,12 +214,12 @@ def varied_windows(
 ) -> Iterator[Window]:
     """The windows of varied length of AWD-LSTM (Merity et al. 2018), which LRN's language models use.
 
-    All lengths are drawn before the first window, so that `epoch_generator(seed, epoch)` gives the same
-    epoch again and `first` goes on within it. The rate of learning is for the caller to scale by the length.
-    Differs from the authors' code: a last window of a single step is not left out.
+    All lengths are drawn before the first window, so that `epoch_generator(seed, epoch)` repeats the epoch
+    and `first` starts within it. The caller scales the learning rate by the length.
+    Differs from the authors' code: a last window of a single step is kept.
     """
     if tail == "drop":
-        raise DataError("windows of varied length have no length to drop by; tail is 'keep' or 'trim'")
+        raise DataError("tail='drop' is not possible with windows of varied length; use 'keep' or 'trim'")
     layout = lay_out(tokens, batch, tail)
     check_request(tokens, batch, tail, length)
     drawn = varied_lengths(

@@ -25,12 +25,12 @@ from linnet.data.vocabulary import (
 
 ORDERS = ("frequency", "appearance")
 PARTS = ("train", "valid", "test")
-PIECES = 10_000  # of BPE, unless the user says how many
+PIECES = 10_000  # the default number of BPE pieces
 
 
 @dataclass(frozen=True, eq=False)
 class Corpus:
-    """Three sequences of tokens and what they stand for."""
+    """A corpus as three sequences of tokens, with its vocabulary."""
 
     name: str
     level: str
@@ -38,11 +38,11 @@ class Corpus:
     train: Tensor  # int64 [n]
     valid: Tensor
     test: Tensor
-    about: str = ""  # what it is, and in what it differs from what the name promises
+    about: str = ""  # a description, with any difference from the published corpus
 
 
 class Options(NamedTuple):
-    """What the user may choose of a vocabulary."""
+    """The user's choices for a vocabulary."""
 
     words: str
     lowercase: bool
@@ -62,16 +62,16 @@ def load_corpus(
     order: str = "frequency",
     vocabulary: Vocabulary | None = None,
 ) -> Corpus:
-    """A corpus of `CORPORA`, as tokens.
+    """Load a corpus of `CORPORA` as tokens.
 
     level            word, char, byte or bpe, of those that the corpus has; by default its first
     data_dir         a folder to search for its files, before LINNET_DATA, the cache and a download
     path             for the corpus "text": the file or the folder
-    vocabulary_size  the most tokens to have; rare ones become <unk>; of BPE, how many to make
-    lowercase        read capitals as small letters
-    words            what a word is: "blanks" or "punctuation"; by default as the corpus was prepared
+    vocabulary_size  the maximum number of tokens; rarer ones become <unk>; for BPE, the number of pieces
+    lowercase        convert the text to lower case
+    words            split words at "blanks" or also at "punctuation"; the default depends on the corpus
     order            of a word vocabulary: "frequency" in the training text, or "appearance" in all three
-    vocabulary       encode with this one, of a trained model, instead of making one from the text
+    vocabulary       encode with this vocabulary, of a trained model, instead of building one from the text
     """
     source = known_source(name)
     level = check_level(name, source, level if vocabulary is None else vocabulary.level)
@@ -95,7 +95,7 @@ def known_source(name: str) -> Source:
     if name in CORPORA:
         return CORPORA[name]
     if Path(name).exists():
-        raise DataError(f"{name!r} is a path: load the corpus 'text' with path={name!r}")
+        raise DataError(f"{name!r} is a path; load the corpus 'text' with path={name!r}")
     raise unknown("corpus", name, CORPORA)
 
 
@@ -119,15 +119,15 @@ def check_path(name: str, path: str | Path | None) -> None:
 
 def check_options(level: str, options: Options) -> None:
     if options.words not in WORDS:
-        raise unknown("way to tell words apart", options.words, WORDS)
+        raise unknown("way to split words", options.words, WORDS)
     if options.order not in ORDERS:
         raise unknown("order", options.order, ORDERS)
     if options.order == "appearance" and (level != "word" or options.size is not None):
         raise DataError(
-            "order 'appearance' takes every word of all parts: words only, and no vocabulary_size"
+            "order 'appearance' uses every word of all parts; it needs level 'word' and no vocabulary_size"
         )
     if level == "byte" and (options.lowercase or options.size is not None):
-        raise DataError("at level 'byte' there is neither lowercase nor vocabulary_size")
+        raise DataError("level 'byte' supports neither lowercase nor vocabulary_size")
 
 
 def words_of(source: Source, parts: Parts, options: Options) -> Vocabulary:
@@ -136,8 +136,8 @@ def words_of(source: Source, parts: Parts, options: Options) -> Vocabulary:
     if order == "appearance":
         return words_as_they_appear([train, valid, test], words=words, lowercase=lowercase)
     size = source.vocabulary_size if size is None else size
-    # Some corpora come with <unk> in them. In others, were nothing in the training text <unk>, nothing
-    # would be learnt about it: the words that occur once teach it.
+    # Some corpora contain <unk>. In others, words that occur once become <unk>: otherwise the training text
+    # would contain no <unk>, and the model would learn nothing about it.
     prepared = any(UNK in part for part in (train, valid, test))
     least = 1 if prepared or size is not None else 2
     return word_vocabulary(train, words=words, lowercase=lowercase, size=size, least=least)
@@ -148,7 +148,7 @@ def characters_of(source: Source, parts: Parts, options: Options) -> Vocabulary:
 
 
 def bytes_of(source: Source, parts: Parts, options: Options) -> Vocabulary:
-    """All 256, so that any text can be asked about; those that occur where the papers count them."""
+    """Return all 256 bytes, so that any text can be encoded; only those that occur if the papers do so."""
     return byte_vocabulary(map(as_bytes, parts[:3]) if source.bytes_that_occur else None)
 
 

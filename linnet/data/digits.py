@@ -1,11 +1,11 @@
 """Images of digits, pixel by pixel: MNIST from its own files, or the small digits of scikit-learn.
 
-A sequence is the pixels of an image in a fixed order and then one step of nothing, at which the digit is to
-be named: 785 steps of MNIST. The order is that of reading, or a permutation that a seed fixes (Le et al.
+A sequence contains the pixels of an image in a fixed order and then an empty step, at which the digit is
+predicted: 785 steps for MNIST. The order is row by row, or a permutation that depends on a seed (Le et al.
 2015).
 
-The NRU authors draw twice from one source of random numbers, seed 50: first the order of the 60,000 images,
-of which the last 10,000 are for validation, then the order of the pixels. So do we.
+Like the NRU authors, we draw twice from one random generator, seed 50: first the order of the 60,000 images,
+of which the last 10,000 are for validation, then the order of the pixels.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class Digits:
-    """Three parts of images, and the order in which their pixels are read."""
+    """Images in three parts, and the order in which their pixels are read."""
 
     source: str
     train: Part
@@ -79,7 +79,7 @@ class Digits:
 
     @property
     def baseline(self) -> float:
-        """The loss of who knows how frequent each digit is and nothing else: the entropy of the labels."""
+        """The memoryless baseline: the entropy of the labels."""
         frequencies = np.bincount(self.train.labels, minlength=CLASSES) / len(self.train)
         seen = frequencies[frequencies > 0]
         return float(-(seen * np.log(seen)).sum())
@@ -88,7 +88,7 @@ class Digits:
         return targets.numel() * self.baseline
 
     def describe(self) -> dict[str, Any]:
-        """The images, and the order of their pixels: a network that has learnt one knows no other."""
+        """Return the images and the order of their pixels: a model works for one order only."""
         order = hashlib.sha256(self.order.astype("<i8").tobytes()).hexdigest()[:12]
         return {"images": self.source, "pixels": len(self.order), "order": order}
 
@@ -97,24 +97,26 @@ class Digits:
         return SequenceBatch(self.steps(part.pixels[which]), labels[None], index)
 
     def steps(self, pixels: np.ndarray) -> Tensor:
-        """The images [N, pixels] as sequences [T, N, 1]: the pixels in their order, then an empty step."""
+        """Return the images [N, pixels] as sequences [T, N, 1]: the ordered pixels, then an empty step."""
         ordered = torch.from_numpy(pixels[:, self.order]).T.float() / self.brightest
         return torch.cat([ordered, ordered.new_zeros(1, len(pixels))])[..., None]
 
     def batches_per_epoch(self, batch: int) -> int:
-        """Whole ones: what is left over is left out, another lot in each epoch."""
+        """Return the number of full batches; an epoch leaves out the remainder, each epoch another one."""
         if batch > len(self.train):
-            raise DataError(f"a batch of {batch} is more than the {len(self.train):,} images for training")
+            raise DataError(
+                f"a batch of {batch} is larger than the training set of {len(self.train):,} images"
+            )
         return len(self.train) // batch
 
     def training(self, batch: int, seed: int, epoch: int = 1, first: int = 0) -> Iterator[SequenceBatch]:
-        """Every image once, in an order that depends on the seed and the epoch alone."""
+        """Yield every image once, in an order that depends on the seed and the epoch only."""
         drawn = torch.randperm(len(self.train), generator=epoch_generator(seed, epoch)).numpy()
         for index in range(first, self.batches_per_epoch(batch)):
             yield self.batch(self.train, drawn[index * batch : (index + 1) * batch], index)
 
     def evaluation(self, split: str, batch: int, seed: int = 0, examples: int = 0) -> Iterator[SequenceBatch]:
-        """The images of a part in their order, or the first `examples` of them; no seed changes them."""
+        """Yield the images of a part in file order, or the first `examples` of them, for any seed."""
         part = getattr(self, split)
         places = np.arange(min(examples, len(part)) if examples else len(part))
         for index, start in enumerate(range(0, len(places), batch)):
@@ -125,32 +127,32 @@ class Digits:
 
 
 def pixel_order(pixels: int, seed: int, images: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """The order of the images, then that of the pixels, both from one seed.
+    """Return the order of the images and that of the pixels, both from one seed.
 
-    images=0 draws that of the pixels alone, as a later program of the NRU authors does.
+    images=0 draws only the order of the pixels, as a later program of the NRU authors does.
     """
     random = np.random.RandomState(seed)
     return random.permutation(images), random.permutation(pixels)
 
 
 def read_order(path: str | Path) -> np.ndarray:
-    """An order of one's own: a .npy file, or whole numbers in a text."""
+    """Read the user's own order: a .npy file, or integers in a text file."""
     if Path(path).exists() and not Path(path).is_file():
-        raise DataError(f"{path} is no file, so it is no permutation")
+        raise DataError(f"the permutation {path} is not a file")
     try:
         numbers = np.load(path) if str(path).endswith(".npy") else np.loadtxt(path, dtype=np.int64)
     except FileNotFoundError:
         raise MissingDataError(f"there is no permutation file {path}") from None
     except (ValueError, EOFError) as error:
-        raise DataError(f"{path} is no permutation: {error}; it holds whole numbers, .npy or text") from None
+        raise DataError(f"{path} is not a permutation: {error}; expected integers, as .npy or text") from None
     return numbers.reshape(-1)
 
 
 def check_order(order: np.ndarray, pixels: int) -> None:
     if len(order) != pixels:
-        raise DataError(f"a permutation of {len(order)} places was given for images of {pixels} pixels")
+        raise DataError(f"the permutation has {len(order)} entries, but the images have {pixels} pixels")
     if not np.array_equal(np.sort(order), np.arange(pixels)):
-        raise DataError(f"a permutation has each of 0 ... {pixels - 1} once; this one does not")
+        raise DataError(f"a permutation must have each of 0 ... {pixels - 1} once")
 
 
 # ----------------------------------------------------------------------------------------- loading
@@ -164,10 +166,10 @@ def load_digits(
     order: Sequence[int] | np.ndarray | None = None,
     data_dir: str | Path | None = None,
 ) -> Digits:
-    """The images, cut into three, with their pixels in the order of reading, of `seed` or of `order`.
+    """Load the images in three parts, with their pixels row by row, permuted by `seed`, or in `order`.
 
-    source    "mnist", the small "digits" of scikit-learn, or "auto": the small ones where MNIST is not at
-              hand and cannot be fetched
+    source    "mnist", the small "digits" of scikit-learn, or "auto": the small ones if MNIST is neither
+              found nor can be downloaded
     """
     if source not in SOURCES:
         raise unknown("images", source, SOURCES)
@@ -182,7 +184,7 @@ def load_digits(
 
 
 def read_images(source: str, data_dir: str | Path | None) -> tuple[Part, Part | None, str, int, int]:
-    """Images for training and validation, for the test if apart; their name, white, how many to hold out."""
+    """Return the images, separate test images, the name, the value of white, and the number to hold out."""
     if source == "digits":
         return read_small(), None, "digits", 16, DIGITS_HELD_OUT
     try:
@@ -191,7 +193,7 @@ def read_images(source: str, data_dir: str | Path | None) -> tuple[Part, Part | 
         if source == "mnist":
             raise
         small = read_instead(error)
-        log.warning("the small digits of scikit-learn stand in for MNIST: %s", error)
+        log.warning("using the small digits of scikit-learn instead of MNIST: %s", error)
         return small, None, "digits", 16, DIGITS_HELD_OUT
     return train, test, "mnist", 255, MNIST_HELD_OUT
 
@@ -204,7 +206,7 @@ def read_instead(missing: MissingDataError) -> Part:
 
 
 def read_small() -> Part:
-    """1797 images of 8 by 8."""
+    """Return 1797 images of 8 by 8 pixels."""
     try:
         from sklearn.datasets import load_digits as small
     except ImportError as error:
@@ -221,7 +223,7 @@ def read_mnist(part: str, data_dir: str | Path | None = None) -> Part:
 
 def read_file(name: str, data_dir: str | Path | None, dimensions: int) -> np.ndarray:
     file = File(name, f"sha256:{MNIST[name]}", f"{HOME}/{name}.gz", instead="")
-    # What is wrong with a file is said by its parts before it is said by a checksum.
+    # Errors about the format say more than a wrong checksum, so they come first.
     found = read_any(
         [file],
         ["mnist", "MNIST/raw"],
@@ -232,21 +234,21 @@ def read_file(name: str, data_dir: str | Path | None, dimensions: int) -> np.nda
 
 
 def parse_idx(where: str, contents: bytes, dimensions: int) -> np.ndarray:
-    """The array of an idx file: 0, 0, the type (8 is a byte), the dimensions, each size, and the numbers."""
+    """Parse an idx file: 0, 0, the type (8 is a byte), the number of dimensions, each size, the data."""
     head = 4 + 4 * dimensions
     if len(contents) < head:
-        raise DataError(f"{where} is cut off: its head has {head} bytes and the file {len(contents)}")
+        raise DataError(f"{where} is truncated: its header has {head} bytes and the file has {len(contents)}")
     expected = bytes((0, 0, 8, dimensions))
     if contents[:4] != expected:
         raise DataError(
-            f"{where} is no idx file of bytes in {dimensions} dimensions: it should begin with "
-            f"{expected.hex(' ')} and begins with {contents[:4].hex(' ')}. Fetch it again"
+            f"{where} is not an idx file of bytes in {dimensions} dimensions: it should begin with "
+            f"{expected.hex(' ')} and begins with {contents[:4].hex(' ')}. Download it again"
         )
     sizes = struct.unpack(f">{dimensions}I", contents[4:head])
     size = head + int(np.prod(sizes, dtype=object))
     if len(contents) != size:
         raise DataError(
-            f"{where} is not whole: for {' x '.join(map(str, sizes))} it should have {size:,} bytes and "
-            f"has {len(contents):,}. Fetch it again"
+            f"{where} is incomplete: for {' x '.join(map(str, sizes))} it should have {size:,} bytes and "
+            f"has {len(contents):,}. Download it again"
         )
     return np.frombuffer(contents, np.uint8, offset=head).reshape(sizes)

@@ -1,4 +1,4 @@
-"""What can be wrong with data: each answers with what was expected, what came, and what to do."""
+"""Errors about data. A message says what was expected, what was found and what to do."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from linnet.base.suggest import no_such
 
 
 class DataError(ValueError):
-    """Data, or a wish about it, that cannot be used as it is."""
+    """Data, or an option of the data, that cannot be used."""
 
 
 class MissingDataError(DataError, FileNotFoundError):
-    """A file that is in none of the places where it was looked for."""
+    """A file that was not found in any of the searched places."""
 
-    # OSError's own would look for an errno; ours is a sentence.
+    # OSError's __str__ expects an errno; our message is a sentence.
     __str__ = Exception.__str__
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> DataError:
-    """The error for a name that is not in a list, with the nearest that is."""
+    """Return the error for an unknown name, with the nearest known one."""
     return DataError(no_such(kind, name, known))

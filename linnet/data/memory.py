@@ -1,13 +1,13 @@
-"""Tasks that ask for nothing but memory, made as they are needed and the same for the same seed.
+"""Sequences for memory tasks, generated on demand; the same seed gives the same sequences.
 
     copying     k symbols, T - 1 blanks, a marker, then the k symbols again
-    variable    the same, with T drawn anew for each batch
-    denoising   k symbols strewn over T steps of blanks, a marker, then the k symbols
+    variable    the same, with T drawn for each batch
+    denoising   k symbols scattered over T steps of blanks, a marker, then the k symbols
     adding      T numbers, two of them marked: their sum
 
-The layout and the order of the draws of the first three are those of the NRU authors: with their seed the
-batches are theirs, number for number. The adding problem is that of Hochreiter and Schmidhuber (1997) with
-the two marks in the two halves of the sequence, as in Arjovsky et al. (2016).
+The first three have the layout and the order of random draws of the NRU authors' code: with their seed the
+batches are identical to theirs. The adding problem is that of Hochreiter and Schmidhuber (1997), with one
+mark in each half of the sequence, as in Arjovsky et al. (2016).
 
 Symbols are class numbers: 0 is the blank, 1 ... n are the symbols, n + 1 is the marker.
 """
@@ -35,37 +35,37 @@ MOST_STEPS, MOST_SYMBOLS = 1_000_000, 10_000
 
 @dataclass(frozen=True, eq=False)
 class SequenceBatch(TimeBatch):
-    """Sequences side by side, with what is to be answered at every step or at the last one."""
+    """A batch of sequences with targets for every step or for the last one."""
 
     inputs: Tensor  # int64 [T, B], or real numbers [T, B, features]
     targets: Tensor  # [T, B], or [1, B] for the last step: int64 with IGNORE where none counts, or real
-    index: int  # which batch of the epoch it is
+    index: int  # the number of the batch in its epoch
 
 
 class Endless(ABC):
-    """Batches that are made as they are needed; no two are the same."""
+    """Batches that are generated on demand; all of them differ."""
 
     @abstractmethod
     def draw(self, random: np.random.RandomState, batch: int) -> Any:
-        """The random numbers of one batch, in the order in which they are drawn."""
+        """Draw the random numbers of one batch."""
 
     @abstractmethod
     def lay_out(self, drawn: Any) -> tuple[Tensor, Tensor]:
-        """Inputs and targets of a batch."""
+        """Return the inputs and targets of a batch."""
 
     def describe(self) -> dict[str, Any]:
-        """What a trained model must have been trained for to fit."""
+        """Return what must agree for a trained model to fit."""
         return asdict(self)  # type: ignore[call-overload]
 
     def batches_per_epoch(self, batch: int) -> None:
         return None
 
     def training(self, batch: int, seed: int, epoch: int = 1, first: int = 0) -> Iterator[SequenceBatch]:
-        """Without end, from number `first` on: what comes before it is drawn too, and thrown away."""
+        """Yield batches without end from number `first` on; earlier ones are drawn and discarded."""
         return self.batches(batch, seed, first)
 
     def evaluation(self, split: str, batch: int, seed: int, examples: int) -> Iterator[SequenceBatch]:
-        """The same ones whenever they are asked for, and none that training shows."""
+        """Yield the same batches at each call; training never shows them."""
         return islice(self.batches(batch, [seed, 1 + SPLITS.index(split)]), math.ceil(examples / batch))
 
     def batches(self, batch: int, seed: int | list[int], first: int = 0) -> Iterator[SequenceBatch]:
@@ -83,10 +83,10 @@ class Recall(Endless):
     """What the symbol tasks share.
 
     span            T
-    symbols         n, how many different ones there are
-    recalled        k, how many are to be remembered
-    random_labels   what is asked for is drawn too and has nothing to do with what was shown: nothing can be
-                    learnt, and training must not diverge (the paper's test of stability)
+    symbols         n, the number of different symbols
+    recalled        k, the number of symbols to remember
+    random_labels   the targets are drawn independently of the inputs: nothing can be learnt, and training
+                    must not diverge (the paper's test of stability)
     """
 
     span: int = 100
@@ -116,7 +116,7 @@ class Recall(Endless):
         return self.symbols + 1
 
     def guessed(self, targets: Tensor) -> float:
-        """The summed loss of who knows when to answer, and guesses: log n for each symbol."""
+        """Return the summed loss of a model that answers at the right time and guesses: log n per symbol."""
         asked = (targets != IGNORE) & (targets != BLANK)
         return int(asked.sum()) * math.log(self.symbols)
 
@@ -131,19 +131,19 @@ class Recall(Endless):
 class Copying(Recall):
     """Copying memory, T + 2k steps, all of which count.
 
-    variable   the lag is no longer T but drawn from 1 ... T for each batch
+    variable   the lag is drawn from 1 ... T for each batch
     """
 
     variable: bool = False
 
     @property
     def length(self) -> int:
-        """The most steps that a sequence has."""
+        """The largest number of steps of a sequence."""
         return self.span + 2 * self.recalled
 
     @property
     def baseline(self) -> float:
-        """The loss of who guesses when it is time to answer: k of the steps cost log n each."""
+        """The memoryless baseline: the loss is log n at k of the steps and 0 at the others."""
         lag = (1 + self.span) / 2 if self.variable else self.span
         return self.recalled * math.log(self.symbols) / (lag + 2 * self.recalled)
 
@@ -175,7 +175,7 @@ class Denoising(Recall):
 
     @property
     def baseline(self) -> float:
-        """Every step that counts is a guess."""
+        """The memoryless baseline: every counted step is a guess."""
         return math.log(self.symbols)
 
     def draw(self, random: np.random.RandomState, batch: int) -> Any:
@@ -213,7 +213,7 @@ class Adding(Endless):
 
     @property
     def baseline(self) -> float:
-        """The mean square error of always saying 1: twice the variance of a number uniform in [0, 1)."""
+        """The memoryless baseline, always 1: twice the variance of a number uniform in [0, 1)."""
         return 2 * 1 / 12
 
     def guessed(self, targets: Tensor) -> float:
@@ -231,13 +231,13 @@ class Adding(Endless):
         for row in marked:
             marks[row, columns] = 1
         inputs = np.stack([numbers, marks], -1).astype(np.float32)
-        # Of the numbers as the network gets them, so that a perfect answer has no error.
+        # Computed from the rounded numbers that the network reads, so that a perfect answer has no error.
         sums = (inputs[..., 0] * inputs[..., 1]).sum(0, keepdims=True)
         return torch.from_numpy(inputs), torch.from_numpy(sums)
 
 
 def check_range(what: str, value: object, least: int, most: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise DataError(f"{what} must be a whole number; got {value!r}")
+        raise DataError(f"{what} must be an integer; got {value!r}")
     if not least <= value <= most:
         raise DataError(f"{what} must be from {least:,} to {most:,}; got {value:,}")

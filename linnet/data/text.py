@@ -1,4 +1,4 @@
-"""Text out of files: what is not text is refused by name, and a whole is cut into its parts."""
+"""Read text files, with errors that name what is not text, and split a text into its parts."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 def decode_utf8(where: str, contents: bytes) -> str:
-    """The text of a file, with one kind of line end; the error names the first byte that is wrong."""
+    """Return the text of a file with unified line ends; an error names the first wrong byte."""
     if contents.startswith(UTF16):
-        raise DataError(f"{where} is UTF-16 (its first bytes are its mark) and must be UTF-8; convert it")
+        raise DataError(f"{where} is UTF-16 (it starts with a byte order mark) and must be UTF-8; convert it")
     zero = contents.find(b"\0")
     if zero >= 0:
         raise DataError(
-            f"{where} is a binary file: byte {zero:,} is 0, which no text has. Choose a text, "
-            "or read it by bytes (level 'byte')"
+            f"{where} is a binary file: byte {zero:,} is 0. Choose a text file, "
+            "or read it as bytes (level 'byte')"
         )
     try:
         text = contents.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        # A mark at the beginning is taken off before the rest is counted.
+        # A byte order mark is removed before bytes are counted.
         offset = error.start + (3 if contents.startswith(b"\xef\xbb\xbf") else 0)
         raise DataError(
             f"{where} is not UTF-8: byte {offset:,} is 0x{contents[offset]:02x}. If it is in an "
@@ -34,12 +34,12 @@ def decode_utf8(where: str, contents: bytes) -> str:
 
 
 def read_text(path: str | Path) -> str:
-    """A user's own file, or all *.txt of a folder in the order of their paths."""
+    """Read the user's file, or all *.txt of a folder in the order of their paths."""
     return "".join(ended(decode_utf8(str(file), data)) for file, data in read_all(path))
 
 
 def read_bytes(path: str | Path) -> bytes:
-    """The same without a look at what the bytes mean."""
+    """Read the same as bytes."""
     return b"".join(data for _, data in read_all(path))
 
 
@@ -57,17 +57,17 @@ def text_files(path: Path) -> list[Path]:
         raise MissingDataError(f"there is no file or folder {path}")
     files = sorted(file for file in path.rglob("*.txt") if file.is_file())
     if not files:
-        raise MissingDataError(f"the folder {path} holds no *.txt; give a file, or a folder of *.txt")
+        raise MissingDataError(f"the folder {path} has no *.txt; give a file, or a folder of *.txt")
     return files
 
 
 def ended(text: str) -> str:
-    """With the end of its last line, so that the next file begins a new one."""
+    """End the last line, so that the next file starts a new line."""
     return text if not text or text.endswith("\n") else f"{text}\n"
 
 
 def cut_lines(where: str, text: AnyStr, first: float, second: float) -> tuple[AnyStr, AnyStr, AnyStr]:
-    """Train, valid and test: three stretches of whole lines, cut at these shares of their number."""
+    """Split into train, valid and test by lines, at these fractions of the number of lines."""
     newline, nothing = (b"\n", b"") if isinstance(text, bytes) else ("\n", "")
     lines = text.split(newline)
     last = lines.pop()
@@ -75,16 +75,16 @@ def cut_lines(where: str, text: AnyStr, first: float, second: float) -> tuple[An
     count = len(lines)
     if count < 3:
         raise DataError(
-            f"{where} has {count} lines; to be cut into train, valid and test by whole lines "
-            "it needs at least 3, and some hundreds to be of use"
+            f"{where} has {count} lines; it needs at least 3 to be split into train, valid and test "
+            "by lines, and some hundreds to be useful"
         )
-    # None of the three is empty.
+    # Each of the three has at least one line.
     one = max(1, min(int(first * count), count - 2))
     two = max(one + 1, min(int(second * count), count - 1))
     return nothing.join(lines[:one]), nothing.join(lines[one:two]), nothing.join(lines[two:])
 
 
 def cut_off(text: AnyStr, valid: int, test: int) -> tuple[AnyStr, AnyStr, AnyStr]:
-    """Train, valid and test, where the last two have the lengths given."""
+    """Split into train, valid and test; the last two have the given lengths."""
     one, two = len(text) - valid - test, len(text) - test
     return text[:one], text[one:two], text[two:]

@@ -1,8 +1,7 @@
 """Text to numbers and back: words, characters, bytes, or pieces of words (BPE).
 
-A vocabulary carries all that its encoding depends on, so that what a model was trained with can be written
-beside it and read again: the tokens in the order of their numbers, how words are told apart, whether case
-counts.
+A vocabulary contains everything that its encoding depends on, so that it can be saved with a model: the
+tokens in the order of their numbers, how a text is split into words, whether case counts.
 """
 
 from __future__ import annotations
@@ -30,52 +29,52 @@ if TYPE_CHECKING:
 EOS, UNK = "<eos>", "<unk>"
 LEVELS = ("word", "char", "byte", "bpe")
 
-# How a text becomes words, at level "word":
-#   blanks       what stands between blanks, for text that was prepared (ptb, wikitext2, ...)
-#   punctuation  and punctuation marks are words of their own, as is what follows an apostrophe (wife 's)
+# How a text is split into words, at level "word":
+#   blanks       at spaces only, for text that is already tokenised (ptb, wikitext2, ...)
+#   punctuation  also before punctuation marks and apostrophes (wife 's)
 WORDS = ("blanks", "punctuation")
 WORD = re.compile(r"<\w+>|\w+(?:-\w+)*|(?<=\w)['’]\w+|[^\w\s]")  # noqa: RUF001
 GLUED_TO_THE_LEFT = re.compile(r" (?=[,.;:!?)\]]|['’]\w)")  # noqa: RUF001
 GLUED_TO_THE_RIGHT = re.compile(r"(?<=[(\[]) ")
 
-# numpy makes indices of eight bytes out of any; of so many at a time, that they stay in the cache.
+# numpy converts every index to eight bytes; this many at a time stay in the cache.
 CHUNK = 2**16
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The tokens of a language model, each known by its place in `tokens`."""
+    """The tokens of a language model; the number of a token is its index in `tokens`."""
 
     level: str
     tokens: tuple[str, ...]
     words: str = "blanks"  # at level "word", one of WORDS
     lowercase: bool = False
-    merges: tuple[str, ...] = ()  # at level "bpe": what was joined, in order
+    merges: tuple[str, ...] = ()  # at level "bpe": the merges, in order
 
     def __post_init__(self):
         if self.level not in LEVELS:
             raise unknown("level", self.level, LEVELS)
         if self.words not in WORDS:
-            raise unknown("way to tell words apart", self.words, WORDS)
+            raise unknown("way to split words", self.words, WORDS)
         if len(self.index) != len(self.tokens):
             twice = next(token for token, count in Counter(self.tokens).items() if count > 1)
-            raise DataError(f"a vocabulary has each token once; {twice!r} is in it twice")
+            raise DataError(f"the tokens of a vocabulary must differ; {twice!r} occurs twice")
         if not self.tokens:
-            raise DataError("a vocabulary has at least one token; this one has none")
+            raise DataError("a vocabulary needs at least one token; got none")
         self.check_bytes()
         self.check_merges()
 
     def check_bytes(self) -> None:
         wrong = next((token for token in self.tokens if len(token) != 1 or ord(token) > 255), None)
         if self.level == "byte" and wrong is not None:
-            raise DataError(f"the tokens of level 'byte' are single bytes; {wrong!r} is none")
+            raise DataError(f"the tokens of level 'byte' must be single bytes; got {wrong!r}")
 
     def check_merges(self) -> None:
-        """The tokens that a merge joins and what they become are in the vocabulary."""
+        """Check that the tokens of each merge, and its result, are in the vocabulary."""
         for merge in self.merges:
             pair = merge.split(" ")
             if len(pair) != 2 or not {*pair, "".join(pair)} <= self.index.keys():
-                raise DataError(f"a merge is of two tokens and makes a third; {merge!r} does not")
+                raise DataError(f"a merge must join two tokens into a third; got {merge!r}")
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -87,16 +86,16 @@ class Vocabulary:
 
     @property
     def unk(self) -> int | None:
-        """The number that stands for whatever is not in the vocabulary, if there is one."""
+        """The number of <unk>, which replaces unknown tokens; None if there is no <unk>."""
         return self.index.get(UNK) if self.level in ("word", "char") else None
 
     @property
     def fingerprint(self) -> str:
-        """Sixteen hex digits that two vocabularies share only if they are the same."""
+        """Sixteen hex digits that differ for different vocabularies."""
         return hashlib.sha256(self.to_json().encode()).hexdigest()[:16]
 
     def encode(self, text: str | bytes) -> Tensor:
-        """The numbers [n] of the tokens of a text; bytes only at level "byte"."""
+        """Return the numbers [n] of the tokens of a text; a text is bytes only at level "byte"."""
         if isinstance(text, bytes):
             if self.level != "byte":
                 raise DataError(f"a vocabulary of level {self.level!r} encodes str; got bytes")
@@ -111,7 +110,7 @@ class Vocabulary:
         return torch.from_numpy(self.encode_pieces(text))
 
     def decode(self, ids: Tensor | Iterable[int]) -> str:
-        """The text of a sequence of numbers."""
+        """Return the text of a sequence of numbers."""
         numbers = ids.tolist() if isinstance(ids, Tensor) else [int(number) for number in ids]
         wrong = next((number for number in numbers if not 0 <= number < len(self)), None)
         if wrong is not None:
@@ -138,13 +137,13 @@ class Vocabulary:
 
     @classmethod
     def parse(cls, where: str, contents: bytes) -> Vocabulary:
-        """The vocabulary in the contents of a file, which may be anything."""
+        """Return the vocabulary in the contents of a file, which are not trusted."""
         try:
             fields = json.loads(contents)
             fields.update({name: strings(name, fields[name]) for name in ("tokens", "merges")})
             return cls(**fields)
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-            raise DataError(f"{where} is not a vocabulary that was saved by Linnet: {error}") from error
+            raise DataError(f"{where} is not a vocabulary saved by Linnet: {error}") from error
 
     # --------------------------------------------------------------------------- each level
 
@@ -159,7 +158,7 @@ class Vocabulary:
             raise self.not_known(error.args[0], place) from None
 
     def encode_codes(self, codes: np.ndarray) -> np.ndarray:
-        """Of characters or bytes, by a table."""
+        """Encode characters or bytes with a table."""
         numbers = np.empty(len(codes), np.int64)
         for start in range(0, len(codes), CHUNK):
             part = slice(start, start + CHUNK)
@@ -167,7 +166,7 @@ class Vocabulary:
         return self.filled(numbers, codes) if len(numbers) and numbers.min() < 0 else numbers
 
     def filled(self, numbers: np.ndarray, codes: np.ndarray) -> np.ndarray:
-        """What the table does not have becomes <unk>, if there is one."""
+        """Replace unknown codes by <unk>; raise an error if there is no <unk>."""
         if self.unk is None:
             place = int(np.argmax(numbers < 0))
             raise self.not_known(chr(int(codes[place])), place)
@@ -175,7 +174,7 @@ class Vocabulary:
 
     @cached_property
     def table(self) -> np.ndarray:
-        """The number of each code, -1 where there is none; the last entry is no code at all."""
+        """Return the number of each code, -1 for unknown ones; the last entry stands for all larger codes."""
         codes = {ord(token): number for token, number in self.index.items() if len(token) == 1}
         table = np.full(max(codes, default=0) + 2, -1, np.int64)
         table[list(codes)] = list(codes.values())
@@ -196,7 +195,7 @@ class Vocabulary:
         shown = f"0x{ord(token):02x}" if self.level == "byte" else repr(token)
         return DataError(
             f"the vocabulary of {len(self):,} {kind}s has no {shown}, which is {kind} {place:,} of the text, "
-            f"and no {UNK} to stand for it"
+            f"and no {UNK} to replace it"
         )
 
 
@@ -210,7 +209,7 @@ def strings(name: str, values: Any) -> tuple[str, ...]:
 
 
 def split_words(text: str, words: str) -> list[str]:
-    """The words of a text; the end of a line is one, whether or not a blank stands before it."""
+    """Return the words of a text; the end of a line is a word, with or without a space before it."""
     text = text.replace("\n", f" {EOS} ")
     return text.split() if words == "blanks" else WORD.findall(text)
 
@@ -226,10 +225,10 @@ def join_words(tokens: Iterable[str], words: str) -> str:
 def word_vocabulary(
     train: str, *, words: str = "blanks", lowercase: bool = False, size: int | None = None, least: int = 1
 ) -> Vocabulary:
-    """The words of the training text, the frequent first, those of one frequency by the alphabet (RAN, SCRN).
+    """Return the words of the training text by frequency, then alphabetically (RAN, SCRN).
 
-    size: how many tokens to have at most, <unk> and <eos> among them.
-    least: how often a word must occur to be one. What is left out counts as <unk>.
+    size: the maximum number of tokens, including <unk> and <eos>.
+    least: the least number of occurrences of a word. Rarer words become <unk>.
     """
     train = train.lower() if lowercase else train
     counts = Counter(split_words(train, words))
@@ -238,7 +237,7 @@ def word_vocabulary(
         check_vocabulary_size(size, 2)
         kept = kept[: size - 1]
     tally = {word: counts[word] for word in kept}
-    # <unk> takes its place among the others by what it stands for.
+    # <unk> is sorted by the total frequency of the words that it replaces.
     tally[UNK] = counts.total() - sum(tally.values())
     return Vocabulary("word", tuple(by_frequency(tally)), words, lowercase)
 
@@ -246,7 +245,7 @@ def word_vocabulary(
 def words_as_they_appear(
     texts: Iterable[str], *, words: str = "blanks", lowercase: bool = False
 ) -> Vocabulary:
-    """The words of all parts in the order in which they first occur (LRN, mixture of softmaxes)."""
+    """Return the words of all parts in order of appearance (LRN, mixture of softmaxes)."""
     seen: dict[str, None] = {}
     for text in texts:
         seen.update(dict.fromkeys(split_words(text.lower() if lowercase else text, words)))
@@ -259,20 +258,20 @@ def by_frequency(counts: dict[str, int]) -> list[str]:
 
 def check_vocabulary_size(size: int, least: int) -> None:
     if isinstance(size, bool) or not isinstance(size, int) or size < least:
-        raise DataError(f"vocabulary_size must be a whole number of at least {least}; got {size!r}")
+        raise DataError(f"vocabulary_size must be an integer of at least {least}; got {size!r}")
 
 
 # ---------------------------------------------------------------------------- characters and bytes
 
 
 def code_points(text: str) -> np.ndarray:
-    if text.isascii():  # a byte each instead of four
+    if text.isascii():  # one byte each instead of four
         return np.frombuffer(text.encode("ascii"), np.uint8)
     return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
 
 
 def counted(codes: np.ndarray) -> np.ndarray:
-    """How often each code occurs."""
+    """Return the number of occurrences of each code."""
     counts = np.zeros(int(codes.max(initial=0)) + 1, np.int64)
     step = max(CHUNK, len(counts))
     for start in range(0, len(codes), step):
@@ -281,7 +280,7 @@ def counted(codes: np.ndarray) -> np.ndarray:
 
 
 def char_vocabulary(texts: Iterable[str], *, lowercase: bool = False, size: int | None = None) -> Vocabulary:
-    """The characters of all parts, the frequent first; <unk> is one only if `size` leaves some out."""
+    """Return the characters of all parts by frequency; <unk> is added only if `size` excludes some."""
     counts: Counter[str] = Counter()
     for text in texts:
         found = counted(code_points(text.lower() if lowercase else text))
@@ -296,7 +295,7 @@ def char_vocabulary(texts: Iterable[str], *, lowercase: bool = False, size: int 
 
 
 def byte_vocabulary(contents: Iterable[bytes] | None = None) -> Vocabulary:
-    """The bytes that occur in `contents`, by their value; all 256 if none are given."""
+    """Return the bytes that occur in `contents`, by value; all 256 without contents."""
     if contents is None:
         return Vocabulary("byte", tuple(map(chr, range(256))))
     found = {
@@ -321,7 +320,7 @@ def tokenizers_package() -> Any:
 
 
 def with_bytes(bpe: Any, model: Any) -> tokenizers.Tokenizer:
-    """Pieces are made of bytes, so that there is nothing they cannot spell."""
+    """Make a tokenizer of byte-level pieces, which can spell any text."""
     tokenizer = bpe.Tokenizer(model)
     tokenizer.pre_tokenizer = bpe.pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = bpe.decoders.ByteLevel()
@@ -329,7 +328,7 @@ def with_bytes(bpe: Any, model: Any) -> tokenizers.Tokenizer:
 
 
 def bpe_vocabulary(train: str, *, lowercase: bool = False, size: int = 10_000) -> Vocabulary:
-    """The 256 bytes and what is most often side by side in the training text, `size` pieces in all."""
+    """Learn `size` pieces from the training text: the 256 bytes and the most frequent pairs."""
     bpe = tokenizers_package()
     check_vocabulary_size(size, 257)
     alphabet = sorted(bpe.pre_tokenizers.ByteLevel.alphabet())
@@ -339,6 +338,6 @@ def bpe_vocabulary(train: str, *, lowercase: bool = False, size: int = 10_000) -
     tokenizer.train_from_iterator(text.splitlines(keepends=True), trainer)
     model = json.loads(tokenizer.to_str())["model"]
     tokens = sorted(model["vocab"], key=model["vocab"].__getitem__)
-    # A merge is a pair, or in older versions the pair with a blank between; no piece contains a blank.
+    # A merge is a pair, or in older versions one string with a space between; no piece contains a space.
     merges = (merge if isinstance(merge, str) else " ".join(merge) for merge in model["merges"])
     return Vocabulary("bpe", tuple(tokens), lowercase=lowercase, merges=tuple(merges))

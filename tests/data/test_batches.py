@@ -174,19 +174,19 @@ def test_lengths_keep_within_their_bounds():
 @pytest.mark.parametrize(
     ("how", "answer"),
     [
-        ({"batch": 10}, r"a batch of 10 with tail='keep' needs at least 11 tokens and there are 10"),
-        ({"batch": 6, "tail": "trim"}, r"needs at least 12 tokens and there are 10"),
+        ({"batch": 10}, r"a batch of 10 with tail='keep' needs at least 11 tokens; the text has 10"),
+        ({"batch": 6, "tail": "trim"}, r"needs at least 12 tokens; the text has 10"),
         (
             {"batch": 2, "length": 5, "tail": "drop"},
-            r"a batch of 2 of windows of 5 steps with tail='drop' needs at least 12 tokens and there are 10",
+            r"a batch of 2 of windows of 5 steps with tail='drop' needs at least 12 tokens; the text has 10",
         ),
-        ({"batch": 0}, "batch must be a whole number of at least 1; got 0"),
-        ({"length": 2.5}, r"length must be a whole number of at least 1; got 2\.5"),
-        ({"tail": "dorp"}, "no way to treat the tail 'dorp'; did you mean 'drop'?"),
-        ({"first": 99}, "an epoch has 5 windows; it cannot begin at window 99"),
+        ({"batch": 0}, "batch must be an integer of at least 1; got 0"),
+        ({"length": 2.5}, r"length must be an integer of at least 1; got 2\.5"),
+        ({"tail": "dorp"}, "no tail 'dorp'; did you mean 'drop'?"),
+        ({"first": 99}, "an epoch has 5 windows; it cannot start at window 99"),
         (
             {"tokens": torch.zeros(3, 2)},
-            r"one sequence of whole numbers; got shape \(3, 2\) of torch.float32",
+            r"must be a tensor \[n\] of integers; got shape \(3, 2\) of torch.float32",
         ),
     ],
 )
@@ -203,7 +203,7 @@ def test_just_enough_tokens_are_enough():
 
 
 def test_varied_windows_refuse_what_they_cannot_do():
-    with pytest.raises(ValueError, match="no length to drop by"):
+    with pytest.raises(ValueError, match="tail='drop' is not possible with windows of varied length"):
         varied_windows(torch.arange(99), 2, 5, generator=epoch_generator(0, 0), tail="drop")
-    with pytest.raises(ValueError, match="length must be a whole number of at least 1; got 0"):
+    with pytest.raises(ValueError, match="length must be an integer of at least 1; got 0"):
         varied_windows(torch.arange(99), 2, 0, generator=epoch_generator(0, 0))

@@ -170,7 +170,7 @@ def test_text8_says_when_it_is_not_whole(tmp_path: Path, monkeypatch: pytest.Mon
     publish(monkeypatch, "text8", tmp_path, {name: b"ab c" * 250})
     corpus = load_corpus("text8", data_dir=tmp_path)
     assert [len(part) for part in (corpus.train, corpus.valid, corpus.test)] == [900, 50, 50]
-    short = "Here only its first 1,000 characters, 900 of them for training." in corpus.about
+    short = "Only its first 1,000 characters were found; 900 are for training." in corpus.about
     assert short == (name != "text8")
 
 
@@ -186,7 +186,7 @@ def test_wmt13_without_its_training_file(tmp_path: Path, monkeypatch: pytest.Mon
     contents = {"fr.valid.txt": b"un <unk>\ndeux un\n", "fr.test.txt": b"un\ndeux\ntrois\nun\n"}
     publish(monkeypatch, "wmt13-fr", tmp_path / "wmt13", contents)
     with pytest.raises(
-        FileNotFoundError, match=r"fr\.train\.txt .* not found (.|\n)*wmt13-fr-small does without"
+        FileNotFoundError, match=r"fr\.train\.txt .* not found (.|\n)*wmt13-fr-small does not need"
     ):
         load_corpus("wmt13-fr", data_dir=tmp_path)
     publish(monkeypatch, "wmt13-fr-small", tmp_path / "wmt13", contents)
@@ -240,13 +240,13 @@ def test_the_page_lists_every_corpus_with_its_levels():
         ("kjv", {"level": "wrod"}, "no level 'wrod'; did you mean 'word'?"),
         ("ptb", {"level": "char"}, "'ptb' is read by word, not by char; for characters, load 'ptb-char'"),
         ("text8", {"level": "byte"}, "'text8' is read by char or word or bpe, not by byte"),
-        ("text", {}, "the corpus 'text' is a file or a folder of yours: give its path"),
+        ("text", {}, "the corpus 'text' is your own file or folder; give its path"),
         ("ptb", {"path": "x"}, "path is for the corpus 'text'; .* give data_dir='x'"),
         ("kjv", {"order": "random"}, "no order 'random'; .*choose from frequency, appearance"),
-        ("kjv", {"order": "appearance", "vocabulary_size": 9}, "words only, and no vocabulary_size"),
-        ("kjv", {"words": "blank"}, "no way to tell words apart 'blank'; did you mean 'blanks'?"),
+        ("kjv", {"order": "appearance", "vocabulary_size": 9}, "needs level 'word' and no vocabulary_size"),
+        ("kjv", {"words": "blank"}, "no way to split words 'blank'; did you mean 'blanks'?"),
         ("kjv", {"level": "byte", "lowercase": True}, "neither lowercase nor vocabulary_size"),
-        ("kjv", {"vocabulary_size": 0}, "vocabulary_size must be a whole number of at least 2; got 0"),
+        ("kjv", {"vocabulary_size": 0}, "vocabulary_size must be an integer of at least 2; got 0"),
     ],
 )
 def test_wrong_requests_are_answered(name: str, how: dict, answer: str):
@@ -256,7 +256,7 @@ def test_wrong_requests_are_answered(name: str, how: dict, answer: str):
 
 def test_a_path_instead_of_a_name_is_recognised(tmp_path: Path):
     path = own(tmp_path, LINES)
-    with pytest.raises(DataError, match="is a path: load the corpus 'text' with path="):
+    with pytest.raises(DataError, match="is a path; load the corpus 'text' with path="):
         load_corpus(str(path))
 
 
@@ -287,7 +287,7 @@ def test_the_bad_file_of_a_folder_is_named(tmp_path: Path):
 def test_missing_files_are_answered(tmp_path: Path):
     with pytest.raises(MissingDataError, match="there is no file or folder"):
         load_corpus("text", path=tmp_path / "gone.txt")
-    with pytest.raises(MissingDataError, match=r"holds no \*\.txt"):
+    with pytest.raises(MissingDataError, match=r"has no \*\.txt"):
         load_corpus("text", path=tmp_path)
 
 

@@ -52,7 +52,7 @@ def test_the_orders_are_the_authors():
 @pytest.mark.parametrize(
     ("order", "told"),
     [
-        (range(5), "a permutation of 5 places was given for images of 6 pixels"),
+        (range(5), "the permutation has 5 entries, but the images have 6 pixels"),
         ([0, 1, 2, 3, 4, 4], r"each of 0 \.\.\. 5 once"),
         ([1, 2, 3, 4, 5, 6], r"each of 0 \.\.\. 5 once"),
     ],
@@ -68,9 +68,9 @@ def test_an_order_can_be_read_from_a_file(tmp_path: Path):
     (tmp_path / "words.txt").write_text("two zero one\n")
     assert read_order(tmp_path / "order.npy").tolist() == [2, 0, 1]
     assert read_order(tmp_path / "order.txt").tolist() == [2, 0, 1, 3]
-    with pytest.raises(DataError, match=r"words\.txt is no permutation"):
+    with pytest.raises(DataError, match=r"words\.txt is not a permutation"):
         read_order(tmp_path / "words.txt")
-    with pytest.raises(ValueError, match="/dev/zero is no file"):
+    with pytest.raises(ValueError, match="/dev/zero is not a file"):
         read_order("/dev/zero")
     with pytest.raises(MissingDataError, match=r"no permutation file .*nothing\.npy"):
         read_order(tmp_path / "nothing.npy")
@@ -102,7 +102,7 @@ def test_an_epoch_shows_each_image_at_most_once_and_can_go_on():
     assert torch.equal(shown(epoch=1, first=2), whole[:, 10:])
     assert not torch.equal(shown(epoch=2), whole)
     assert made.batches_per_epoch(5) == 4
-    with pytest.raises(DataError, match="a batch of 24 is more than the 23 images"):
+    with pytest.raises(DataError, match="a batch of 24 is larger than the training set of 23 images"):
         made.batches_per_epoch(24)
 
 
@@ -125,13 +125,13 @@ def test_idx_files_are_read_and_what_is_wrong_is_said():
     array = np.arange(24, dtype=np.uint8).reshape(2, 3, 4)
     good = idx(array)
     np.testing.assert_array_equal(parse_idx("a", good, 3), array)
-    with pytest.raises(DataError, match="a is not whole: for 2 x 3 x 4 it should have 40 bytes and has 39"):
+    with pytest.raises(DataError, match="a is incomplete: for 2 x 3 x 4 it should have 40 bytes and has 39"):
         parse_idx("a", good[:-1], 3)
     with pytest.raises(DataError, match="should have 40 bytes and has 41"):
         parse_idx("a", good + b"0", 3)
     with pytest.raises(DataError, match="should begin with 00 00 08 01 and begins with 00 00 08 03"):
         parse_idx("a", good, 1)
-    with pytest.raises(DataError, match="its head has 16 bytes and the file 10"):
+    with pytest.raises(DataError, match="its header has 16 bytes and the file has 10"):
         parse_idx("a", good[:10], 3)
 
 
@@ -156,7 +156,7 @@ def test_a_file_that_is_cut_off_is_named_with_what_was_expected(folder: Path):
     path = folder / "mnist" / f"{LABELS}.gz"
     contents = idx(np.zeros(10_000, np.uint8))
     path.write_bytes(gzip.compress(contents[:-5]))
-    with pytest.raises(DataError, match=rf"{LABELS}.gz is not whole: .* have 10,008 bytes and has 10,003"):
+    with pytest.raises(DataError, match=rf"{LABELS}.gz is incomplete: .* have 10,008 bytes and has 10,003"):
         read_file(LABELS, folder, 1)
     path.write_bytes(gzip.compress(contents)[:-9])
     with pytest.raises(DataError, match=rf"{LABELS}.gz cannot be unpacked as .gz"):
@@ -165,7 +165,7 @@ def test_a_file_that_is_cut_off_is_named_with_what_was_expected(folder: Path):
 
 def test_a_file_with_other_contents_is_refused_by_its_checksum(folder: Path):
     (folder / "mnist" / LABELS).write_bytes(idx(np.zeros(10_000, np.uint8)))
-    with pytest.raises(DataError, match=r"not the published file: .* Fetch it again$"):
+    with pytest.raises(DataError, match=r"not the published file: .* Download it again$"):
         read_file(LABELS, folder, 1)
 
 
@@ -187,7 +187,7 @@ def scikit(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_small_digits_stand_in_and_say_so(folder: Path, caplog: pytest.LogCaptureFixture):
     with caplog.at_level(logging.WARNING, "linnet"):
         made = load_digits("auto", permuted=True, data_dir=folder)
-    assert "stand in for MNIST" in caplog.text
+    assert "instead of MNIST" in caplog.text
     assert (made.source, made.length, made.brightest) == ("digits", 65, 16)
     assert (len(made.train), len(made.valid), len(made.test)) == (400, 300, 300)
     rows = np.concatenate([made.train.pixels, made.valid.pixels, made.test.pixels])

@@ -96,7 +96,7 @@ def test_a_file_that_is_nowhere_is_missed_by_name(tmp_path: Path, monkeypatch: p
     assert f"{tmp_path}, {tmp_path / 'gone'} (no such folder)" in message
     assert f"Its contents have {SUM}" in message
     assert "--data-dir (data_dir=) or LINNET_DATA" in message
-    with pytest.raises(FileNotFoundError, match=r"data_dir is '.*gone', and there is no such folder"):
+    with pytest.raises(FileNotFoundError, match=r"data_dir is '.*gone', which is not a folder"):
         read_any([TRAIN], ["mine"], tmp_path / "gone")
 
 
@@ -245,8 +245,8 @@ def test_an_archive_is_not_searched_without_end(home: tuple[str, Path], monkeypa
     ("contents", "member", "answer"),
     [
         (packed("zip"), "c/train.in", "the archive has no c/train.in; it has a/b/train.in, a/other.txt"),
-        (packed("gz")[:-30], "b/train.in", "all.archive is not a whole archive"),
-        (b"<html>not here</html>", "b/train.in", "all.archive is not a whole archive"),
+        (packed("gz")[:-30], "b/train.in", "all.archive is not a complete archive"),
+        (b"<html>not here</html>", "b/train.in", "all.archive is not a complete archive"),
         (b"changed", None, "all.archive is not the published file: its contents .* should have sha256"),
     ],
     ids=label,

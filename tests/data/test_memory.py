@@ -14,7 +14,7 @@ from torch import Tensor
 
 from linnet.data.batches import IGNORE
 from linnet.data.errors import DataError
-from linnet.data.memory import Adding, Batch, Copying, Denoising, Endless
+from linnet.data.memory import Adding, Copying, Denoising, Endless, SequenceBatch
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "nru"
 THEIRS = {
@@ -25,7 +25,7 @@ THEIRS = {
 ALL: list[Endless] = [Copying(7), Copying(9, variable=True), Denoising(12), Adding(8)]
 
 
-def some(problem: Endless, number: int = 3, batch: int = 4, seed: Any = 3, **given: Any) -> list[Batch]:
+def some(problem: Endless, number: int = 3, batch: int = 4, seed: Any = 3, **given: Any) -> list[SequenceBatch]:
     return list(islice(problem.batches(batch, seed, **given), number))
 
 
@@ -112,14 +112,14 @@ def test_processes_share_a_batch():
     shares = [batch.columns(rank, 2) for rank in (0, 1)]
     assert torch.equal(torch.cat([share.inputs for share in shares], 1), batch.inputs)
     assert torch.equal(torch.cat([share.targets for share in shares], 1), batch.targets)
-    with pytest.raises(DataError, match="a batch of 4 cannot be shared equally by 3"):
-        batch.columns(0, 3)
+    with pytest.raises(DataError, match="a batch of 4 cannot be shared by 5 processes"):
+        batch.columns(0, 5)
 
 
 # -------------------------------------------------------------------------------------- baselines
 
 
-def guessed(problem: Copying | Denoising, batch: Batch) -> tuple[float, int]:
+def guessed(problem: Copying | Denoising, batch: SequenceBatch) -> tuple[float, int]:
     """The summed loss of a blank where one is due, and of all symbols alike where not."""
     counted = batch.targets[batch.targets != IGNORE]
     return float((counted != 0).sum() * math.log(problem.symbols)), len(counted)
@@ -154,7 +154,7 @@ def test_the_baseline_of_adding_is_the_error_of_the_mean():
         (lambda: Copying(10**9), "span T must be from 1 to 1,000,000; got 1,000,000,000"),
         (lambda: Copying(5, symbols=1), "symbols, n, must be from 2 to 10,000; got 1"),
         (lambda: Copying(5, recalled=0), "to recall, k, must be from 1"),
-        (lambda: Copying(2.5), "span T must be a whole number; got 2.5"),
+        (lambda: Copying(2.5), "span T must be an integer; got 2.5"),
         (lambda: Denoising(9), "span T must be from 10 to"),
         (lambda: Adding(1), "span T must be from 2 to"),
     ],

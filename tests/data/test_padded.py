@@ -64,7 +64,7 @@ def test_an_epoch_continues_at_any_batch():
     for a, b in zip(whole[4:], rest, strict=True):
         assert torch.equal(a.inputs.steps, b.inputs.steps)
         assert torch.equal(a.labels, b.labels)
-    with pytest.raises(DataError, match="an epoch has 8 batches; it cannot begin at batch 9"):
+    with pytest.raises(DataError, match="an epoch has 8 batches; it cannot start at batch 9"):
         padded_batches(examples(), plan, first=9)
 
 
@@ -127,5 +127,5 @@ def test_errors_say_what_is_wrong():
         collate([Example([1], 0.5)])
     with pytest.raises(DataError, match="no order of batches 'bucket'; did you mean 'buckets'"):
         BatchPlan(order="bucket")
-    with pytest.raises(DataError, match="batch must be a whole number of at least 1; got 0"):
+    with pytest.raises(DataError, match="batch must be an integer of at least 1; got 0"):
         BatchPlan(batch=0)

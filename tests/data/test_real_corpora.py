@@ -95,7 +95,7 @@ def test_wikipedia_by_letters():
 def test_wmt13_asks_for_its_training_file(monkeypatch: pytest.MonkeyPatch):
     loaded("wmt13-fr-small")
     monkeypatch.setattr("linnet.data.files.download", unreachable)
-    with pytest.raises(MissingDataError, match="wmt13-fr-small does without"):
+    with pytest.raises(MissingDataError, match="wmt13-fr-small does not need"):
         load_corpus("wmt13-fr")
 
 
