@@ -25,7 +25,9 @@ THEIRS = {
 ALL: list[Endless] = [Copying(7), Copying(9, variable=True), Denoising(12), Adding(8)]
 
 
-def some(problem: Endless, number: int = 3, batch: int = 4, seed: Any = 3, **given: Any) -> list[SequenceBatch]:
+def some(
+    problem: Endless, number: int = 3, batch: int = 4, seed: Any = 3, **given: Any
+) -> list[SequenceBatch]:
     return list(islice(problem.batches(batch, seed, **given), number))
 
 
