@@ -22,7 +22,8 @@ from linnet.bench.timing import Call, Times, race
 from linnet.data.batches import Window
 from linnet.runs.config import RunConfig, override
 from linnet.runs.records import open_run
-from linnet.train.loop import Run, make_fabric
+from linnet.train.fabric import make_fabric
+from linnet.train.loop import Run
 from linnet.train.progress import Silent
 
 TO = "forward, backward and step"
@@ -52,13 +53,12 @@ def run_of(unit: str, folder: Path) -> Run:
 
 def by_loop(unit: str, folder: Path) -> Call:
     run = run_of(unit, folder)
-    run.stepper.train()
+    run.updater.stepper.train()
     batches = windows_of(run)
 
     def call() -> None:
         for _ in range(UPDATES):
             run.update([next(batches)])
-            run.now_and_then()
 
     return call
 
@@ -71,7 +71,8 @@ def windows_of(run: Any) -> Iterator[Window]:
 def by_hand(unit: str) -> Call:
     with tempfile.TemporaryDirectory() as folder:
         run = run_of(unit, Path(folder))
-    model, batches, carry = run.model.train(), windows_of(run), None
+    model: Any = run.updater.model.train()
+    batches, carry = windows_of(run), None
     optimiser = torch.optim.Adam(model.parameters(), lr=0.001)
 
     def call() -> None:

@@ -1,1 +1,1 @@
-"""A run on disk: its settings, records and checkpoints, and `load`, which reads a trained model back."""
+"""What a run is on disk: its settings, records and checkpoints; `load` reads a trained model back."""

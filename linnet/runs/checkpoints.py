@@ -16,7 +16,6 @@ import json
 import os
 import re
 import shutil
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -304,42 +303,3 @@ def refuse_foreign(path: Path, there: Mapping[str, Any], here: Mapping[str, Any]
     if wrong:
         text = "; ".join(f"{name} is {there.get(name)!r} there and {here.get(name)!r} here" for name in wrong)
         raise Mismatch(f"the checkpoint {path} is of another model or vocabulary: {text}{files}")
-
-
-# ------------------------------------------------------------------------- states as plain values
-
-
-def plain(state: Any) -> Any:
-    """Nested tuples, named tuples, lists and dicts of tensors, as what torch.load reads without trust."""
-    if isinstance(state, dict):
-        return {"dict": {key: plain(value) for key, value in state.items()}}
-    if isinstance(state, tuple):
-        cls = type(state)
-        name = None if cls is tuple else f"{cls.__module__}:{cls.__qualname__}"
-        return {"tuple": [plain(each) for each in state], "class": name}
-    if isinstance(state, list):
-        return {"list": [plain(each) for each in state]}
-    return {"value": state.detach().cpu() if isinstance(state, Tensor) else state}
-
-
-def rebuilt(value: Any, device: torch.device) -> Any:
-    """The state that `plain` took apart. A named tuple's class must have been imported already."""
-    if "dict" in value:
-        return {key: rebuilt(each, device) for key, each in value["dict"].items()}
-    if "tuple" in value:
-        parts = [rebuilt(each, device) for each in value["tuple"]]
-        return named(value["class"])(*parts) if value["class"] else tuple(parts)
-    if "list" in value:
-        return [rebuilt(each, device) for each in value["list"]]
-    leaf = value["value"]
-    return leaf.to(device) if isinstance(leaf, Tensor) else leaf
-
-
-def named(name: str) -> type:
-    module, _, path = name.partition(":")
-    found: Any = sys.modules.get(module)
-    for part in path.split("."):
-        found = getattr(found, part, None)
-    if not (isinstance(found, type) and issubclass(found, tuple) and hasattr(found, "_fields")):
-        raise Mismatch(f"the checkpoint carries a state of {name}, which is no named tuple here")
-    return found

@@ -2,10 +2,27 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from linnet.runs import checkpoints
 from linnet.runs.config import RunConfig
 from linnet.tasks import TASKS
 
 GENERAL = "Try a smaller --lr, a --clip, or --precision 64-true where numbers are only too large,"
+
+
+def remedy(config: RunConfig, folder: Path) -> str:
+    """Return what is left of a run whose numbers are no longer finite, and what to do."""
+    last = checkpoints.find(folder, "last")
+    if not last:
+        return f"There is no checkpoint yet. {advice(config)} with --overwrite"
+    again = ""
+    if checkpoints.find(folder, "best"):
+        again = f"; --start-from {folder} begins with its best weights"
+    return (
+        f"The last checkpoint, of step {last.manifest['step']}, is in {folder / 'last'}. "
+        f"{advice(config)} in another --run-dir{again}"
+    )
 
 
 def advice(config: RunConfig) -> str:

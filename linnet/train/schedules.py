@@ -14,32 +14,32 @@ from typing import NamedTuple
 from linnet.runs.config import ScheduleConfig
 
 
-class Place(NamedTuple):
-    """Where a run is: epochs and steps count from 1, `history` has the validation losses so far."""
+class Moment(NamedTuple):
+    """How far a run is: epochs and steps count from 1; `history` has what selects, lower is better."""
 
     epoch: int
     step: int
     history: Sequence[float]
 
 
-def constant(settings: ScheduleConfig, place: Place) -> float:
+def constant(settings: ScheduleConfig, moment: Moment) -> float:
     return 1.0
 
 
-def after(settings: ScheduleConfig, place: Place) -> float:
-    return settings.decay ** max(place.epoch - settings.decay_after, 0)
+def after(settings: ScheduleConfig, moment: Moment) -> float:
+    return settings.decay ** max(moment.epoch - settings.decay_after, 0)
 
 
-def plateau(settings: ScheduleConfig, place: Place) -> float:
-    return settings.decay ** disappointments(place.history)
+def plateau(settings: ScheduleConfig, moment: Moment) -> float:
+    return settings.decay ** disappointments(moment.history)
 
 
-def noam(settings: ScheduleConfig, place: Place) -> float:
-    t, warm = place.step, settings.warmup
+def noam(settings: ScheduleConfig, moment: Moment) -> float:
+    t, warm = moment.step, settings.warmup
     return settings.width**-0.5 * min(t**-0.5, t * warm**-1.5)
 
 
-FACTORS: dict[str, Callable[[ScheduleConfig, Place], float]] = {
+FACTORS: dict[str, Callable[[ScheduleConfig, Moment], float]] = {
     "constant": constant,
     "after": after,
     "plateau": plateau,
@@ -47,8 +47,8 @@ FACTORS: dict[str, Callable[[ScheduleConfig, Place], float]] = {
 }
 
 
-def factor(settings: ScheduleConfig, place: Place) -> float:
-    return FACTORS[settings.schedule](settings, place)
+def factor(settings: ScheduleConfig, moment: Moment) -> float:
+    return FACTORS[settings.schedule](settings, moment)
 
 
 def disappointments(history: Sequence[float]) -> int:

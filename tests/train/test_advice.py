@@ -12,7 +12,8 @@ from linnet.cli import main
 from linnet.runs.config import RunConfig, override
 from linnet.runs.errors import NotFinite
 from linnet.train.advice import GENERAL, advice
-from linnet.train.loop import Run, train
+from linnet.train.loop import train
+from linnet.train.update import Updater
 
 CARRIED = {"unit": "nru", "carry": True}
 
@@ -49,7 +50,7 @@ def small_run(folder: Path, **settings: Any) -> RunConfig:
 
 
 def test_the_error_of_a_run_has_the_advice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(Run, "clip", lambda run: float("nan"))
+    monkeypatch.setattr(Updater, "clip", lambda updater: float("nan"))
     with pytest.raises(NotFinite, match=r"its state is carried on: try --no-carry or .*, with --overwrite"):
         train(small_run(tmp_path), tmp_path / "run")
 

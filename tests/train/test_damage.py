@@ -43,7 +43,7 @@ def killed_at(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
     original = loop.Run.update
 
     def update(run: loop.Run, group: list) -> None:
-        if run.here.step == step:
+        if run.context.here.step == step:
             raise Killed
         original(run, group)
 
@@ -154,7 +154,7 @@ def updates(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     original, made = loop.Run.update, []
 
     def update(run: loop.Run, group: list) -> None:
-        made.append(run.here.step)
+        made.append(run.context.here.step)
         original(run, group)
 
     monkeypatch.setattr(loop.Run, "update", update)
@@ -177,7 +177,7 @@ def outcome(folder: Path, whole: Path, names: list[str], said: pytest.LogCapture
         return "went on"
     assert made[0] == SAVED_BEFORE
     assert any(name in said.text for name in names)
-    assert f"goes on from {folder / 'last.old'}, of step {SAVED_BEFORE}" in said.text
+    assert f"continues from {folder / 'last.old'}, of step {SAVED_BEFORE}" in said.text
     return "went back"
 
 
@@ -286,7 +286,7 @@ def test_without_a_whole_checkpoint_it_stops_and_touches_nothing(run: Path):
         flip(0.5)(run / name / "model.safetensors")
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
     with pytest.raises(
-        Stopped, match=r"no checkpoint to go on from: .*last/model.safetensors is damaged"
+        Stopped, match=r"no checkpoint to continue from: .*last/model.safetensors is damaged"
     ) as it:
         train(SETTINGS, run)
     assert str(run / "last.old" / "model.safetensors") in str(it.value)
@@ -408,7 +408,7 @@ def test_the_command_says_what_is_damaged(tmp_path: Path, capsys: pytest.Capture
     done = command(older, 12)
     assert done.returncode == 0, done.stderr
     assert "last/model.safetensors is damaged" in done.stderr
-    assert "goes on from" in done.stderr
+    assert "continues from" in done.stderr
     for name in ("last", "last.old"):
         empty(none / name / "manifest.json")
     capsys.readouterr()

@@ -22,9 +22,12 @@ import linnet
 from linnet.runs import checkpoints
 from linnet.runs.config import RunConfig, override
 from linnet.runs.errors import DiskFull, Mismatch, NotFinite
-from linnet.runs.records import read_metrics
+from linnet.runs.records import read_metrics, read_result
 from linnet.train import loop
 from linnet.train.loop import train
+from linnet.train.recorder import Recorder
+from linnet.train.state import Store
+from linnet.train.update import Updater
 
 ROOT = str(Path(linnet.__file__).parents[1])
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": ROOT}
@@ -90,11 +93,11 @@ def killed_after(monkeypatch: pytest.MonkeyPatch, calls: int, owner: object, nam
 
 
 PLACES = [
-    (loop.Run, "update"),
-    (loop.Run, "save"),
+    (Updater, "update"),
+    (Store, "save"),
     (loop.Run, "evaluate"),
-    (loop.Run, "record"),
-    (loop.Run, "keep_best"),
+    (Recorder, "record"),
+    (Store, "keep_best"),
     (checkpoints, "settle"),
     (checkpoints.os, "replace"),
     (checkpoints, "write_synced"),
@@ -345,7 +348,7 @@ def test_the_norm_of_a_gradient_is_not_that_of_a_scaled_one(tmp_path: Path, monk
 
 @pytest.mark.skipif(torch.accelerator.is_available(), reason="16 bits are for an accelerator")
 def test_16_bits_on_a_cpu_are_refused_and_not_replaced(tmp_path: Path):
-    with pytest.raises(ValueError, match=r"16-mixed needs a GPU .* take bf16-mixed"):
+    with pytest.raises(ValueError, match=r"16-mixed needs a GPU .* use bf16-mixed"):
         train(config(precision="16-mixed", device="auto"), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
@@ -368,23 +371,27 @@ def words_of(folder: Path, given: dict[str, object]) -> list[str]:
     return [str(folder), *(f"{name}={json.dumps(value)}" for name, value in given.items())]
 
 
-def torchrun(*words: str) -> subprocess.Popen[str]:
-    """Toy runs, one after another, by two processes."""
-    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+BEGUN = {**ALIKE, "log_every": 5, "steps": 13, "optimiser": "adam", "ema": 0.9, "lr": 0.01}
+"""A run that stops in the middle of a row and of an epoch."""
+
+
+def torchrun(*words: str, processes: int = 2) -> subprocess.Popen[str]:
+    """Toy runs, one after another, by several processes."""
+    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(processes)]
     command = [*launch, "--master-port", free_port(), str(Path(__file__).parent / "toy.py"), *words]
     how = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "env": ENVIRONMENT}
     return subprocess.Popen(command, **how)  # type: ignore[call-overload]
 
 
-def run_by_two(*words: str) -> None:
-    with torchrun(*words) as process:
+def run_by(processes: int, *words: str) -> None:
+    with torchrun(*words, processes=processes) as process:
         _, errors = process.communicate(timeout=300)
     assert process.returncode == 0, errors
 
 
 LEAVE = """
 import atexit, torch
-from linnet.train.loop import leave_group_at_exit
+from linnet.train.fabric import leave_group_at_exit
 torch.distributed.init_process_group("gloo", init_method="file://{file}", rank=0, world_size=1)
 atexit.register(lambda: print(torch.distributed.is_initialized()))
 leave_group_at_exit()
@@ -400,9 +407,10 @@ def test_a_process_leaves_its_group_before_it_ends(tmp_path: Path):
 
 @pytest.fixture(scope="module")
 def by_two(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two whole runs; starting processes takes longer than what they do."""
+    """Three runs; starting processes takes longer than what they do."""
     folder = tmp_path_factory.mktemp("by-two")
-    run_by_two(*words_of(folder / "alike", ALIKE), "then", *words_of(folder / "cut", CUT))
+    whole = *words_of(folder / "alike", ALIKE), "then", *words_of(folder / "cut", CUT)
+    run_by(2, *whole, "then", *words_of(folder / "begun", BEGUN))
     return folder
 
 
@@ -411,6 +419,28 @@ def test_two_processes_give_the_loss_of_one(by_two: Path, tmp_path: Path):
     one, two = (read_metrics(place) for place in (tmp_path, by_two / "alike"))
     assert [row["loss"] for row in two] == pytest.approx([row["loss"] for row in one], rel=1e-5)
     assert len(one) > 24
+
+
+@pytest.mark.parametrize("processes", [1, 4])
+def test_a_run_of_two_processes_continues_with_another_number(by_two: Path, tmp_path: Path, processes: int):
+    longer = {**BEGUN, "steps": 0}
+    train(override(RunConfig(task="toy"), longer), tmp_path / "whole")
+    shutil.copytree(by_two / "begun", tmp_path / "run")
+    if processes == 1:
+        train(override(RunConfig(task="toy"), longer), tmp_path / "run")
+    else:
+        run_by(processes, *words_of(tmp_path / "run", longer))
+    # Where it stopped it was validated, as the whole run was not.
+    whole, run = (
+        [row for row in read_metrics(tmp_path / name) if row["step"] != 13] for name in ("whole", "run")
+    )
+    assert [row["step"] for row in whole] == [row["step"] for row in run]
+    for one, other in zip(whole, run, strict=True):
+        for name in ("loss", "gradient_norm"):
+            assert other.get(name, 0) == pytest.approx(one.get(name, 0), rel=1e-5)
+    last = [read_result(tmp_path / name) or {} for name in ("whole", "run")]
+    assert last[0]["tokens"] == last[1]["tokens"]
+    assert last[1]["test"]["loss"] == pytest.approx(last[0]["test"]["loss"], rel=1e-5)
 
 
 def kill_one_of_two(folder: Path) -> None:
@@ -432,7 +462,7 @@ def test_one_of_two_processes_is_killed_and_the_run_goes_on(by_two: Path, tmp_pa
     kill_one_of_two(tmp_path)
     assert checkpoints.find(tmp_path, "last")
     assert not (tmp_path / "result.json").exists()
-    run_by_two(*words_of(tmp_path, CUT))
+    run_by(2, *words_of(tmp_path, CUT))
     assert metrics(tmp_path) == metrics(by_two / "cut")
 
 
@@ -441,6 +471,6 @@ def test_two_processes_go_on_from_the_same_checkpoint(by_two: Path, tmp_path: Pa
     shutil.copytree(by_two / "cut", tmp_path / "run")
     (tmp_path / "run" / "result.json").unlink()
     (tmp_path / "run" / "last" / "rank-1.pt").write_bytes(b"damaged")
-    run_by_two(*words_of(tmp_path / "run", CUT))
+    run_by(2, *words_of(tmp_path / "run", CUT))
     assert metrics(tmp_path / "run") == metrics(by_two / "cut")
     assert (tmp_path / "run" / "last.damaged").exists()

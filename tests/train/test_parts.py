@@ -13,7 +13,7 @@ from torch import nn
 
 from linnet.layers.stacks import LSTM
 from linnet.models.language import LanguageModel, LanguageModelConfig
-from linnet.runs import checkpoints
+from linnet.runs import checkpoints, trees
 from linnet.runs.config import OptimiserConfig
 from linnet.runs.errors import Mismatch
 from linnet.runs.records import Rows, read_rows, write_json
@@ -64,8 +64,8 @@ def test_a_checkpoint_that_is_not_whole_is_not_read(tmp_path: Path, harm: str):
 def test_a_state_is_taken_apart_and_put_together(tmp_path: Path):
     _, state = LSTM(2, 3)(torch.randn(4, 1, 2))
     whole = {"a": [state, (None, 3)], "b": torch.ones(2)}
-    checkpoints.write_tensors(tmp_path / "x.pt", checkpoints.plain(whole))
-    again = checkpoints.rebuilt(checkpoints.read_tensors(tmp_path / "x.pt"), torch.device("cpu"))
+    checkpoints.write_tensors(tmp_path / "x.pt", trees.to_values(whole))
+    again = trees.from_values(checkpoints.read_tensors(tmp_path / "x.pt"), torch.device("cpu"))
     assert type(again["a"][0]) is type(state)
     assert torch.equal(again["a"][0].c, state.c)
     assert again["a"][1] == (None, 3)
@@ -73,7 +73,7 @@ def test_a_state_is_taken_apart_and_put_together(tmp_path: Path):
 
 def test_a_state_of_an_unknown_class_is_refused():
     with pytest.raises(Mismatch, match="no named tuple"):
-        checkpoints.rebuilt({"tuple": [], "class": "os:system"}, torch.device("cpu"))
+        trees.from_values({"tuple": [], "class": "os:system"}, torch.device("cpu"))
 
 
 # --------------------------------------------------------------------------------------- records

@@ -80,7 +80,8 @@ class ToyTask(Task):
 
     def batches(self, split: str, epoch: int = 0, first: int = 0) -> Iterator[Batch]:
         if not epoch:
-            yield Batch(self.columns[:-1, :1], self.columns[1:, :1], -2)
+            # Three columns: processes share them unequally, or have none.
+            yield Batch(self.columns[:-1, :3], self.columns[1:, :3], -2)
             return
         for index in range(first, self.batches_per_epoch(epoch)):
             at = index * self.data.length

@@ -1,0 +1,88 @@
+"""One process or several: Lightning Fabric, and what processes tell each other."""
+
+from __future__ import annotations
+
+import atexit
+import os
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import torch
+
+from linnet.runs.config import LoopConfig
+from linnet.runs.errors import Stopped, missing
+
+
+def make_fabric(settings: LoopConfig) -> Any:
+    """Return the Fabric of this process, or of the processes that torchrun has started."""
+    try:
+        from lightning_fabric import Fabric
+    except ImportError as error:
+        raise missing("lightning-fabric", error) from None
+    refuse_half_on_cpu(settings)
+    if settings.threads:
+        torch.set_num_threads(settings.threads)
+    world, local = (int(os.environ.get(name, 1)) for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"))
+    fabric = Fabric(
+        accelerator=settings.device,
+        devices=local,
+        num_nodes=max(world // local, 1),
+        strategy="ddp" if world > 1 else "auto",
+        precision=settings.precision,  # type: ignore[arg-type]
+    )
+    fabric.launch()
+    if world > 1:
+        leave_group_at_exit()
+    if fabric.device.type == "cuda":
+        torch.use_deterministic_algorithms(True, warn_only=True)
+        torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+    return fabric
+
+
+@cache
+def leave_group_at_exit() -> None:
+    """The threads of gloo must end before the process does: otherwise it may abort after a complete run."""
+    atexit.register(leave_group)
+
+
+def leave_group() -> None:
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
+
+
+def refuse_half_on_cpu(settings: LoopConfig) -> None:
+    """Fabric would use bf16-mixed instead, and the run would not be what its settings say."""
+    on_cpu = settings.device == "cpu" or (settings.device == "auto" and not torch.accelerator.is_available())
+    if settings.precision == "16-mixed" and on_cpu:
+        raise ValueError("precision 16-mixed needs a GPU and there is none; on a CPU use bf16-mixed")
+
+
+def agreed(fabric: Any, decide: Callable[[], Any]) -> Any:
+    """Return in every process what the first one decides; raise in every process what stops the first one."""
+    outcome: Any = None
+    if fabric.is_global_zero:
+        try:
+            outcome = decide()
+        except Stopped as error:
+            outcome = error
+    outcome = fabric.broadcast(outcome) if fabric.world_size > 1 else outcome
+    if isinstance(outcome, Stopped):
+        raise outcome
+    return outcome
+
+
+def gathered(fabric: Any, own: Any) -> list[Any]:
+    """Return in the first process what every process has, by rank."""
+    if fabric.world_size == 1:
+        return [own]
+    found: list[Any] = [None] * fabric.world_size
+    torch.distributed.gather_object(own, found if fabric.is_global_zero else None)
+    return found
+
+
+def summed(fabric: Any, values: list[float]) -> list[float]:
+    """Return in every process the sums over all processes."""
+    if fabric.world_size == 1:
+        return values
+    return fabric.all_reduce(torch.tensor(values, dtype=torch.float64), reduce_op="sum").tolist()

@@ -1,0 +1,117 @@
+"""linnet.load: a trained run from its directory alone, and those that Linnet 0.1.0 wrote."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import linnet
+from linnet.models.sequence import SequenceModelConfig
+from linnet.runs.config import override
+from linnet.runs.errors import Mismatch
+from linnet.runs.load import keep_assets
+from linnet.runs.records import read_config, read_metrics, read_result
+from linnet.tasks import TASKS
+from linnet.train.loop import train
+
+OLD = Path(__file__).parent / "linnet-0.1.0"
+LINES = ("the linnet sings in the tree", "a light wing beats in the wind", "the wind is in the tree")
+
+
+@pytest.fixture
+def old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of a run that Linnet 0.1.0 made, with its text in the current folder, as its settings say."""
+    monkeypatch.chdir(tmp_path)
+    text = "\n".join(LINES[i * i % 3] for i in range(120)) + "\n"
+    Path("birds.txt").write_text(text, encoding="utf-8")
+    shutil.copytree(OLD, tmp_path / "run")
+    return tmp_path / "run"
+
+
+def test_a_run_of_0_1_0_is_read_and_used(old: Path):
+    run, result = linnet.load(old), read_result(old) or {}
+    assert (run.config.model.unit, run.step) == ("ran", result["best_step"])
+    Path("birds.txt").unlink()
+    (answer,) = linnet.load(old).predict("the wi", tokens=4)
+    assert answer.startswith("the wi")
+
+
+def test_a_run_of_0_1_0_has_the_figures_that_it_had(old: Path):
+    assert linnet.load(old).evaluate("test") == pytest.approx((read_result(old) or {})["test"], rel=1e-6)
+
+
+def test_a_run_of_0_1_0_continues(old: Path):
+    config = override(read_config(old), {"steps": 12})
+    train(config, old)
+    train(config, "whole")
+    rows = [[row for row in read_metrics(Path(name)) if row["step"] > 6] for name in (old, "whole")]
+    assert [row["step"] for row in rows[0]] == [8, 9, 10, 12, 12, 12]
+    for one, other in zip(*rows, strict=True):
+        assert one["loss"] == pytest.approx(other["loss"], rel=1e-5)
+
+
+def test_a_run_without_its_corpus_predicts_and_says_what_is_missing(old: Path):
+    Path("birds.txt").unlink()
+    run = linnet.load(old)
+    assert len(run.vocabulary) == 15
+    with pytest.raises(FileNotFoundError, match=r"birds\.txt"):
+        run.evaluate("test")
+
+
+def test_assets_of_other_data_are_refused(tmp_path: Path):
+    keep_assets(tmp_path, {"labels.txt": b"a b"})
+    keep_assets(tmp_path, {"labels.txt": b"a b"})
+    with pytest.raises(Mismatch, match=r"labels\.txt differs from what the data gives now"):
+        keep_assets(tmp_path, {"labels.txt": b"a c"})
+
+
+# ---------------------------------------------------------------------------------------- predictions
+
+SMALL = SequenceModelConfig(unit="ran", hidden_size=4)
+
+
+def predicted(name: str, raw: list[Any], **data: Any) -> list[Any]:
+    task = TASKS[name](TASKS[name].Data(**data), SMALL)
+    return task.predict(task.build(), raw)
+
+
+@pytest.mark.parametrize("name", ["memory.copy", "memory.variable", "memory.denoise"])
+def test_symbols_are_typed_and_recalled(name: str):
+    how = {"span": 6, "symbols": 3, "recalled": 2}
+    for answer in predicted(name, ["3 1", [1, 2]], **how):
+        assert len(answer) == 2
+        assert set(answer) <= {1, 2, 3}
+    for wrong in ("1", "1 4", "1 two"):
+        with pytest.raises(ValueError, match="2 symbols, each from 1 to 3"):
+            predicted(name, [wrong], **how)
+
+
+def test_marked_numbers_are_typed_and_added():
+    (answer,) = predicted("memory.adding", ["0.5* 0.1 0.9 0.25*"])
+    assert isinstance(answer, float)
+    with pytest.raises(ValueError, match="numbers of which two are marked"):
+        predicted("memory.adding", ["0.5* 0.1"])
+
+
+def test_pixels_are_typed_and_named():
+    pytest.importorskip("sklearn")
+    (answer,) = predicted("memory.psmnist", [" ".join(["3"] * 64)], images="digits")
+    assert answer in range(10)
+    with pytest.raises(ValueError, match="64 pixels from 0 to 16; got 3 numbers"):
+        predicted("memory.smnist", ["1 2 3"], images="digits")
+
+
+def test_symbols_that_are_predicted_are_laid_out_as_in_training():
+    """The sequence that is made of typed symbols is the one that training would show."""
+    for name in ("memory.copy", "memory.denoise"):
+        task = TASKS[name](TASKS[name].Data(span=6, symbols=3, recalled=2), SMALL)
+        batch = next(iter(task.batches("valid"))).columns(0, 10)
+        shown = [int(each) for each in batch.inputs[:, 0] if 1 <= each <= 3]
+        made = task.encode(shown)
+        assert made.shape == batch.inputs.shape
+        assert sorted(made.flatten().tolist()) == sorted(batch.inputs.flatten().tolist())
+        if name == "memory.copy":
+            assert made.equal(batch.inputs)
