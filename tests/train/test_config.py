@@ -23,7 +23,7 @@ from linnet.runs.config import (
 )
 from linnet.tasks.language import LanguageData
 from linnet.train.recipes import RECIPES, recipe
-from linnet.train.schedules import Place, disappointments, ever_stuck, factor, stuck
+from linnet.train.schedules import Moment, disappointments, ever_stuck, factor, stuck
 
 
 def test_a_run_goes_to_json_and_back():
@@ -86,13 +86,13 @@ def test_differences_are_named_with_both_values():
 # ------------------------------------------------------------------------------------- schedules
 
 
-def rates(settings: ScheduleConfig, places: list[Place]) -> list[float]:
-    return [factor(settings, place) for place in places]
+def rates(settings: ScheduleConfig, moments: list[Moment]) -> list[float]:
+    return [factor(settings, moment) for moment in moments]
 
 
 def test_after_falls_from_the_epoch_after():
     settings = ScheduleConfig(schedule="after", decay=0.5, decay_after=2)
-    assert rates(settings, [Place(e, 1, []) for e in (1, 2, 3, 4)]) == [1, 1, 0.5, 0.25]
+    assert rates(settings, [Moment(e, 1, []) for e in (1, 2, 3, 4)]) == [1, 1, 0.5, 0.25]
 
 
 def test_plateau_falls_whenever_a_validation_is_no_better_than_the_best():
@@ -100,14 +100,14 @@ def test_plateau_falls_whenever_a_validation_is_no_better_than_the_best():
     history = [3.0, 2.0, 2.5, 2.0, 1.9]
     # 2.5 is worse than 2, and the second 2 is no better than the first.
     assert [disappointments(history[:n]) for n in range(6)] == [0, 0, 0, 1, 2, 2]
-    assert factor(settings, Place(6, 1, history)) == 0.25
+    assert factor(settings, Moment(6, 1, history)) == 0.25
 
 
 def test_noam_rises_and_falls():
     settings = ScheduleConfig(schedule="noam", warmup=100, width=25)
-    assert factor(settings, Place(1, 100, [])) == pytest.approx(0.2 * 0.1)
-    assert factor(settings, Place(1, 50, [])) == pytest.approx(0.2 * 0.05)
-    assert factor(settings, Place(1, 400, [])) == pytest.approx(0.2 * 0.05)
+    assert factor(settings, Moment(1, 100, [])) == pytest.approx(0.2 * 0.1)
+    assert factor(settings, Moment(1, 50, [])) == pytest.approx(0.2 * 0.05)
+    assert factor(settings, Moment(1, 400, [])) == pytest.approx(0.2 * 0.05)
 
 
 def test_stuck_is_worse_than_the_best_of_long_ago():

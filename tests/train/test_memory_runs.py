@@ -66,7 +66,7 @@ def test_a_run_that_was_broken_off_goes_on_exactly(given: dict, tmp_path: Path):
 
 
 def test_a_task_without_end_asks_for_steps(tmp_path: Path):
-    with pytest.raises(ValueError, match=r"memory.copy has no end; give the number of updates \(--steps\)"):
+    with pytest.raises(ValueError, match=r"never end; give the number of updates \(--steps\)"):
         train(run_of(steps=0), tmp_path / "run")
     assert not (tmp_path / "run").exists()
     with pytest.raises(ValueError, match="scale_by_length goes by the length of windows"):
@@ -124,7 +124,7 @@ def test_train_and_eval_from_the_command_line(tmp_path: Path, capsys: pytest.Cap
         ("memory.copy", ["--unit-options", "heads=3"], "NRU has no option 'heads'"),
         ("memory.copy", ["--recipe", "nru-psmnist"], "nru-psmnist is a recipe of the task memory.psmnist"),
         ("memory.smnist", ["--permutation", "order.npy"], "--permutation is for memory.psmnist"),
-        ("memory.psmnist", ["--data-dir", "nowhere"], "data_dir is 'nowhere', and there is no such folder"),
+        ("memory.psmnist", ["--data-dir", "nowhere"], "data_dir is 'nowhere', which is not a folder"),
     ],
 )
 def test_what_cannot_be_is_answered(
