@@ -15,7 +15,8 @@ import tarfile
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -123,10 +124,17 @@ def missing(file: File, searched: Sequence[Path]) -> str:
 
 def unpacked(path: Path, most: int) -> bytes:
     """Return the unpacked contents of a file."""
+    with opened(path) as stream:
+        return bounded(str(path), stream, most)
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file for reading its unpacked contents."""
     unpack: Callable[[Path], Any] = UNPACK.get(path.suffix, partial(open, mode="rb"))
     try:
         with unpack(path) as stream:
-            return bounded(str(path), stream, most)
+            yield stream
     except (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile) as error:
         raise DataError(
             f"{path} cannot be unpacked as {path.suffix}: {error}. It may be incomplete; download it again"
