@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -14,10 +14,14 @@ from linnet.train.progress import Plain, Progress, Silent, time_left
 
 
 class Board:
-    """All runs of a comparison; `figure` is the one that is shown of evaluations."""
+    """All runs of a comparison.
 
-    def __init__(self, names: Sequence[str], figure: Figure):
-        self.figure = figure
+    figure      the one that is shown of evaluations
+    validated   called after each validation
+    """
+
+    def __init__(self, names: Sequence[str], figure: Figure, validated: Callable[[], None]):
+        self.figure, self.validated = figure, validated
         self.columns = ("unit", "updates", "train loss", self.valid, self.test, "parameters", "left")
         self.rows: dict[str, dict[str, str]] = {name: {"unit": name} for name in names}
         self.live: Any = None
@@ -61,7 +65,7 @@ class Board:
             self.live.update(self.table(), refresh=True)
 
     def progress(self, name: str) -> Progress:
-        return BoardRow(self, self.rows[name]) if self.live else Plain(name=name)
+        return BoardRow(self, self.rows[name]) if self.live else BoardLines(self, name)
 
     def finished(self, name: str, result: Row) -> None:
         self.rows[name] |= {
@@ -93,3 +97,17 @@ class BoardRow(Silent):
     def row(self, row: Row, speed: float) -> None:
         if row["split"] == "valid":
             self.cells[self.board.valid] = self.board.figure.show(row[self.board.figure.name])
+            self.board.validated()
+
+
+class BoardLines(Plain):
+    """A run as lines, where there is no terminal."""
+
+    def __init__(self, board: Board, name: str):
+        super().__init__(name=name)
+        self.board = board
+
+    def row(self, row: Row, speed: float) -> None:
+        super().row(row, speed)
+        if row["split"] == "valid":
+            self.board.validated()

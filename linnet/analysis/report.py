@@ -60,15 +60,19 @@ pre {{ background: var(--stripe); padding: .8rem; white-space: pre-wrap; font-si
 
 
 def write_report(path: Path, runs: Sequence[Recorded], title: str, expected: int = 0) -> None:
-    """Write the page. `expected`: the runs of a comparison, of which some may not have finished yet."""
+    """Write the page.
+
+    expected   the number of runs of a comparison, some of which may not have finished or begun yet
+    """
     write_atomically(path, page(runs, title, expected).encode())
 
 
 def page(runs: Sequence[Recorded], title: str, expected: int = 0) -> str:
-    unfinished = max(expected - len(runs), 0)
+    done = sum(run.result is not None for run in runs)
+    unfinished = done < expected
     body = [
         f"<h1>{escape(title)}</h1>",
-        progress(len(runs), expected) if unfinished else "",
+        progress(done, expected) if unfinished else "",
         *(section(panel, number) for number, panel in enumerate(panels(runs), 1)),
         samples(runs),
         unit_list(runs),
@@ -76,7 +80,7 @@ def page(runs: Sequence[Recorded], title: str, expected: int = 0) -> str:
         circumstances(runs),
     ]
     return (
-        f'<!doctype html>\n<html lang="en"><head>{head(title, bool(unfinished))}</head><body>\n'
+        f'<!doctype html>\n<html lang="en"><head>{head(title, unfinished)}</head><body>\n'
         + "\n".join(filter(None, body))
         + "\n</body></html>\n"
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +13,17 @@ from linnet.analysis.runs import read_run
 from linnet.analysis.table import text_table
 from linnet.cli.folders import RUNS, data_name, overwrite
 from linnet.cli.options import add_run_options, add_sources, add_task, check_task_is_first, parsed, run_config
-from linnet.cli.output import say
-from linnet.cli.parser import at_least_one, unit_name
+from linnet.cli.output import is_first_process, say
+from linnet.cli.parser import at_least_one
+from linnet.runs.config import RunConfig
 from linnet.runs.load import load
 from linnet.runs.records import write_atomically
 from linnet.tasks import TASKS
-from linnet.train.compare import plans, variations
+from linnet.tasks.base import Task
+from linnet.train.compare import check_unit, plans, shared_task, variations
 
-TASK = "lm"
 FITTED = ("unit", "unit_options", "hidden_size", "hidden_sizes", "start_from")
 """The settings that a comparison chooses itself."""
-WARM = 200  # tokens of validation text that a model reads before it writes its sample
 VARY_HELP = "instead of --units and --budget: hidden_size=50,100 num_heads=1,4 trains one model per value"
 
 
@@ -31,16 +32,14 @@ def add_options(command: argparse.ArgumentParser) -> None:
     how = TASKS[task].comparison
     command.description = (
         "Train a model of each unit, all with the same number of parameters, and write a table, samples and "
-        "an HTML report. With --vary, train one model (of a recipe or a config.json) with one option changed "
-        "in each run. Finished runs are not repeated. The task comes first: `linnet compare memory.copy "
-        "--help` shows its options."
+        "an HTML report, from the first validation on. With --vary, train one model (of a recipe or a "
+        "config.json) with one option changed in each run. Finished runs are not repeated. The task "
+        "comes first: `linnet compare memory.copy --help` shows its options."
     )
     add = command.add_argument
     add_sources(command)
-    # Other tasks also have variants of units with names of their own.
-    kind = unit_name if task == TASK else str
     units, names = list(how.units), " ".join(how.units)
-    add("--units", nargs="+", type=kind, default=units, metavar="UNIT", help=f"({names})")
+    add("--units", nargs="+", type=unit_of(task), default=units, metavar="UNIT", help=f"({names})")
     add("--vary", nargs="+", type=values, metavar="NAME=VALUE,...", help=VARY_HELP)
     add("--seeds", nargs="+", type=int, default=[], metavar="N", help="a run for each unit and seed (--seed)")
     add("--budget", type=at_least_one, default=how.budget, help=f"parameters of each model ({how.budget})")
@@ -49,6 +48,19 @@ def add_options(command: argparse.ArgumentParser) -> None:
     add("--sample-tokens", type=at_least_one, default=60, help="length of each model's sample (60)")
     add_run_options(command, task, without=FITTED, start=how.settings)
     command.set_defaults(run=run)
+
+
+def unit_of(task: str) -> Callable[[str], str]:
+    """Return what reads the name of a unit, or of a variant that the task compares."""
+
+    def unit_or_variant(name: str) -> str:
+        try:
+            check_unit(name, TASKS[task].variants(TASKS[task].Data()))
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+        return name
+
+    return unit_or_variant
 
 
 def values(text: str) -> tuple[str, list[Any]]:
@@ -63,19 +75,14 @@ def run(options: argparse.Namespace) -> None:
     check_task_is_first(options)
     config = base_config(options)
     folder = options.folder or RUNS / f"compare-{data_name(config)}"
+    task = shared_task(config)
     if options.vary:
         runs = list(variations(config, dict(options.vary), folder, options.seeds))
     else:
-        runs = list(plans(config, options.units, options.budget, folder, options.seeds))
-    for _, place in runs if options.overwrite else ():
-        overwrite(place)
-    with Board([run.name for _, run in runs], TASKS[config.task].figures(config.data)[0]) as board:
-        for one, place in runs:
-            compare_one(one, place, board, options.sample_tokens)
-    name = data_name(config)
-    title = f"variations of {config.model.unit} on {name}"
-    title = title if options.vary else f"units on {name}, {options.budget:,} parameters each"
-    conclude(folder, [place for _, place in runs], f"{len(runs)} {title}")
+        runs = list(plans(config, task, options.units, options.budget, folder, options.seeds))
+    for _, path in runs if options.overwrite else ():
+        overwrite(path)
+    Comparing(options, folder, runs, task).run()
 
 
 def base_config(options: argparse.Namespace) -> Any:
@@ -84,25 +91,62 @@ def base_config(options: argparse.Namespace) -> Any:
     return run_config(options, options.task, start)
 
 
-def compare_one(config: Any, folder: Path, board: Board, tokens: int) -> None:
-    # Imported here, not above: `linnet compare --help` needs no Fabric.
-    from linnet.train.loop import train
+class Comparing:
+    """A comparison under way: it trains one model after another, and keeps its page up to date."""
 
-    result = train(config, folder, board.progress(folder.name))
-    board.finished(folder.name, result)
-    if config.task == TASK:
-        write_atomically(folder / "sample.txt", sample(folder, tokens).encode())
+    def __init__(
+        self, options: argparse.Namespace, folder: Path, runs: Sequence[tuple[RunConfig, Path]], task: Task
+    ):
+        self.folder, self.runs, self.task, self.tokens = folder, runs, task, options.sample_tokens
+        self.has_page = False
+        name, config = data_name(runs[0][0]), runs[0][0]
+        varied = f"variations of {config.model.unit} on {name}"
+        same_size = f"units on {name}, {options.budget:,} parameters each"
+        self.title = f"{len(runs)} {varied if options.vary else same_size}"
 
+    @property
+    def page(self) -> Path:
+        return self.folder / "report.html"
 
-def sample(folder: Path, tokens: int) -> str:
-    # From a state of zeros some units write near-uniform words, so each model first reads a piece of text.
-    return load(folder).predict("", tokens=tokens, temperature=0.8, top_p=0.95, warm=WARM)[0]
+    def run(self) -> None:
+        # Imported here, not above: `linnet compare --help` needs no Fabric.
+        from linnet.train.speed import measure_speeds
 
+        figure = self.task.figures(self.task.data)[0]
+        with Board([path.name for _, path in self.runs], figure, self.validated) as board:
+            for number, (config, path) in enumerate(self.runs, 1):
+                self.train_one(config, path, board)
+                self.write_page(number)
+        say("measuring the speed of each model alone ...")
+        measure_speeds(self.runs, self.task)
+        self.write_page(len(self.runs))
+        self.say_results()
 
-def conclude(folder: Path, places: list[Path], title: str) -> None:
-    runs = [read_run(place) for place in places]
-    write_report(folder / "report.html", runs, title)
-    say(f"\n{title}\n\n{text_table(runs)}")
-    for each in runs if runs[0].sample else ():
-        say(f"\n{each.name} writes:\n  {each.sample.strip()}")
-    say(f"\nThe page is {folder / 'report.html'}")
+    def train_one(self, config: RunConfig, path: Path, board: Board) -> None:
+        from linnet.train.loop import train
+
+        board.finished(path.name, train(config, path, board.progress(path.name), self.task))
+        if text := self.task.with_settings(config.data, config.model, config.loop.seed).sample(
+            load(path).model, self.tokens
+        ):
+            write_atomically(path / "sample.txt", text.encode())
+
+    def validated(self) -> None:
+        """Write the page after the first validation of all: there is something to look at early."""
+        if not self.has_page:
+            self.write_page(1)
+            say(f"the first curves are in {self.page}, which updates by itself")
+
+    def write_page(self, begun: int) -> None:
+        """Write the page with the runs that have begun."""
+        if is_first_process():
+            runs = [read_run(path) for _, path in self.runs[:begun]]
+            write_report(self.page, runs, self.title, len(self.runs))
+        self.has_page = True
+
+    def say_results(self) -> None:
+        runs = [read_run(path) for _, path in self.runs]
+        say(f"\n{self.title}\n\n{text_table(runs)}")
+        for each in runs if runs[0].sample else ():
+            say(f"\n{each.name} writes:\n  {each.sample.strip()}")
+        say(f"\nThe page is {self.page}")

@@ -166,11 +166,14 @@ def settings_in(path: Path) -> Any:
 
 
 def changed(config: Any, given: dict[str, Any]) -> Any:
-    """Options of a unit are added to those of the recipe, unless they are of another unit."""
-    from linnet.runs.config import override
+    """Return the run with the options that were given, and with what follows from those that are new.
 
+    Options of a unit are added to those of the recipe, unless they are of another unit.
+    """
+    from linnet.runs.config import current, override
+
+    new = {name: value for name, value in given.items() if value != current(config, name)}
     if hasattr(config.model, "unit_options"):
-        same = given.get("unit", config.model.unit) == config.model.unit
-        kept = config.model.unit_options if same else {}
+        kept = {} if "unit" in new else config.model.unit_options
         given = {**given, "unit_options": {**kept, **given.get("unit_options", {})}}
-    return override(config, given)
+    return override(config, {**TASKS[config.task].implied(new), **given})

@@ -188,6 +188,12 @@ def override(config: RunConfig, given: Mapping[str, Any]) -> RunConfig:
     return dataclasses.replace(config, **new)
 
 
+def current(config: RunConfig, name: str) -> Any:
+    """Return the value of an option of a run by its name."""
+    part = next(part for part, each, _ in options(config.task) if each.name == name)
+    return getattr(getattr(config, part), name)
+
+
 def differences(a: RunConfig, b: RunConfig, ignore: tuple[str, ...] = ()) -> dict[str, tuple[Any, Any]]:
     """The fields in which two runs differ, with both values."""
     if a.task != b.task:

@@ -185,6 +185,10 @@ class Task(ABC):
 
     # ------------------------------------------------------------------------ what it may say as well
 
+    def sample(self, model: nn.Module, tokens: int) -> str:
+        """Return a text of `tokens` tokens that shows what a model has learned; "" for tasks without text."""
+        return ""
+
     def batches_per_epoch(self, epoch: int) -> int | None:
         """Return the number of training batches; None if they never end."""
         return sum(1 for _ in self.batches("train", epoch))
@@ -252,6 +256,12 @@ class Task(ABC):
         other = copy.copy(self)
         other.model = model
         return other
+
+    def with_settings(self, data: Any, model: Any, seed: int) -> Any:
+        """Return the task with other settings; data that was read is not read again if it is the same."""
+        if (data, seed) == (self.data, self.seed):
+            return self.with_model(model)
+        return type(self)(data, model, seed)
 
     def parameters(self) -> int:
         """Return the number of parameters of the model; no memory is allocated."""

@@ -26,11 +26,14 @@ from linnet.tasks.base import (
     Metrics,
     StepResult,
     Task,
-    Variant,
     unit_options_checked,
 )
 
 VOCABULARY = "vocabulary.json"
+READ = ("corpus", "path", "data_dir", "level", "vocabulary_size", "lowercase", "order")
+"""The settings that decide what is read, as opposed to how it is cut into batches."""
+WARMUP, PROMPT = 200, 6
+"""For a sample, a model reads 200 tokens of the validation text and continues the next 6 words."""
 
 
 @dataclass(frozen=True)
@@ -136,17 +139,12 @@ class Language(Task):
     @cached_property
     def corpus(self) -> Corpus:
         """The text as tokens; what the vocabulary of a trained model does not have becomes <unk>."""
-        data = self.data
-        return load_corpus(
-            data.corpus,
-            level=data.level,
-            data_dir=data.data_dir,
-            path=data.path,
-            vocabulary_size=data.vocabulary_size,
-            lowercase=data.lowercase,
-            order=data.order,
-            vocabulary=vars(self).get("vocabulary"),
-        )
+        options = {name: getattr(self.data, name) for name in READ[1:]}
+        return load_corpus(self.data.corpus, **options, vocabulary=vars(self).get("vocabulary"))
+
+    def with_settings(self, data: LanguageData, model: LanguageModelConfig, seed: int) -> Language:
+        same = all(getattr(data, name) == getattr(self.data, name) for name in READ)
+        return Language(data, model, seed, corpus=self.corpus if same else None)
 
     def build(self) -> LanguageModel:
         with unit_options_checked():
@@ -252,23 +250,30 @@ class Language(Task):
             warmup=self.corpus.valid[:warm].tolist() if warm else "",
         )
 
+    def sample(self, model: nn.Module, tokens: int) -> str:
+        following = self.vocabulary.decode(self.corpus.valid[WARMUP : WARMUP + 64])
+        prompt = " ".join(following.split()[:PROMPT])
+        how = {"tokens": tokens, "temperature": 0.8, "top_p": 0.95, "warm": WARMUP}
+        return self.predict(model, [prompt], **how)[0]  # type: ignore[arg-type]
+
     # ------------------------------------------------------------------------------------ in comparisons
 
     @classmethod
     def implied(cls, given: Mapping[str, Any]) -> dict[str, Any]:
-        """A path is that of a text of one's own; another corpus has no path."""
+        """A path means the corpus "text", another corpus has no path, and NRU starts each window from zeros.
+
+        The memory of NRU never saturates, and grows without bound if its state is carried through a text.
+        """
+        follows: dict[str, Any] = {"carry": False} if given.get("unit") == "nru" else {}
         if given.get("path") is not None:
-            return {"corpus": "text", **given}
-        return {"path": None, **given} if "corpus" in given else dict(given)
+            follows["corpus"] = "text"
+        elif "corpus" in given:
+            follows["path"] = None
+        return {**follows, **given}
 
     @classmethod
     def data_name(cls, data: LanguageData) -> str:
         return data.corpus
-
-    @classmethod
-    def variants(cls, data: LanguageData) -> dict[str, Variant]:
-        # The memory of NRU never saturates, and grows without bound if its state is carried through a text.
-        return {"nru": Variant("nru", {}, {"carry": False})}
 
     @classmethod
     def carry_option(cls, data: LanguageData) -> str:

@@ -11,25 +11,35 @@ from linnet.base.suggest import did_you_mean
 from linnet.models.config import find_unit
 from linnet.runs.config import RunConfig, override
 from linnet.tasks import TASKS
+from linnet.tasks.base import Task
+
+
+def shared_task(config: RunConfig) -> Task:
+    """Return a task whose data all runs of a comparison use, so that it is read once."""
+    return TASKS[config.task](config.data, config.model, config.loop.seed)
 
 
 def plans(
-    config: RunConfig, units: Sequence[str], budget: int, folder: Path, seeds: Sequence[int] = ()
+    config: RunConfig, task: Task, units: Sequence[str], budget: int, folder: Path, seeds: Sequence[int] = ()
 ) -> Iterator[tuple[RunConfig, Path]]:
-    """A run for each unit and seed, as wide as the budget allows."""
-    task = TASKS[config.task](config.data, config.model, config.loop.seed)
-    variants = task.variants(config.data)
+    """Yield a run for each unit and seed, with the hidden size that comes closest to the budget."""
     for name in units:
-        if name in variants:
-            unit, options, settings = variants[name]
-        else:
-            refuse_unknown(name, variants)
-            unit, options, settings = name, config.model.unit_options if name == config.model.unit else {}, {}
-        own = override(config, {**settings, "unit": unit, "unit_options": dict(options)})
+        own = with_unit(config, task, name)
         fitted = dataclasses.replace(own, model=task.with_model(own.model).fitted(budget))
         for seed in seeds or (config.loop.seed,):
-            place = folder / (name if len(seeds) < 2 else f"{name}-{seed}")
-            yield override(fitted, {"seed": seed}), place
+            label = name if len(seeds) < 2 else f"{name}-{seed}"
+            yield override(fitted, {"seed": seed}), folder / label
+
+
+def with_unit(config: RunConfig, task: Task, name: str) -> RunConfig:
+    """Return the run with another unit, by its name or by the name of a variant of the task."""
+    variants = task.variants(config.data)
+    if name in variants:
+        unit, options, settings = variants[name]
+        return override(config, {**settings, "unit": unit, "unit_options": dict(options)})
+    check_unit(name, variants)
+    options = config.model.unit_options if name == config.model.unit else {}
+    return override(config, task.implied({"unit": name, "unit_options": dict(options)}))
 
 
 def variations(
@@ -64,7 +74,10 @@ def with_option(config: RunConfig, option: str, value: Any) -> RunConfig:
     return config if same else override(config, {"unit_options": {**options, option: value}})
 
 
-def refuse_unknown(name: str, variants: Collection[str]) -> None:
+def check_unit(name: str, variants: Collection[str]) -> None:
+    """Raise ValueError unless `name` is a unit or one of these variants."""
+    if name in variants:
+        return
     try:
         find_unit(name)
     except ValueError as error:

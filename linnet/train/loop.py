@@ -24,6 +24,7 @@ from linnet.runs.errors import NotFinite
 from linnet.runs.load import keep_assets
 from linnet.runs.records import Row, claim, make_folder, open_run, read_result, refuse_other, write_result
 from linnet.tasks import TASKS
+from linnet.tasks.base import Task
 from linnet.tasks.evaluation import evaluate
 from linnet.train.advice import remedy
 from linnet.train.context import Context
@@ -35,12 +36,17 @@ from linnet.train.state import Store
 from linnet.train.update import Updater
 
 
-def train(config: RunConfig, folder: str | Path, progress: Progress | None = None) -> Row:
-    """Make this run in this directory, or continue it; return its result."""
+def train(
+    config: RunConfig, folder: str | Path, progress: Progress | None = None, task: Task | None = None
+) -> Row:
+    """Make this run in this directory, or continue it; return its result.
+
+    task   the task of another run: the data that it has read is not read again if this run has the same
+    """
     fabric, folder = make_fabric(config.loop), Path(folder)
     refuse_other(folder, config)
     # Built before anything is written: a wrong name leaves no directory behind.
-    run = Run(config, folder, fabric, progress or Silent())
+    run = Run(config, folder, fabric, progress or Silent(), task)
     run.store.check_source()
     with ExitStack() as stack:
         if fabric.is_global_zero:
@@ -53,10 +59,13 @@ def train(config: RunConfig, folder: str | Path, progress: Progress | None = Non
 class Run:
     """A run: epochs, validations and the test. `Updater` makes updates, `Store` saves and restores."""
 
-    def __init__(self, config: RunConfig, folder: Path, fabric: Any, progress: Progress):
+    def __init__(
+        self, config: RunConfig, folder: Path, fabric: Any, progress: Progress, task: Task | None = None
+    ):
         torch.manual_seed(config.loop.seed)
         self.config, self.fabric = config, fabric
-        self.task = TASKS[config.task](config.data, config.model, config.loop.seed)
+        make_task = task.with_settings if task else TASKS[config.task]
+        self.task = make_task(config.data, config.model, config.loop.seed)
         if self.task.batches_per_epoch(1) is None and not config.loop.steps:
             raise ValueError(f"the batches of {config.task} never end; give the number of updates (--steps)")
         self.context = Context(config, folder, fabric, self.task)

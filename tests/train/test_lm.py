@@ -6,23 +6,26 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from linnet import cli
-from linnet.analysis.report import page
+from linnet.analysis.report import page, write_report
 from linnet.analysis.runs import read_run
 from linnet.cli.options import run_config
 from linnet.cli.parser import LazyParser
 from linnet.cli.train import add_task_options
+from linnet.data.corpora import load_corpus
 from linnet.models.generate import generate
 from linnet.runs import checkpoints
 from linnet.runs.config import RunConfig
 from linnet.runs.errors import Mismatch, NotFinite
 from linnet.runs.load import load
 from linnet.runs.records import claim, read_config, read_metrics, read_result
-from linnet.train.compare import plans
+from linnet.train.compare import plans, shared_task
 
 SENTENCES = ("the linnet sings in the tree", "a light wing beats in the wind", "the wind is in the tree")
 FAST = "--level char --hidden-size 12 --embedding-size 6 --num-layers 1 --batch 4 --length 8".split()  # noqa: SIM905
@@ -127,15 +130,69 @@ def test_a_run_without_carry_generates_within_its_windows(
 # --------------------------------------------------------------------------------------- compare
 
 
-@pytest.fixture(scope="module")
-def comparison(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("runs") / "all"
+def comparing(text: Path, folder: Path) -> list[str]:
     command = arguments(text, folder, "--units", "rnn", "lrn", "--budget", "1500")
-    command = [
-        word for i, word in enumerate(command) if "--hidden-size" not in (word, command[max(i - 1, 0)])
-    ]
-    assert cli.main(["compare", *command]) == 0
+    size = command.index("--hidden-size")
+    return ["compare", *command[:size], *command[size + 2 :]]
+
+
+class Calls(list):
+    """The arguments of every call of a watched function."""
+
+    def watch(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def watched(*arguments: Any, **given: Any) -> Any:
+            self.append(arguments)
+            return function(*arguments, **given)
+
+        return watched
+
+
+@pytest.fixture(scope="module")
+def reads_and_pages() -> Iterator[tuple[Calls, Calls]]:
+    reads, pages = Calls(), Calls()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("linnet.tasks.language.load_corpus", reads.watch(load_corpus))
+        patch.setattr("linnet.cli.compare.write_report", pages.watch(write_report))
+        yield reads, pages
+
+
+@pytest.fixture(scope="module")
+def comparison(
+    text: Path, tmp_path_factory: pytest.TempPathFactory, reads_and_pages: tuple[Calls, Calls]
+) -> Path:
+    folder = tmp_path_factory.mktemp("runs") / "all"
+    assert cli.main(comparing(text, folder)) == 0
     return folder
+
+
+def test_a_comparison_reads_its_corpus_once(comparison: Path, reads_and_pages: tuple[Calls, Calls]):
+    assert len(reads_and_pages[0]) == 1
+
+
+def test_a_comparison_writes_its_page_from_the_first_validation_on(
+    comparison: Path, reads_and_pages: tuple[Calls, Calls]
+):
+    shown = [[(run.name, run.result is not None) for run in runs] for _, runs, *_ in reads_and_pages[1]]
+    assert shown[0] == [("rnn", False)]
+    assert shown[1] == [("rnn", True)]
+    assert shown[-1] == [("rnn", True), ("lrn", True)]
+
+
+def test_a_comparison_measures_each_speed_alone_and_once(text: Path, comparison: Path):
+    files = [comparison / unit / "speed.json" for unit in ("rnn", "lrn")]
+    before = [path.read_text() for path in files]
+    assert all(json.loads(content)["tokens_per_second"] > 0 for content in before)
+    assert "measured after training, one model at a time" in (comparison / "report.html").read_text()
+    assert cli.main(comparing(text, comparison)) == 0
+    assert [path.read_text() for path in files] == before
+
+
+def test_samples_of_a_comparison_continue_the_same_prompt(comparison: Path):
+    task = load(comparison / "rnn").task
+    following = task.vocabulary.decode(task.corpus.valid[200:264])
+    prompt = " ".join(following.split()[:6])
+    for unit in ("rnn", "lrn"):
+        assert (comparison / unit / "sample.txt").read_text().startswith(prompt)
 
 
 def test_a_comparison_keeps_to_its_budget(comparison: Path):
@@ -148,8 +205,32 @@ def test_a_comparison_keeps_to_its_budget(comparison: Path):
 
 def test_in_a_comparison_of_texts_nru_forgets_at_each_window(tmp_path: Path):
     """Its memory has nothing that bounds it."""
-    made = list(plans(RunConfig(), ["nru", "lstm"], 2_500_000, tmp_path))
+    config = RunConfig()
+    made = list(plans(config, shared_task(config), ["nru", "lstm"], 2_500_000, tmp_path))
     assert [(config.model.unit, config.data.carry) for config, _ in made] == [("nru", False), ("lstm", True)]
+
+
+@pytest.mark.parametrize(
+    ("words", "carry"),
+    [
+        ("--unit nru", False),
+        ("--unit nru --carry", True),
+        ("--unit lrn", True),
+        # As the paper has it.
+        ("--recipe nru-ptb-char", True),
+        ("--recipe nru-ptb-char --unit nru", True),
+    ],
+)
+def test_nru_starts_each_window_from_zeros_unless_it_is_told_otherwise(words: str, carry: bool):
+    command = LazyParser()
+    add_task_options(command, "lm")
+    assert run_config(command.parse_args(words.split()), "lm").data.carry is carry
+
+
+def test_a_path_is_that_of_a_text():
+    command = LazyParser()
+    add_task_options(command, "lm")
+    assert run_config(command.parse_args(["--path", "book.txt"]), "lm").data.corpus == "text"
 
 
 def test_the_report_is_one_page_that_needs_nothing_else(comparison: Path):

@@ -16,7 +16,7 @@ from linnet.runs.load import load
 from linnet.runs.records import read_config, read_metrics, read_result
 from linnet.tasks import TASKS
 from linnet.tasks.memory import rival_forms
-from linnet.train.compare import plans, variations
+from linnet.train.compare import plans, shared_task, variations
 from linnet.train.loop import train
 from linnet.train.recipes import RECIPES, recipe
 
@@ -164,13 +164,14 @@ def test_compare_over_units_and_seeds(tmp_path: Path, capsys: pytest.CaptureFixt
 
 
 def test_what_is_compared_has_as_many_parameters(tmp_path: Path):
-    names = ["nru", "lstm", "janet", *rival_forms(120)]
-    made = dict(zip(names, plans(RunConfig(task="memory.copy"), names, 23_500, tmp_path), strict=True))
-    for config, _ in made.values():
-        assert SequenceModel(10, 9, config.model, device="meta").count() == pytest.approx(23_500, rel=0.01)
+    config = RunConfig(task="memory.copy")
+    names, task = ["nru", "lstm", "janet", *rival_forms(120)], shared_task(config)
+    made = dict(zip(names, plans(config, task, names, 23_500, tmp_path), strict=True))
+    for each, _ in made.values():
+        assert SequenceModel(10, 9, each.model, device="meta").count() == pytest.approx(23_500, rel=0.01)
     assert made["nru"][0].model.hidden_size == 80
     with pytest.raises(ValueError, match=r"here also rnn-orth, .*did you mean 'lstm-chrono'"):
-        list(plans(RunConfig(task="memory.copy"), ["lstm-chron"], 23_500, tmp_path))
+        list(plans(config, task, ["lstm-chron"], 23_500, tmp_path))
 
 
 def test_compare_varies_one_option_at_a_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
