@@ -24,7 +24,8 @@ import linnet
 from linnet.layers.checkpoints import convert
 
 # More vectors of the same kind can be tried: LINNET_GOLDEN=folder.
-FOLDER = Path(os.environ.get("LINNET_GOLDEN", Path(__file__).parent / "golden"))
+OURS = Path(__file__).parent / "golden"
+FOLDER = Path(os.environ.get("LINNET_GOLDEN", OURS))
 
 
 class Vectors:
@@ -39,7 +40,10 @@ class Vectors:
         }
         self.gradients = {key[5:]: t for key, t in self.tensors.items() if key.startswith("grad.")}
         for key in self.gradients:
-            self.tensors[key].requires_grad_()
+            # Some files name the gradient of a weight without its "w."; some have no x of its gradient.
+            for leaf in (key, f"w.{key}"):
+                if leaf in self.tensors:
+                    self.tensors[leaf].requires_grad_()
 
     def __getitem__(self, key: str) -> Tensor:
         return self.tensors[key]
@@ -63,6 +67,14 @@ def case(*names: str):
         return function
 
     return register
+
+
+def matching(*patterns: str) -> list[Path]:
+    """The files of our folder and of LINNET_GOLDEN whose names match one of the patterns."""
+    folders = sorted({OURS.resolve(), FOLDER.resolve()})
+    return [
+        path for folder in folders for pattern in patterns for path in sorted(folder.glob(f"*/{pattern}.npz"))
+    ]
 
 
 def files() -> list[Path]:

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 import linnet
+from linnet.models.classifier import Classifier, ClassifierConfig
 
 
 def count(*modules: nn.Module) -> int:
@@ -141,16 +142,26 @@ def test_rivals_of_nru_have_about_2_15m_parameters_on_characters(unit: Any, size
 # ---------------------------------------------------------------------------- SRU
 
 
-@pytest.mark.parametrize(("depth", "total"), [(2, 204_034), (4, 303_362), (8, 502_018)])
-def test_sru_classification(depth: int, total: int):
-    assert count(linnet.SRU(300, 128, depth)) + linear(128, 2) == total
+# Table 1 with word vectors of 300 and of 50: unit, options, layers, sizes. nn.LSTM has a second bias for each
+# gate, which is only ever added to the first.
+SECOND_BIASES = 2 * 4 * 128
+CLASSIFIERS: dict[str, tuple[dict[str, Any], int, int]] = {
+    "SRU 2": ({"unit": "sru", "num_layers": 2}, 204_034, 76_034),
+    "SRU 4": ({"unit": "sru", "num_layers": 4}, 303_362, 175_362),
+    "SRU 8": ({"unit": "sru", "num_layers": 8}, 502_018, 374_018),
+    "LSTM": ({"unit": "lstm"}, 352_514 - SECOND_BIASES, 224_514 - SECOND_BIASES),
+    "CNN": ({"unit": "cnn", "hidden_size": 100}, 360_902, 60_902),
+    "QRNN": ({"unit": "qrnn"}, 165_378, 69_378),
+    "QRNN+highway": ({"unit": "qrnn", "unit_options": {"highway": True}}, 203_778, 75_778),
+}
 
 
-def test_rivals_of_sru_in_classification():
-    """Table 1. nn.LSTM has a second bias a gate, which is only ever added to the first."""
-    assert count(linnet.QRNN(300, 128, 2)) + linear(128, 2) == 165_378
-    assert count(linnet.QRNN(300, 128, 2, highway=True)) + linear(128, 2) == 203_778
-    assert count(linnet.LSTM(300, 128, 2)) + 2 * 4 * 128 + linear(128, 2) == 352_514
+@pytest.mark.parametrize("name", CLASSIFIERS)
+def test_sru_classification(name: str):
+    given, *totals = CLASSIFIERS[name]
+    for size, total in zip((300, 50), totals, strict=True):
+        config = ClassifierConfig(**{"hidden_size": 128, "tuned": "none", **given, "embedding_size": size})
+        assert Classifier(1000, 2, config, device="meta").count() == total
     assert count(nn.LSTM(300, 128, 2)) + linear(128, 2) == 352_514
 
 
@@ -284,6 +295,33 @@ def test_rivals_differ_from_lrn_by_what_the_tables_say(task: str, unit: str):
     more = recurrent(unit, cells) - recurrent("LRN", cells) + second_state * (unit in TWO_STATES)
     digit = 1 if scale == 1e3 else 0.01
     assert more / scale == pytest.approx(printed[unit] - printed["LRN"], abs=1.001 * digit)
+
+
+@pytest.mark.parametrize(
+    ("unit", "total", "second_biases"),
+    [
+        ("LSTM", 222_566, 2 * 4 * 64),
+        ("GRU", 171_622, 2 * 3 * 64),
+        ("ATR", 69_734, 0),
+        ("SRU", 189_542, 0),
+        ("LRN", 146_662, 0),
+    ],
+)
+def test_lrn_documents(unit: str, total: int, second_biases: int):
+    """Table 2 without the 32 parameters of each character; LSTM and GRU have one bias for each gate here."""
+    config = ClassifierConfig(
+        unit=unit.lower(),
+        unit_options=RIVALS[unit][1],
+        inputs="both",
+        tuned="special",
+        embedding_size=300,
+        hidden_size=64,
+        num_layers=1,
+        bidirectional=True,
+        pooling="attentive",
+    )
+    model = Classifier(5000, 2, config, characters=130, device="meta")
+    assert model.count() - 32 * 130 == total - second_biases
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from linnet.models.config import find_unit
+from linnet.models.config import default_options
 from linnet.runs.config import LATER, RunConfig, parts
 from linnet.runs.records import Row, read_config, read_environment, read_metrics, read_result, read_speed
 from linnet.runs.untrusted import has_file, read_bytes
@@ -120,8 +120,7 @@ def settings(config: RunConfig) -> dict[str, Any]:
     flat: dict[str, Any] = {"task": config.task}
     for part in parts(config.task):
         flat |= dataclasses.asdict(getattr(config, part))
-    usual = {name: known.default for name, known in find_unit(config.model.unit).options().items()}
-    flat |= {**usual, **flat.pop("unit_options", {})}
+    flat |= {**default_options(config.model.unit), **flat.pop("unit_options", {})}
     return {name: flat[name] for name in sorted(flat) if name not in SAME}
 
 

@@ -1,9 +1,10 @@
 """One vector for a sequence: y [T, B, F] -> [B, F]. What is at padded steps never changes it.
 
-last   the last real step of the forward direction and the first step of the backward one: each has
-       read the whole sequence
-max    the largest value of each channel
-mean   the mean of each channel
+last        the last real step of the forward direction and the first step of the backward one: each has
+            read the whole sequence
+max         the largest value of each channel
+mean        the mean of each channel
+attentive   a weighted mean; the weights are learned (`AttentivePooling`)
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from linnet.base.options import check_size
+from linnet.layers.dropout import Dropout
 from linnet.layers.sequence import mask_of_lengths
 
 
@@ -41,4 +44,68 @@ def mean(y: Tensor, lengths: Tensor | None = None, directions: int = 1) -> Tenso
 
 
 POOLINGS: dict[str, Callable[..., Tensor]] = {"last": last, "max": maximum, "mean": mean}
-"""By name: pool(y, lengths=None, directions=1)."""
+"""Those without parameters, by name: pool(y, lengths=None, directions=1)."""
+
+
+class AttentivePooling(nn.Module):
+    """A weighted mean of the steps (the LRN authors, additive attention):
+
+        s_t = v . tanh(W y_t + b + W_q q + b_q)        a = softmax over real steps of s
+        result = sum over t of a_t y_t
+
+    hidden_size     the size of the layer under tanh
+    query_size      the size of a query q [B, query_size], such as the final states (0: no query)
+    query_dropout   dropout on the query, with a new mask for each step
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        query_size: int = 0,
+        query_dropout: float = 0.0,
+        device=None,
+        dtype=None,
+    ):
+        super().__init__()
+        check_size("input_size", input_size)
+        check_size("hidden_size", hidden_size)
+        check_size("query_size", query_size, least=0)
+        where = {"device": device, "dtype": dtype}
+        self.query_size = query_size
+        self.hidden = nn.Linear(input_size, hidden_size, **where)
+        self.query = nn.Linear(query_size, hidden_size, **where) if query_size else None
+        self.score = nn.Linear(hidden_size, 1, bias=False, **where)
+        self.query_dropout = Dropout(query_dropout)
+
+    def forward(self, y: Tensor, lengths: Tensor | None = None, query: Tensor | None = None) -> Tensor:
+        return self.attend(y, lengths, query)[0]
+
+    def attend(
+        self, y: Tensor, lengths: Tensor | None = None, query: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """The vector of each sequence, [B, F], and the weights of its steps, [T, B]."""
+        mask = None if lengths is None else mask_of_lengths(lengths, like=y)
+        if mask is not None:
+            y = y.masked_fill(~mask[..., None], 0)
+        scores = self.scores(y, query)
+        weights = (scores if mask is None else scores.masked_fill(~mask, -torch.inf)).softmax(0)
+        return (weights[..., None] * y).sum(0), weights
+
+    def scores(self, y: Tensor, query: Tensor | None) -> Tensor:
+        hidden = self.hidden(y)
+        if self.query is not None:
+            hidden = hidden + self.query(self.dropped(self.check_query(query), len(y)))
+        return self.score(torch.tanh(hidden))[..., 0]
+
+    def dropped(self, query: Tensor, steps: int) -> Tensor:
+        """[B, query_size], or [T, B, query_size] where each step has its own mask."""
+        if not self.query_dropout.is_active:
+            return query
+        return self.query_dropout(query.expand(steps, -1, -1))
+
+    def check_query(self, query: Tensor | None) -> Tensor:
+        if query is None or query.dim() != 2 or query.shape[-1] != self.query_size:
+            got = "None" if query is None else f"shape {tuple(query.shape)}"
+            raise ValueError(f"this pooling needs a query [batch, {self.query_size}]; got {got}")
+        return query

@@ -1,57 +1,189 @@
-"""A classifier of sequences of any unit: encoder, pooling, a linear layer.
+"""A classifier of sequences: an encoder of any unit or Kim's convolutions, pooling, and a linear layer.
 
     tokens [T, B], lengths [B] -> embedding -> layers, one direction or both -> one vector -> logits [B, C]
 
     model = Classifier(10_000, 2, ClassifierConfig(unit="sru", bidirectional=True, pooling="max"))
     logits = model(batch.inputs.steps, batch.inputs.lengths)
 
-The linear layer and the embedding start as torch starts them; `use_vectors(model.embedding, ...)` of
-linnet.layers.embedding puts pretrained vectors in their place.
+`unit="cnn"` is the convolutional network of Kim (2014): `hidden_size` feature maps of each width, and the
+maximum over time instead of layers and pooling; its unit_options are those of MaxConvolution. The SRU
+authors' form has no further options; Kim's own has
+
+    ClassifierConfig(unit="cnn", unit_options={"zero_pads": 4, "init_scale": 0.01}, max_norm=3.0)
+
+`use_vectors(model.embedding, ...)` of linnet.layers.embedding starts from pretrained vectors.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
+import torch
 from torch import Tensor, nn
 
-from linnet.base.options import check_size, choose
-from linnet.layers.pooling import POOLINGS
-from linnet.models.config import REFUSED, EncoderConfig, option
-from linnet.models.encoder import TokenEncoder
+from linnet.base.options import check_number, check_rate, check_size, choose
+from linnet.base.suggest import no_such
+from linnet.layers.convolution import MaxConvolution
+from linnet.layers.dropout import Dropout
+from linnet.layers.output import LimitedLinear
+from linnet.layers.pooling import POOLINGS, AttentivePooling, last
+from linnet.models.config import CNN, REFUSED, TextConfig, default_options, option
+from linnet.models.encoder import Encoded, Text, TextEncoder
+from linnet.models.init import uniform_weights
+
+# The SRU authors pad each batch to at least so many steps, the widest filter of their CNN.
+FEWEST_STEPS = 5
 
 
 @dataclass(frozen=True)
-class ClassifierConfig(EncoderConfig):
+class ClassifierConfig(TextConfig):
     """An encoder, in one direction or both, and how its output becomes one vector."""
 
     noun: ClassVar[str] = "classifier"
     refused: ClassVar[dict[str, str]] = {**REFUSED, "bidirectional": "set its own bidirectional"}
 
+    unit: str = option("lstm", "the recurrent unit, a name of linnet.UNITS, or cnn (Kim 2014)")
     bidirectional: bool = option(False, "read each sequence in both directions")
-    pooling: str = option("last", "the vector of a sequence: the last state, or the max or mean over steps")
+    pooling: str = option(
+        "last", "the vector of a sequence: the last state, or the max, mean or attentive mean over steps"
+    )
+    attention_size: int = option(0, "attentive pooling: the size of its hidden layer (0: hidden_size)")
+    query: bool = option(True, "attentive pooling: compare each step with the final states")
+    padding: str = option(
+        "masked",
+        "masked: padding never changes a result; left: as the SRU authors do, padding comes before the "
+        "sequence, fills it to at least 5 steps, and is read like a word",
+    )
+    pooled_dropout: float = option(0.0, "dropout on the vector of the sequence")
+    max_norm: float = option(0.0, "the largest norm of the output weights of a class (0: no limit)")
+    init: str = option(
+        "unit",
+        "unit: each part as its paper or torch starts it; uniform: weights in U(+-init_scale), biases 0",
+    )
+    init_scale: float = option(0.08, "the scale of init=uniform")
+
+    def check_unit(self) -> None:
+        if self.unit != CNN:
+            super().check_unit()
+
+    def check_unit_options(self) -> None:
+        if self.unit != CNN:
+            super().check_unit_options()
+            return
+        known = default_options(CNN)
+        for name in self.unit_options:
+            if name not in known:
+                raise ValueError(f"{CNN} has {no_such('option', name, known)}")
 
     def check_choices(self) -> None:
         super().check_choices()
-        choose("pooling", self.pooling, POOLINGS)
+        choose("pooling", self.pooling, (*POOLINGS, "attentive"))
+        choose("padding", self.padding, ("masked", "left"))
+        choose("init", self.init, ("unit", "uniform"))
+        check_rate("pooled_dropout", self.pooled_dropout)
+        check_number("max_norm", self.max_norm, least=0)
+        check_number("init_scale", self.init_scale, least=0)
+
+    def check_sizes(self) -> None:
+        super().check_sizes()
+        check_size("attention_size", self.attention_size, least=0)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return () if self.unit == CNN else super().sizes
 
 
-class Classifier(TokenEncoder):
+class Classifier(TextEncoder):
     """Logits of the classes of whole sequences."""
 
     config: ClassifierConfig
 
     def __init__(
-        self, vocabulary_size: int, classes: int, config: ClassifierConfig, *, device=None, dtype=None
+        self,
+        vocabulary_size: int,
+        classes: int,
+        config: ClassifierConfig,
+        *,
+        characters: int = 0,
+        device=None,
+        dtype=None,
     ):
         where = {"device": device, "dtype": dtype}
-        super().__init__(vocabulary_size, config, bidirectional=config.bidirectional, **where)
+        super().__init__(
+            vocabulary_size, config, characters=characters, bidirectional=config.bidirectional, **where
+        )
         check_size("classes", classes)
-        self.output = nn.Linear(self.stack[-1].output_size, classes, **where)
+        self.pooling = self.make_pooling(where)
+        self.pooled_dropout = Dropout(config.pooled_dropout)
+        self.output = self.make_output(classes, where)
+        if config.init == "uniform":
+            table = [] if self.characters is None else [self.characters.embedding.weight]
+            uniform_weights(self, config.init_scale, but=table)
 
-    def forward(self, tokens: Tensor, lengths: Tensor | None = None) -> Tensor:
-        """tokens [T, B]; `lengths` [B] are needed where sequences are padded."""
-        encoded = self.encode(tokens, lengths=lengths)
+    def make_pooling(self, where: dict[str, Any]) -> MaxConvolution | AttentivePooling | None:
+        """The pooling, if it has parameters."""
+        config = self.config
+        if config.unit == CNN:
+            return MaxConvolution(self.input_size, config.hidden_size, **config.unit_options, **where)
+        if config.pooling != "attentive":
+            return None
+        size = self.stack[-1].output_size
+        return AttentivePooling(
+            size,
+            config.attention_size or config.hidden_size,
+            query_size=size if config.query else 0,
+            query_dropout=config.output_dropout,
+            **where,
+        )
+
+    def make_output(self, classes: int, where: dict[str, Any]) -> nn.Linear:
+        pooling = self.pooling
+        size = pooling.output_size if isinstance(pooling, MaxConvolution) else self.stack[-1].output_size
+        if self.config.max_norm:
+            return LimitedLinear(size, classes, self.config.max_norm, **where)
+        return nn.Linear(size, classes, **where)
+
+    def forward(
+        self, tokens: Tensor, lengths: Tensor | None = None, characters: Tensor | None = None
+    ) -> Tensor:
+        """tokens [T, B], characters [T, B, C]; `lengths` [B] are needed where sequences are padded."""
+        return self.output(self.pooled_dropout(self.features(tokens, lengths, characters)[None])[0])
+
+    def features(
+        self, tokens: Tensor, lengths: Tensor | None = None, characters: Tensor | None = None
+    ) -> Tensor:
+        """The vector of each sequence, [B, F], which the output layer reads."""
+        text = Text(tokens, characters)
+        if self.config.padding == "left":
+            text, lengths = pad_left(text, lengths), None
+        encoded = self.encode(text, lengths=lengths)
+        return self.pool(encoded, lengths)
+
+    def pool(self, encoded: Encoded, lengths: Tensor | None) -> Tensor:
+        if isinstance(self.pooling, MaxConvolution):
+            return self.pooling(encoded.output, lengths)
         directions = self.stack[-1].num_directions
-        return self.output(POOLINGS[self.config.pooling](encoded.output, lengths, directions))
+        if self.pooling is None:
+            return POOLINGS[self.config.pooling](encoded.output, lengths, directions)
+        query = last(encoded.raw, lengths, directions) if self.config.query else None
+        return self.pooling(encoded.output, lengths, query)
+
+
+def pad_left(text: Text, lengths: Tensor | None, fewest: int = FEWEST_STEPS) -> Text:
+    """Move the padding of each sequence to its beginning, so that there are at least `fewest` steps."""
+    steps, batch = text.tokens.shape
+    device = text.tokens.device
+    ends = torch.full((batch,), steps, device=device) if lengths is None else lengths.to(device)
+    total = max(steps, fewest)
+    # The place that each step is read from; negative before the sequence.
+    place = torch.arange(total, device=device)[:, None] - (total - ends)
+    characters = None if text.characters is None else take_steps(text.characters, place)
+    return Text(take_steps(text.tokens, place), characters)
+
+
+def take_steps(steps: Tensor, place: Tensor) -> Tensor:
+    """steps [T, B, ...] at `place` [S, B]; 0 where a place is negative."""
+    columns = torch.arange(steps.shape[1], device=steps.device)
+    before = (place < 0).reshape(*place.shape, *[1] * (steps.dim() - 2))
+    return steps[place.clamp(min=0), columns].masked_fill(before, 0)

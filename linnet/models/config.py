@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from linnet.base.options import check_number, check_rate, check_size, choose
 from linnet.base.suggest import no_such
+from linnet.layers.convolution import MaxConvolution
 from linnet.layers.dropout import MODES
+from linnet.layers.embedding import TUNED
 from linnet.layers.recurrent import Recurrent
 from linnet.layers.stacks import UNITS
 
 # Each layer is a module: the settings of an untrusted run must not ask for a billion of them.
 MOST_LAYERS = 1000
+# What classifiers take for a unit although it does not recur.
+CNN = "cnn"
 SOFTMAXES = ("full", "mixture", "adaptive")
+INPUTS = ("words", "characters", "both")
 INITS = ("unit", "uniform", "weights", "rows", "xavier", "normal")
 DROPOUTS = (
     *("input_dropout", "embedding_dropout", "layer_dropout", "output_dropout"),
@@ -76,13 +82,16 @@ class EncoderConfig:
         for name in ("hidden_sizes", "cutoffs"):
             if (value := getattr(self, name, None)) is not None:
                 object.__setattr__(self, name, tuple(value))
-        find_unit(self.unit)
+        self.check_unit()
         self.check_choices()
         self.check_sizes()
         for name in DROPOUTS:
             check_rate(name, getattr(self, name, 0.0))
         self.check_unit_options()
         self.check_fit()
+
+    def check_unit(self) -> None:
+        find_unit(self.unit)
 
     def check_choices(self) -> None:
         choose("dropout_mode", self.dropout_mode, MODES)
@@ -94,7 +103,7 @@ class EncoderConfig:
         check_size("num_layers", self.num_layers, most=MOST_LAYERS)
         for size in self.sizes:
             check_size("each of hidden_sizes", size)
-        if not self.sizes:
+        if self.hidden_sizes == ():
             raise ValueError("hidden_sizes must have a size for each layer; it is empty")
 
     def check_unit_options(self) -> None:
@@ -115,6 +124,46 @@ class EncoderConfig:
     def sizes(self) -> tuple[int, ...]:
         """The hidden size of each layer."""
         return (self.hidden_size,) * self.num_layers if self.hidden_sizes is None else self.hidden_sizes
+
+
+@dataclass(frozen=True)
+class TextConfig(EncoderConfig):
+    """An encoder that reads words, their characters, or both."""
+
+    inputs: str = option("words", "what a model reads: words, characters (of each word) or both")
+    tuned: str = option(
+        "all", "word vectors that are trained: all, special (padding, unknown and end of text) or none"
+    )
+    word_dropout: float = option(0.0, "the probability that a word is read as word 0, the padding")
+    character_size: int = option(32, "the size of a character's vector")
+    character_dropout: float = option(0.0, "dropout on the vectors of characters")
+
+    def check_choices(self) -> None:
+        super().check_choices()
+        choose("inputs", self.inputs, INPUTS)
+        choose("tuned", self.tuned, TUNED)
+        check_rate("word_dropout", self.word_dropout)
+        check_rate("character_dropout", self.character_dropout)
+
+    def check_sizes(self) -> None:
+        super().check_sizes()
+        check_size("character_size", self.character_size)
+
+    def check_fit(self) -> None:
+        super().check_fit()
+        if self.reads_words and not self.embedding_size:
+            raise ValueError(
+                f"a {self.noun} that reads words needs embedding_size of at least 1; "
+                "set it, or inputs='characters'"
+            )
+
+    @property
+    def reads_words(self) -> bool:
+        return self.inputs != "characters"
+
+    @property
+    def reads_characters(self) -> bool:
+        return self.inputs != "words"
 
 
 @dataclass(frozen=True)
@@ -186,6 +235,14 @@ class LanguageModelConfig(EncoderConfig):
     @property
     def latent(self) -> int:
         return self.latent_size or self.embedding_size
+
+
+def default_options(unit: str) -> dict[str, Any]:
+    """The options of a unit's paper with their defaults; `cnn` is a unit of classifiers."""
+    if unit != CNN:
+        return {name: known.default for name, known in find_unit(unit).options().items()}
+    known = inspect.signature(MaxConvolution).parameters
+    return {name: known[name].default for name in ("widths", "zero_pads", "init_scale")}
 
 
 def find_unit(name: str) -> type[Recurrent]:

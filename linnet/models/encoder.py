@@ -1,24 +1,27 @@
 """What all models share: tokens or numbers -> input of the first layer -> a stack of any unit.
 
-`Encoder` runs a stack; `TokenEncoder` has an embedding, the dropouts of the papers and layers by an
-EncoderConfig, in one direction or both. A model is an encoder with something on top:
+`Encoder` runs a stack. `StackEncoder` has layers and the dropouts of the papers by an EncoderConfig;
+`TokenEncoder` (language models) reads tokens, `TextEncoder` words, characters or both, in one direction or
+both. A model is an encoder with something on top:
 
-    class Classifier(TokenEncoder): ...
+    class Classifier(TextEncoder): ...
 """
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from linnet.base.options import check_size
+from linnet.layers.characters import CharacterMax
 from linnet.layers.dropout import Dropout, RowDropout
-from linnet.layers.embedding import check_tokens
+from linnet.layers.embedding import WordDropout, WordEmbedding, check_tokens
 from linnet.layers.recurrent import Recurrent
 from linnet.layers.sequence import mask_of_lengths
-from linnet.models.config import EncoderConfig, find_unit
+from linnet.models.config import EncoderConfig, TextConfig, find_unit
 
 # The states of the layers, each as its unit has it: a tensor or a named tuple of [directions, B, size].
 State = tuple[Any, ...]
@@ -29,7 +32,7 @@ class Encoded(NamedTuple):
 
     output: Tensor  # [T, B, F], after the dropout of the last layer
     state: State
-    raw: Tensor  # the last layer's output before its dropout
+    raw: Tensor  # the last layer's output before its dropout; without layers, their input
     layers: tuple[Tensor, ...]  # the output of each layer before its dropout
 
 
@@ -40,7 +43,7 @@ class Encoder(nn.Module):
     def stack(self) -> list[Recurrent]:
         raise NotImplementedError(f"{type(self).__name__} must say what its layers are")
 
-    def read(self, x: Tensor) -> Tensor:
+    def read(self, x: Any) -> Tensor:
         """The input of the first layer, [T, B, input_size]."""
         raise NotImplementedError(f"{type(self).__name__} must say how it reads its input")
 
@@ -48,7 +51,7 @@ class Encoder(nn.Module):
         """The output of a layer as the next one reads it."""
         return y
 
-    def encode(self, x: Tensor, state: State | None = None, lengths: Tensor | None = None) -> Encoded:
+    def encode(self, x: Any, state: State | None = None, lengths: Tensor | None = None) -> Encoded:
         """x as `read` takes it, time-first; `lengths` [B]: how many steps of each sequence are real."""
         x = self.read(x)
         mask = None if lengths is None else mask_of_lengths(lengths, like=x)
@@ -58,7 +61,7 @@ class Encoder(nn.Module):
             outputs.append(y)
             finals.append(final)
             x = self.after(number, y)
-        return Encoded(x, tuple(finals), outputs[-1], tuple(outputs))
+        return Encoded(x, tuple(finals), outputs[-1] if outputs else x, tuple(outputs))
 
     def read_state(self, state: State | None, x: Tensor) -> State:
         """The state of each layer to start from; None: zeros."""
@@ -83,32 +86,37 @@ class Encoder(nn.Module):
         return sum(weight.numel() for weight in self.parameters())
 
 
-class TokenEncoder(Encoder):
-    """Embedding (or one-hot tokens), dropouts, and a stack of layers by an EncoderConfig."""
+class StackEncoder(Encoder):
+    """Layers and the dropouts around them by an EncoderConfig; a subclass calls `add_layers`."""
 
-    def __init__(
-        self,
-        vocabulary_size: int,
-        config: EncoderConfig,
-        *,
-        bidirectional: bool = False,
-        device=None,
-        dtype=None,
-    ):
-        super().__init__()
-        check_size("vocabulary_size", vocabulary_size)
-        where = {"device": device, "dtype": dtype}
-        self.vocabulary_size, self.config = vocabulary_size, config
-        size = config.embedding_size
-        self.embedding = nn.Embedding(vocabulary_size, size, **where) if size else None
-        self.layers = nn.ModuleList(make_layers(config, size or vocabulary_size, bidirectional, where))
-        self.row_dropout = RowDropout(config.embedding_dropout, vocabulary_size)
+    config: EncoderConfig
+
+    def add_layers(self, input_size: int, bidirectional: bool, where: dict[str, Any]) -> None:
+        config = self.config
+        self.layers = nn.ModuleList(make_layers(config, input_size, bidirectional, where))
         self.input_dropout = Dropout(config.input_dropout, config.dropout_mode)
         self.layer_dropouts = nn.ModuleList(make_dropouts(config, self.stack))
 
     @property
     def stack(self) -> list[Recurrent]:
         return list(self.layers)  # type: ignore[arg-type]
+
+    def after(self, number: int, y: Tensor) -> Tensor:
+        return self.layer_dropouts[number](y)
+
+
+class TokenEncoder(StackEncoder):
+    """Embedding (or one-hot tokens), dropouts, and a stack of layers by an EncoderConfig."""
+
+    def __init__(self, vocabulary_size: int, config: EncoderConfig, *, device=None, dtype=None):
+        super().__init__()
+        check_size("vocabulary_size", vocabulary_size)
+        where = {"device": device, "dtype": dtype}
+        self.vocabulary_size, self.config = vocabulary_size, config
+        size = config.embedding_size
+        self.embedding = nn.Embedding(vocabulary_size, size, **where) if size else None
+        self.add_layers(size or vocabulary_size, False, where)
+        self.row_dropout = RowDropout(config.embedding_dropout, vocabulary_size)
 
     def read(self, x: Tensor) -> Tensor:
         check_tokens("tokens", x, self.vocabulary_size)
@@ -119,11 +127,80 @@ class TokenEncoder(Encoder):
             return self.embedding(tokens)
         return F.one_hot(tokens, self.vocabulary_size).to(self.example.dtype)
 
-    def after(self, number: int, y: Tensor) -> Tensor:
-        return self.layer_dropouts[number](y)
-
     def extra_repr(self) -> str:
         return f"{self.vocabulary_size}, unit={self.config.unit!r}"
+
+
+class Text(NamedTuple):
+    """What a TextEncoder reads; `characters` are those of each word, 0 at padding."""
+
+    tokens: Tensor  # int64 [T, B]
+    characters: Tensor | None = None  # int64 [T, B, C]
+
+
+class TextEncoder(StackEncoder):
+    """Words, their characters or both, and a stack of layers by a TextConfig.
+
+    vocabulary_size   words; word 0 is padding
+    characters        size of the alphabet, if characters are read; character 0 is padding
+    """
+
+    config: TextConfig
+
+    def __init__(
+        self,
+        vocabulary_size: int,
+        config: TextConfig,
+        *,
+        characters: int = 0,
+        bidirectional: bool = False,
+        device=None,
+        dtype=None,
+    ):
+        super().__init__()
+        check_size("vocabulary_size", vocabulary_size)
+        where = {"device": device, "dtype": dtype}
+        self.vocabulary_size, self.config = vocabulary_size, config
+        self.embedding = (
+            WordEmbedding(vocabulary_size, config.embedding_size, config.tuned, **where)
+            if config.reads_words
+            else None
+        )
+        self.characters = self.make_characters(characters, where) if config.reads_characters else None
+        self.word_dropout = WordDropout(config.word_dropout)
+        self.row_dropout = RowDropout(config.embedding_dropout, vocabulary_size)
+        self.add_layers(self.input_size, bidirectional, where)
+
+    def make_characters(self, characters: int, where: dict[str, Any]) -> Any:
+        """A module with `output_size` that maps characters [T, B, C] to a vector for each word."""
+        config = self.config
+        if not characters:
+            raise ValueError(
+                f"inputs={config.inputs!r} needs the size of the alphabet; pass characters=... to the model"
+            )
+        return CharacterMax(characters, config.character_size, config.character_dropout, **where)
+
+    @property
+    def input_size(self) -> int:
+        """The size of a step: the vector of the word, then the vector of its characters."""
+        words = 0 if self.embedding is None else self.embedding.size
+        return words + (0 if self.characters is None else self.characters.output_size)
+
+    def read(self, x: Text) -> Tensor:
+        tokens, characters = x
+        check_tokens("tokens", tokens, self.vocabulary_size)
+        found = [] if self.embedding is None else [self.embed(tokens)]
+        if self.characters is not None:
+            found.append(self.characters(characters))
+        return self.input_dropout(found[0] if len(found) == 1 else torch.cat(found, -1))
+
+    def embed(self, tokens: Tensor) -> Tensor:
+        assert self.embedding is not None
+        tokens = self.word_dropout(tokens)
+        return self.row_dropout(self.embedding(tokens), tokens)
+
+    def extra_repr(self) -> str:
+        return f"{self.vocabulary_size}, unit={self.config.unit!r}, inputs={self.config.inputs!r}"
 
 
 # ------------------------------------------------------------------------------------------ making
@@ -138,7 +215,10 @@ def make_layers(
             "state_dropout_on='carried' and context_dropout=False are for models that read in one direction; "
             "set bidirectional=False or leave both at their defaults"
         )
-    unit, sizes = find_unit(config.unit), config.sizes
+    sizes = config.sizes
+    if not sizes:
+        return []
+    unit = find_unit(config.unit)
     noise: dict[str, Any] = {"weight_drop": config.weight_drop, "bidirectional": bidirectional}
     if config.state_dropout_on == "read":
         noise["state_dropout"] = config.state_dropout

@@ -1,4 +1,4 @@
-"""How the parameters of a language model start, by the papers' recipes.
+"""How the parameters of a model start, by the papers' recipes. For language models:
 
     unit      cells as their own papers say; embedding and output U(-scale, scale), output bias 0
               (with scale 0.1, the LRN authors' mixture of softmaxes)
@@ -16,7 +16,7 @@ Norms start at their own 1 and 0 whatever the recipe.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -79,6 +79,19 @@ def normal(model: nn.Module, layers: nn.Module, outer: Outer, scale: float) -> N
 RECIPES: dict[str, Callable[[nn.Module, nn.Module, Outer, float], None]] = {
     recipe.__name__: recipe for recipe in (unit, uniform, weights, rows, xavier, normal)
 }
+
+
+@torch.no_grad()
+def uniform_weights(model: nn.Module, scale: float, but: Sequence[Tensor] = ()) -> None:
+    """All weights but those in `but` in U(-scale, scale), biases 0 (the LRN authors' classifiers)."""
+    for module in model.modules():
+        if isinstance(module, (nn.LayerNorm, nn.RMSNorm)):
+            continue
+        for name, weight in module.named_parameters(recurse=False):
+            if name == "bias":
+                weight.zero_()
+            elif all(weight is not spared for spared in but):
+                weight.uniform_(-scale, scale)
 
 
 def zero(tensors: list[Tensor]) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from linnet.base.suggest import did_you_mean
-from linnet.models.config import find_unit
+from linnet.models.config import default_options, find_unit
 from linnet.runs.config import RunConfig, override
 from linnet.tasks import TASKS
 from linnet.tasks.base import Task
@@ -64,13 +64,13 @@ def with_option(config: RunConfig, option: str, value: Any) -> RunConfig:
     """With a field of the model changed, or else an option of its unit."""
     if option in {each.name for each in dataclasses.fields(config.model)}:
         return override(config, {option: value})
-    known = find_unit(config.model.unit).options()
+    known = default_options(config.model.unit)
     if option not in known:
         fields = [each.name for each in dataclasses.fields(config.model)]
         near = did_you_mean(option, [*known, *fields])
         raise ValueError(f"neither the model nor the unit {config.model.unit} has an option {option!r}{near}")
     options = config.model.unit_options
-    same = value == options.get(option, known[option].default)
+    same = value == options.get(option, known[option])
     return config if same else override(config, {"unit_options": {**options, option: value}})
 
 

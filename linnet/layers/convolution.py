@@ -1,0 +1,100 @@
+"""Convolutions over time and their largest values: the encoder of Kim's (2014) sentence classifier.
+
+    z_t = W_k [x_t; ...; x_{t+k-1}]          for each width k
+    feature = relu(max over t of z_t + b)    [B, maps] for each width, side by side
+
+As the bias and relu keep the order of values, they come after the maximum.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from linnet.base.options import check_number, check_size
+from linnet.layers.sequence import mask_of_lengths
+
+
+class MaxConvolution(nn.Module):
+    """x [T, B, input_size] -> [B, maps * len(widths)].
+
+    maps         feature maps of each width
+    widths       steps that a filter reads
+    zero_pads    steps of zeros before and after each sequence (Kim: 4)
+    init_scale   start filters in U(-init_scale, init_scale) and biases at 0 (Kim: 0.01); None: as nn.Conv1d
+
+    A sequence shorter than a filter is extended by zeros. Padding beyond that never changes a result.
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        maps: int,
+        widths: Sequence[int] = (3, 4, 5),
+        zero_pads: int = 0,
+        init_scale: float | None = None,
+        device=None,
+        dtype=None,
+    ):
+        super().__init__()
+        check_size("input_size", input_size)
+        check_size("maps", maps)
+        check_size("zero_pads", zero_pads, least=0)
+        check_widths(widths)
+        if init_scale is not None:
+            check_number("init_scale", init_scale, least=0)
+        where = {"device": device, "dtype": dtype}
+        self.input_size, self.widths, self.zero_pads = input_size, tuple(widths), zero_pads
+        self.init_scale, self.output_size = init_scale, maps * len(self.widths)
+        self.filters = nn.ParameterList(torch.empty(maps, width * input_size, **where) for width in widths)
+        self.bias = nn.Parameter(torch.empty(self.output_size, **where))
+        self.reset_parameters()
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        maps = len(self.filters[0])
+        for weight, bias in zip(self.filters, self.bias.split(maps), strict=True):
+            bound = 1 / math.sqrt(weight.shape[1]) if self.init_scale is None else self.init_scale
+            weight.uniform_(-bound, bound)
+            bias.uniform_(-bound, bound) if self.init_scale is None else bias.zero_()
+
+    def forward(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
+        """lengths [B]: how many steps of each sequence are real."""
+        if lengths is not None:
+            x = x.masked_fill(~mask_of_lengths(lengths, like=x)[..., None], 0)
+            lengths = lengths.to(x.device) + 2 * self.zero_pads
+        if self.zero_pads:
+            x = F.pad(x, (0, 0, 0, 0, self.zero_pads, self.zero_pads))
+        filters = zip(self.filters, self.widths, strict=True)
+        largest = [self.largest(x, weight, width, lengths) for weight, width in filters]
+        return torch.relu(torch.cat(largest, 1) + self.bias)
+
+    def largest(self, x: Tensor, weight: Tensor, width: int, lengths: Tensor | None) -> Tensor:
+        """The largest value of each map over the windows of a sequence, [B, maps]."""
+        if len(x) < width:
+            x = F.pad(x, (0, 0, 0, 0, 0, width - len(x)))
+        count = len(x) - width + 1
+        # One product with copied windows: several times as fast as torch's convolutions at these sizes.
+        windows = torch.cat([x[first : first + count] for first in range(width)], -1)
+        values = F.linear(windows, weight)
+        if lengths is not None:
+            real = (lengths - width + 1).clamp(min=1)
+            outside = torch.arange(count, device=x.device)[:, None] >= real
+            values = values.masked_fill(outside[..., None], -torch.inf)
+        return values.amax(0)
+
+    def extra_repr(self) -> str:
+        return f"{self.input_size}, {len(self.filters[0])}, widths={self.widths}, zero_pads={self.zero_pads}"
+
+
+def check_widths(widths: Sequence[int]) -> None:
+    if not isinstance(widths, (list, tuple)) or not widths:
+        raise ValueError(
+            f"widths must be a list of the steps that filters read, such as (3, 4, 5); got {widths!r}"
+        )
+    for width in widths:
+        check_size("each of widths", width)
