@@ -11,6 +11,7 @@ from typing import Any
 
 from linnet.analysis.colours import FAINT, GRID, INK, css_variables
 from linnet.analysis.drawing import inline
+from linnet.analysis.paired import paired_section
 from linnet.analysis.plots import PLOTS, figures, how_measured, is_reason
 from linnet.analysis.runs import Panel, Recorded, best_value, main_figure, members, panels, unit_name
 from linnet.analysis.table import SPEED, best_run, columns, rows, shared, shared_line
@@ -18,6 +19,7 @@ from linnet.layers.stacks import UNITS
 from linnet.runs.config import parts
 from linnet.runs.records import write_atomically
 from linnet.tasks import TASKS
+from linnet.tasks.base import Section
 
 REFRESH = 5
 """Seconds after which a browser reads the page of an unfinished comparison again."""
@@ -36,6 +38,7 @@ th:first-child, td:first-child {{ text-align: left; white-space: normal; min-wid
   overflow-wrap: anywhere; }}
 thead th {{ border-bottom: 2px solid var({FAINT.variable}); line-height: 1.2; }}
 tbody tr:nth-child(even) {{ background: var(--stripe); }}
+.detail td:last-child {{ white-space: normal; }}
 .best {{ font-weight: 700; }}
 dl {{ display: grid; grid-template-columns: max-content 1fr; gap: .2rem 1rem; font-size: .9rem; }}
 dt {{ font-weight: 600; }} dd {{ margin: 0; }}
@@ -75,6 +78,7 @@ def page(runs: Sequence[Recorded], title: str, expected: int = 0) -> str:
         progress(done, expected) if unfinished else "",
         *(section(panel, number) for number, panel in enumerate(panels(runs), 1)),
         samples(runs),
+        details(runs),
         unit_list(runs),
         settings(runs),
         circumstances(runs),
@@ -124,9 +128,16 @@ def section(panel: Panel, number: int) -> str:
             f"<p>{escape(summary(panel))}</p>",
             table(runs),
             explanations(runs),
+            repeated(panel),
             f'<div class="plots">{pictures(runs, panel, number)}</div>',
         ]
     )
+
+
+def repeated(panel: Panel) -> str:
+    """The means over folds and seeds, if there are any."""
+    found = paired_section(panel)
+    return f"<h2>{escape(found.title)}</h2>{detail(found)}" if found else ""
 
 
 def summary(panel: Panel) -> str:
@@ -207,6 +218,25 @@ def samples(runs: Sequence[Recorded]) -> str:
     ]
     about = "<p>What each model writes. All continue the same prompt, with the same random numbers.</p>"
     return "\n".join(["<h2>Samples</h2>", about, *texts]) if texts else ""
+
+
+def details(runs: Sequence[Recorded]) -> str:
+    """The tables of the tests, which tasks store with the result: open for a single run."""
+    shown = " open" if len(runs) == 1 else ""
+    texts = [
+        f"<details{shown}><summary>{escape(run.name)}: {escape(each.title)}</summary>{detail(each)}</details>"
+        for run in runs
+        for each in run.details
+    ]
+    return "\n".join(["<h2>The tests in detail</h2>", *texts]) if texts else ""
+
+
+def detail(section: Section) -> str:
+    body = "".join(f"<tr>{cells(row, 'td')}</tr>" for row in section.rows)
+    head = f"<thead><tr>{cells(section.head, 'th')}</tr></thead>"
+    return (
+        f'<p class="note">{escape(section.about)}</p><table class=detail>{head}<tbody>{body}</tbody></table>'
+    )
 
 
 def unit_list(runs: Sequence[Recorded]) -> str:

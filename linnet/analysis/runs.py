@@ -9,16 +9,24 @@ from typing import Any, NamedTuple
 
 from linnet.models.config import default_options
 from linnet.runs.config import LATER, RunConfig, parts
-from linnet.runs.records import Row, read_config, read_environment, read_metrics, read_result, read_speed
+from linnet.runs.records import (
+    Row,
+    read_config,
+    read_details,
+    read_environment,
+    read_metrics,
+    read_result,
+    read_speed,
+)
 from linnet.runs.untrusted import has_file, read_bytes
 from linnet.tasks import TASKS
-from linnet.tasks.base import LOSS, Figure
+from linnet.tasks.base import LOSS, Figure, Section
 
 SOLVED = 0.1
 """A memory task is solved when its loss is below this share of the memoryless baseline."""
 
-# Settings in which runs of one group may differ: another seed, machine, length or frequency of evaluation.
-SAME = ("seed", "data_seed", "threads", "device", "data_dir", "evaluate_every", *LATER)
+# Settings in which runs of one group may differ: another seed, fold or machine, how long and how often.
+SAME = ("seed", "data_seed", "fold", "threads", "device", "data_dir", "evaluate_every", *LATER)
 
 
 class Recorded(NamedTuple):
@@ -33,6 +41,7 @@ class Recorded(NamedTuple):
     environment: Any
     sample: str
     speed: float | None = None  # tokens per second, measured after training with nothing else running
+    details: Sequence[Section] = ()  # tables of its test, such as a confusion matrix
 
 
 class Group(NamedTuple):
@@ -66,6 +75,7 @@ def read_run(folder: Path, name: str | None = None) -> Recorded:
         read_environment(folder),
         sample.decode("utf-8", errors="replace"),
         read_speed(folder),
+        read_details(folder),
     )
 
 

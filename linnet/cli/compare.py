@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from linnet.analysis.board import Board
+from linnet.analysis.paired import paired_section
 from linnet.analysis.report import write_report
-from linnet.analysis.runs import read_run
+from linnet.analysis.runs import panels, read_run
 from linnet.analysis.table import text_table
 from linnet.cli.folders import RUNS, data_name, overwrite
 from linnet.cli.options import add_run_options, add_sources, add_task, check_task_is_first, parsed, run_config
-from linnet.cli.output import is_first_process, say
+from linnet.cli.output import is_first_process, say, section_table
 from linnet.cli.parser import at_least_one
 from linnet.runs.config import RunConfig
 from linnet.runs.load import load
@@ -42,6 +43,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
     add("--units", nargs="+", type=unit_of(task), default=units, metavar="UNIT", help=f"({names})")
     add("--vary", nargs="+", type=values, metavar="NAME=VALUE,...", help=VARY_HELP)
     add("--seeds", nargs="+", type=int, default=[], metavar="N", help="a run for each unit and seed (--seed)")
+    add("--folds", type=at_least_one, default=0, metavar="K", help="cross-validation: a run for each fold")
     add("--budget", type=at_least_one, default=how.budget, help=f"parameters of each model ({how.budget})")
     add("--run-dir", type=Path, dest="folder", metavar="DIR", help="(runs/compare-<data>)")
     add("--overwrite", action="store_true", help="delete these runs and start over")
@@ -76,10 +78,11 @@ def run(options: argparse.Namespace) -> None:
     config = base_config(options)
     folder = options.folder or RUNS / f"compare-{data_name(config)}"
     task = shared_task(config)
+    repeated = options.seeds, options.folds
     if options.vary:
-        runs = list(variations(config, dict(options.vary), folder, options.seeds))
+        runs = list(variations(config, dict(options.vary), folder, *repeated))
     else:
-        runs = list(plans(config, task, options.units, options.budget, folder, options.seeds))
+        runs = list(plans(config, task, options.units, options.budget, folder, *repeated))
     for _, path in runs if options.overwrite else ():
         overwrite(path)
     Comparing(options, folder, runs, task).run()
@@ -147,6 +150,8 @@ class Comparing:
     def say_results(self) -> None:
         runs = [read_run(path) for _, path in self.runs]
         say(f"\n{self.title}\n\n{text_table(runs)}")
+        for section in filter(None, map(paired_section, panels(runs))):
+            say(f"\n{section.title}. {section.about}\n\n{section_table(section)}")
         for each in runs if runs[0].sample else ():
             say(f"\n{each.name} writes:\n  {each.sample.strip()}")
         say(f"\nThe page is {self.page}")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from linnet.cli.options import add_option, add_run_options, given_options
-from linnet.cli.output import result_line, say
+from linnet.cli.output import result_line, say, section_table
 from linnet.runs.config import options as options_of
 from linnet.runs.load import load
 from linnet.train import dynamic
@@ -44,9 +44,16 @@ def run(options: argparse.Namespace) -> None:
     if found.config.task != TASK and (given or options.dynamic):
         raise ValueError(f"{options.folder} is no language model: the options of a text do not go with it")
     found = found.on(**given)
-    judge = dynamically(options, found.task, found.model) if options.dynamic else found.evaluate
+    if options.dynamic:
+        judge = dynamically(options, found.task, found.model)
+        for split in options.splits:
+            say(result_line(split, judge(split)))
+        return
     for split in options.splits:
-        say(result_line(split, judge(split)))
+        figures, sections = found.examine(split)
+        say(result_line(split, figures))
+        for section in sections:
+            say(f"\n{section.title} ({split}). {section.about}\n\n{section_table(section)}\n")
 
 
 def dynamically(options: argparse.Namespace, task: Any, model: Any) -> Callable[[str], dict[str, float]]:

@@ -61,6 +61,14 @@ def corpus_lines() -> Iterator[str]:
         yield f"{'':<15}  by {', '.join(source.levels)}; {source.terms}"
 
 
+def set_lines() -> Iterator[str]:
+    from linnet.data.labelled import SETS
+
+    for name, labelled in SETS.items():
+        yield f"{name:<15}{labelled.about}"
+        yield f"{'':<15}  {labelled.terms}"
+
+
 def plot_lines() -> Iterator[str]:
     from linnet.analysis.plots import PLOTS
 
@@ -73,5 +81,6 @@ LISTS: dict[str, Callable[[], Iterator[str]]] = {
     "tasks": task_lines,
     "recipes": recipe_lines,
     "corpora": corpus_lines,
+    "sets": set_lines,
     "plots": plot_lines,
 }

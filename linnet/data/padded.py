@@ -12,6 +12,7 @@ The same examples, plan and generator give the same batches, so a run that was k
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -132,6 +133,7 @@ class BatchPlan:
              shuffled   shuffle only
              chunks     consecutive examples; shuffle the batches (LRN's tagger)
              file       consecutive examples in their own order (SRU's classifier)
+             sorted     sort all by length, shuffle the batches once: the same in each epoch (SRU on SST)
     pool     buckets: batches whose examples are sorted together; more pad less and mix less
     """
 
@@ -154,13 +156,18 @@ def group(lengths: Sequence[int], plan: BatchPlan, generator: torch.Generator | 
     rows = list(range(len(lengths)))
     if plan.order in ("buckets", "shuffled"):
         rows = shuffled(rows, generator)
-    if plan.order == "buckets":
-        rows = sorted_in_pools(rows, lengths, pool_size(lengths, plan))
+    if plan.order in ("buckets", "sorted"):
+        size = pool_size(lengths, plan) if plan.order == "buckets" else len(rows)
+        rows = sorted_in_pools(rows, lengths, size)
     batches = cut_by_tokens(rows, lengths, plan.tokens) if plan.tokens else cut_by_count(rows, plan.batch)
+    if plan.order == "sorted" and generator is not None:
+        random.Random(1234).shuffle(batches)
     return shuffled(batches, generator) if plan.order in ("buckets", "chunks") else batches
 
 
-ORDERS = ("buckets", "shuffled", "chunks", "file")
+ORDERS = ("buckets", "shuffled", "chunks", "file", "sorted")
+FIXED_ORDERS = ("file", "sorted")
+"""Orders that are the same in each epoch, so that batches can be made once."""
 
 
 def shuffled(items: list, generator: torch.Generator | None) -> list:
@@ -176,7 +183,7 @@ def pool_size(lengths: Sequence[int], plan: BatchPlan) -> int:
 
 
 def sorted_in_pools(rows: list[int], lengths: Sequence[int], size: int) -> list[int]:
-    pools = (rows[start : start + size] for start in range(0, len(rows), size))
+    pools = cut_by_count(rows, max(size, 1))
     return [row for pool in pools for row in sorted(pool, key=lengths.__getitem__)]
 
 

@@ -26,9 +26,10 @@ def decode_utf8(where: str, contents: bytes) -> str:
     except UnicodeDecodeError as error:
         # A byte order mark is removed before bytes are counted.
         offset = error.start + (3 if contents.startswith(b"\xef\xbb\xbf") else 0)
+        line = contents.count(b"\n", 0, offset) + 1
         raise DataError(
-            f"{where} is not UTF-8: byte {offset:,} is 0x{contents[offset]:02x}. If it is in an "
-            f"older encoding, convert it: iconv -f latin1 -t utf-8 {where}"
+            f"{where} is not UTF-8: byte {offset:,} is 0x{contents[offset]:02x}, in line {line:,}. "
+            f"If it is in an older encoding, convert it: iconv -f latin1 -t utf-8 {where}"
         ) from None
     return text.replace("\r\n", "\n")
 

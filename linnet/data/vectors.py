@@ -73,6 +73,16 @@ def read_vectors(
     return Vectors(tuple(found), torch.from_numpy(np.stack(list(found.values()))))
 
 
+def vector_size(name: str | Path, data_dir: str | Path | None = None) -> int:
+    """Return the number of dimensions of vectors."""
+    path = find_vectors(name, data_dir)
+    if ".npy" in path.suffixes:
+        return load_array(path).shape[-1]
+    first = next(numbered_lines(path), (1, ""))[1]
+    header = header_of(first)
+    return header[1] if header else first.count(" ")
+
+
 def find_vectors(name: str | Path, data_dir: str | Path | None) -> Path:
     """Return the path of vectors by name or path; a file goes before a name."""
     if Path(name).is_file():
@@ -156,7 +166,8 @@ def is_number(text: str) -> bool:
 
 def numbers(path: Path, number: int, values: list[str]) -> np.ndarray:
     try:
-        found = np.array(values, np.float32)
+        with np.errstate(over="ignore"):
+            found = np.array(values, np.float32)
     except ValueError:
         wrong = next(value for value in values if not is_number(value))
         raise DataError(f"{path}, line {number:,} has {wrong!r}; expected a number") from None
@@ -174,10 +185,7 @@ def read_array(path: Path, wanted: frozenset[str] | None) -> Iterator[tuple[str,
     if listed is None:
         raise MissingDataError(f"{path} needs {VOCABULARY} in its folder, with one word per line")
     words = decode_utf8(str(listed[1]), unpacked(listed[1], LARGEST_OF_YOURS)).splitlines()
-    try:
-        matrix = np.load(io.BytesIO(unpacked(path, LARGEST_OF_YOURS)), allow_pickle=False)
-    except (ValueError, EOFError, OSError) as error:
-        raise DataError(f"{path} is not an array as numpy.save writes it: {error}") from None
+    matrix = load_array(path)
     if matrix.ndim != 2 or len(matrix) != len(words) or matrix.dtype.kind != "f":
         raise DataError(
             f"{path} has {matrix.dtype} {matrix.shape}; expected float [{len(words)}, D], a row for each "
@@ -185,3 +193,10 @@ def read_array(path: Path, wanted: frozenset[str] | None) -> Iterator[tuple[str,
         )
     rows = ((word, row) for word, row in zip(words, matrix, strict=True) if wanted is None or word in wanted)
     return ((word, row.astype(np.float32)) for word, row in rows)
+
+
+def load_array(path: Path) -> np.ndarray:
+    try:
+        return np.load(io.BytesIO(unpacked(path, LARGEST_OF_YOURS)), allow_pickle=False)
+    except (ValueError, EOFError, OSError) as error:
+        raise DataError(f"{path} is not an array as numpy.save writes it: {error}") from None

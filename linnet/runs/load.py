@@ -20,8 +20,8 @@ from linnet.runs.errors import Damaged, Mismatch, room_for
 from linnet.runs.records import read_config, write_atomically
 from linnet.runs.untrusted import LARGE, check, has_file, read_bytes
 from linnet.tasks import TASKS
-from linnet.tasks.base import Task
-from linnet.tasks.evaluation import evaluate
+from linnet.tasks.base import Section, Task
+from linnet.tasks.evaluation import collect, evaluate
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +41,12 @@ class TrainedRun:
     def evaluate(self, split: str = "test", **data: Any) -> dict[str, float]:
         """Return the figures on a split; `data` changes data settings: evaluate("all", path="a.txt")."""
         return evaluate(self.on(**data).task, self.model, split)
+
+    def examine(self, split: str = "test", **data: Any) -> tuple[dict[str, float], list[Section]]:
+        """Return the figures on a split, and further tables such as a confusion matrix."""
+        task = self.on(**data).task
+        metrics = collect(task, self.model, split)
+        return metrics.compute(), task.details(split, metrics)
 
     def on(self, **data: Any) -> TrainedRun:
         """Return the same model for other data: on(path="other.txt"). The vocabulary is that of the run."""

@@ -8,6 +8,7 @@ metrics.csv        the same numbers, one to a line
 speed.jsonl        seconds and tokens a second, and when a checkpoint was written: not the same twice, so kept
                    apart
 result.json        the figures of the finished run
+details.json       tables of its test that are no figures, such as a confusion matrix, if its task has any
 best/, last/       checkpoints, and in last.old/ the one before the last
 events/            for TensorBoard, if asked for
 
@@ -23,7 +24,7 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -52,6 +53,7 @@ from linnet.runs.untrusted import (
     sealed,
     unsealed,
 )
+from linnet.tasks.base import Section
 
 COLUMNS = ("step", "epoch", "split", "name", "value")
 PLACE = COLUMNS[:3]
@@ -301,6 +303,38 @@ def read_result(folder: Path) -> Row | None:
     for split in FIGURES[5:]:
         check_figures(path, split, result[split])
     return result
+
+
+def write_details(folder: Path, sections: Sequence[Section]) -> None:
+    """Write the tables of a test, if there are any."""
+    if sections:
+        write_json(folder / "details.json", sealed({"sections": [each._asdict() for each in sections]}))
+
+
+def read_details(folder: Path) -> list[Section]:
+    """Return the tables of a test; none if the task has none or the run is not finished."""
+    path = Path(folder) / "details.json"
+    value = read_json(path)
+    if value is None:
+        return []
+    found = unsealed(path, value, ())
+    check_object(path, "it", found, ("sections",))
+    check(isinstance(found["sections"], list), path, "its sections are no list")
+    return [section_from(path, each) for each in found["sections"]]
+
+
+def section_from(path: Path, value: Any) -> Section:
+    check_object(path, "a section", value, Section._fields)
+    for name in ("title", "about"):
+        check_text(path, name, value[name])
+    head, rows = value["head"], value["rows"]
+    right = isinstance(rows, list) and all(is_strings(row) and len(row) == len(head) for row in [head, *rows])
+    check(right, path, "the rows of a section are no lists of as many strings as its head")
+    return Section(value["title"], value["about"], tuple(head), tuple(tuple(row) for row in rows))
+
+
+def is_strings(row: Any) -> bool:
+    return isinstance(row, list) and all(isinstance(cell, str) for cell in row)
 
 
 def write_speed(folder: Path, tokens_per_second: float) -> None:

@@ -91,6 +91,15 @@ class Figure(NamedTuple):
         return format(value, self.format)
 
 
+class Section(NamedTuple):
+    """A table that an evaluation shows besides its figures, such as a confusion matrix."""
+
+    title: str
+    about: str  # a sentence or two for the reader
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
 LOSS = Figure("loss", "loss", "The mean of what training minimises; lower is better.")
 
 
@@ -197,6 +206,13 @@ class Task(ABC):
         """Return an empty collector for one evaluation."""
         return Metrics()
 
+    def details(self, split: str, metrics: Any) -> list[Section]:
+        """Return tables that `linnet eval` and the report show besides the figures of an evaluation.
+
+        `metrics` is what `metrics` returned, after all batches of the split.
+        """
+        return []
+
     def assets(self) -> dict[str, bytes]:
         """Return the files, by name, that a trained model needs to be used without its data set."""
         return {}
@@ -233,6 +249,11 @@ class Task(ABC):
     def variants(cls, data: Any) -> Mapping[str, Variant]:
         """Return the forms of units that comparisons know under names of their own."""
         return {}
+
+    @classmethod
+    def fold_settings(cls, data: Any, folds: int) -> list[dict[str, Any]]:
+        """Return the settings of each run of a cross-validation with `folds` folds."""
+        raise ValueError(f"{cls.name} has no folds; leave out --folds, or repeat runs with --seeds")
 
     @classmethod
     def unit_name(cls, model: Any) -> str:

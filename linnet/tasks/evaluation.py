@@ -13,9 +13,14 @@ from linnet.base.options import choose
 from linnet.tasks.base import Metrics, Task
 
 
-@torch.no_grad()
 def evaluate(task: Task, model: nn.Module, split: str, fabric: Any = None) -> dict[str, float]:
-    """Return the figures of a model on a split.
+    """Return the figures of a model on a split."""
+    return collect(task, model, split, fabric).compute()
+
+
+@torch.no_grad()
+def collect(task: Task, model: nn.Module, split: str, fabric: Any = None) -> Metrics:
+    """Return what the task's metrics have collected from all batches of a split.
 
     `fabric` is Lightning's, of a run: each of its processes evaluates some of the sequences, and all get the
     figures of all of them.
@@ -24,7 +29,7 @@ def evaluate(task: Task, model: nn.Module, split: str, fabric: Any = None) -> di
     rank, world = (fabric.global_rank, fabric.world_size) if fabric else (0, 1)
     with evaluating(model), fabric.autocast() if fabric else nullcontext():
         found = run_batches(task, model, shares(task.batches(split), rank, world))
-    return merged(found, world).compute()
+    return merged(found, world)
 
 
 def run_batches(task: Task, model: nn.Module, batches: Iterator[Any]) -> Metrics:

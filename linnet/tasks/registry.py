@@ -90,6 +90,7 @@ def import_tasks(name: str) -> None:
 TASKS = Tasks(
     {
         "lm": "linnet.tasks.language:Language",
+        "classify": "linnet.tasks.classify:Classify",
         "memory.copy": "linnet.tasks.memory:Copy",
         "memory.variable": "linnet.tasks.memory:VariableCopy",
         "memory.denoise": "linnet.tasks.memory:Denoise",

@@ -20,15 +20,29 @@ def shared_task(config: RunConfig) -> Task:
 
 
 def plans(
-    config: RunConfig, task: Task, units: Sequence[str], budget: int, folder: Path, seeds: Sequence[int] = ()
+    config: RunConfig,
+    task: Task,
+    units: Sequence[str],
+    budget: int,
+    folder: Path,
+    seeds: Sequence[int] = (),
+    folds: int = 0,
 ) -> Iterator[tuple[RunConfig, Path]]:
-    """Yield a run for each unit and seed, with the hidden size that comes closest to the budget."""
+    """Yield a run for each unit, seed and fold, with the hidden size that comes closest to the budget."""
     for name in units:
         own = with_unit(config, task, name)
         fitted = dataclasses.replace(own, model=task.with_model(own.model).fitted(budget))
-        for seed in seeds or (config.loop.seed,):
-            label = name if len(seeds) < 2 else f"{name}-{seed}"
-            yield override(fitted, {"seed": seed}), folder / label
+        for label, settings in repeats(config, seeds, folds):
+            yield override(fitted, settings), folder / f"{name}{label}"
+
+
+def repeats(config: RunConfig, seeds: Sequence[int], folds: int) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the settings of each repetition of a run, and what it adds to the name of the run."""
+    parts = TASKS[config.task].fold_settings(config.data, folds) if folds else [{}]
+    for seed in seeds or (config.loop.seed,):
+        for part in parts:
+            label = f"-{seed}" * (len(seeds) > 1) + (f"-fold{part['fold']}" if part else "")
+            yield label, {"seed": seed, **part}
 
 
 def with_unit(config: RunConfig, task: Task, name: str) -> RunConfig:
@@ -43,7 +57,11 @@ def with_unit(config: RunConfig, task: Task, name: str) -> RunConfig:
 
 
 def variations(
-    config: RunConfig, vary: Mapping[str, Sequence[Any]], folder: Path, seeds: Sequence[int] = ()
+    config: RunConfig,
+    vary: Mapping[str, Sequence[Any]],
+    folder: Path,
+    seeds: Sequence[int] = (),
+    folds: int = 0,
 ) -> Iterator[tuple[RunConfig, Path]]:
     """The run itself, and for each option and value the run with that one changed."""
     unit, seen = config.model.unit, set()
@@ -56,8 +74,8 @@ def variations(
             continue
         seen.add(made.fingerprint)
         name = f"{unit}-{option}-{value}" if option else unit
-        for seed in seeds or (config.loop.seed,):
-            yield override(made, {"seed": seed}), folder / (name if len(seeds) < 2 else f"{name}-{seed}")
+        for label, settings in repeats(config, seeds, folds):
+            yield override(made, settings), folder / f"{name}{label}"
 
 
 def with_option(config: RunConfig, option: str, value: Any) -> RunConfig:

@@ -22,10 +22,19 @@ from linnet.runs import checkpoints
 from linnet.runs.config import RunConfig
 from linnet.runs.errors import NotFinite
 from linnet.runs.load import keep_assets
-from linnet.runs.records import Row, claim, make_folder, open_run, read_result, refuse_other, write_result
+from linnet.runs.records import (
+    Row,
+    claim,
+    make_folder,
+    open_run,
+    read_result,
+    refuse_other,
+    write_details,
+    write_result,
+)
 from linnet.tasks import TASKS
-from linnet.tasks.base import Task
-from linnet.tasks.evaluation import evaluate
+from linnet.tasks.base import Metrics, Task
+from linnet.tasks.evaluation import collect
 from linnet.train.advice import remedy
 from linnet.train.context import Context
 from linnet.train.fabric import agreed, make_fabric
@@ -163,7 +172,7 @@ class Run:
         """Validate, keep the weights if they are the best, and choose the optimiser that follows."""
         here, selects = self.context.here, self.task.selects
         with self.updater.averaged():
-            figures = self.measure("valid")
+            figures = self.measure("valid").compute()
             cost = selects.cost(figures)
             if not math.isfinite(cost):
                 raise NotFinite(
@@ -173,13 +182,17 @@ class Run:
             here.history.append(cost)
             here.evaluated = here.step
             self.recorder.record("valid", figures)
-            if self.config.loop.select == "last" or cost <= min(here.history):
+            # Of several equally good validations, the first is the best.
+            if (
+                self.config.loop.select == "last"
+                or here.history.index(min(here.history)) == len(here.history) - 1
+            ):
                 self.store.keep_best(figures)
         self.updater.choose_optimiser()
 
-    def measure(self, split: str) -> Row:
-        """Return the figures of the task; each process evaluates its share."""
-        return evaluate(self.task, self.updater.model, split, self.fabric)
+    def measure(self, split: str) -> Metrics:
+        """Evaluate the model; each process evaluates its share."""
+        return collect(self.task, self.updater.model, split, self.fabric)
 
     def finish(self) -> Row:
         """Validate if that is still to be done, and test the selected weights."""
@@ -189,10 +202,12 @@ class Run:
             self.store.save()
         path, manifest = agreed(self.fabric, lambda: checkpoints.must_find(folder, "best"))
         checkpoints.load_weights(path, self.updater.model)
-        test = self.measure("test")
+        metrics = self.measure("test")
+        test = metrics.compute()
         self.recorder.record("test", test)
         result = self.result(manifest, test)
         if self.context.is_first:
+            write_details(folder, self.task.details("test", metrics))
             write_result(folder, result)
         return result
 

@@ -347,6 +347,56 @@ def add_scrn() -> None:
         )
 
 
-BOOKS: tuple[Callable[[], None], ...] = (add_ran, add_lrn, add_nru, add_nru_memory, add_sru, add_scrn)
+# -------------------------------------------------------------------------------- classification
+
+SENTENCE_SETS = ("cr", "subj", "mr", "trec", "mpqa", "sst")
+# The authors' vectors are word2vec's of 300 dimensions; these have 50.
+SENTENCES: Settings = {
+    **{"vocabulary": "all", "vectors": "glove50", "embedding_size": 50, "unit_norm": True, "tuned": "none"},
+    **{"padding": "left", "order": "file", "batch": 32, "pooling": "last", "clip": 0.0},
+    **{"optimiser": "adam", "lr": 1e-3, "epochs": 100},
+}
+
+
+def sentence_models() -> Iterator[tuple[str, str, Settings]]:
+    """The models of SRU's Table 1: the dropout p is that of words and of the vector of a sentence."""
+    half: Settings = {"input_dropout": 0.5, "pooled_dropout": 0.5}
+    yield "cnn", "CNN of widths 3, 4 and 5", {"unit": "cnn", "hidden_size": 100, **half}
+    recurrent: Settings = {"hidden_size": 128, **half}
+    yield "lstm", "LSTM, 2 layers", {**recurrent, "unit": "lstm", "num_layers": 2, "layer_dropout": 0.5}
+    for layers, rate in ((2, 0.5), (4, 0.5), (8, 0.55)):
+        dropouts = {"input_dropout": rate, "pooled_dropout": rate, "unit_options": {"cell_dropout": rate}}
+        sru = {**recurrent, "unit": "sru", "num_layers": layers, **dropouts}
+        yield f"sru{layers}", f"SRU, {layers} layers", sru
+
+
+def add_classification() -> None:
+    for name in SENTENCE_SETS:
+        # Only the batches of SST are sorted by length.
+        own: Settings = {"set": name, "order": "sorted" if name == "sst" else "file"}
+        for model, words, settings in sentence_models():
+            about = f"SRU, Table 1: {words}, {name.upper()} with GloVe vectors of 50 dimensions"
+            put("classify", f"sru-classify-{name}-{model}", about, SENTENCES, own, settings)
+    for name, epochs in (("imdb", 6), ("agnews", 10)):
+        about = f"LRN, Table 2: documents, {name} with GloVe vectors of 50 dimensions"
+        put("classify", f"lrn-doc-{name}", about, DOCUMENTS, {"set": name, "epochs": epochs})
+
+
+DOCUMENTS: Settings = {
+    **{"vocabulary": "vectors", "vectors": "glove50", "embedding_size": 50, "tuned": "special"},
+    **{"inputs": "both", "character_size": 32, "least_character": 4, "max_length": 400},
+    **{"unit": "lrn", "num_layers": 1, "hidden_size": 64, "bidirectional": True, "pooling": "attentive"},
+    **{"word_dropout": 0.1, "character_dropout": 0.05, "output_dropout": 0.1, "input_dropout": 0.0},
+    **{"pooled_dropout": 0.0, "init": "uniform", "init_scale": 0.08, "label_smoothing": 0.1},
+    **{"batch": 64, "eval_batch": 64, "order": "chunks", "optimiser": "adam", "lr": 1e-3},
+    **{"weight_decay": 3e-5, "clip": 5.0, "schedule": "after", "decay": 0.5, "decay_after": 1},
+    **{"ema": 0.9999, "ema_warmup": True},
+}
+
+
+BOOKS: tuple[Callable[[], None], ...] = (
+    *(add_ran, add_lrn, add_nru, add_nru_memory),
+    *(add_sru, add_scrn, add_classification),
+)
 for book in BOOKS:
     book()

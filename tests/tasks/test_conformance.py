@@ -31,6 +31,7 @@ SYMBOLS = {"span": 6, "recalled": 3, "batch": 4, "eval_examples": 10}
 IMAGES = {"images": "digits", "batch": 4, "eval_batch": 5, "eval_examples": 12}
 SETTINGS: dict[str, dict[str, Any]] = {
     "lm": {"corpus": "text", "level": "char", "batch": 4, "length": 5, "eval_batch": 3, "embedding_size": 6},
+    "classify": {"set": "own", "batch": 4, "eval_batch": 3, "embedding_size": 6},
     "memory.copy": SYMBOLS,
     "memory.variable": SYMBOLS,
     "memory.denoise": SYMBOLS,
@@ -41,6 +42,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 INPUTS: dict[str, list[str]] = {
     "lm": ["the ", ""],
+    "classify": ["a song of time", "", "unheard-of words"],
     "memory.copy": ["1 2 3", "4 5 6"],
     "memory.variable": ["1 2 3"],
     "memory.denoise": ["3 2 1"],
@@ -51,18 +53,26 @@ INPUTS: dict[str, list[str]] = {
 }
 
 
+FILES = {
+    "lm": ("text.txt", "the light unit sang a song of memory and of time.\n" * 20),
+    "classify": ("texts.csv", "text,label\n" + "a song of light,bird\na unit of time,clock\n" * 20),
+}
+
+
 @pytest.fixture(scope="module")
-def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("text") / "text.txt"
-    path.write_text("the light unit sang a song of memory and of time.\n" * 20, encoding="utf-8")
-    return path
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("files") / "files"
+    folder.mkdir()
+    for name, text in FILES.values():
+        (folder / name).write_text(text, encoding="utf-8")
+    return folder
 
 
 @pytest.fixture(scope="module", params=list(TASKS))
-def config(request: pytest.FixtureRequest, text: Path) -> RunConfig:
+def config(request: pytest.FixtureRequest, files: Path) -> RunConfig:
     name = request.param
-    given = SETTINGS[name] if name != "lm" else {**SETTINGS[name], "path": str(text)}
-    return override(RunConfig(task=name), {**RUN, **given})
+    path = {"path": str(files / FILES[name][0])} if name in FILES else {}
+    return override(RunConfig(task=name), {**RUN, **SETTINGS[name], **path})
 
 
 @pytest.fixture(scope="module")
@@ -190,17 +200,17 @@ def test_figures_and_the_metric_that_selects_are_computed(task: Task, run: Path)
 # ------------------------------------------------------------------------------------ trained runs
 
 
-def test_a_run_loads_without_its_data(config: RunConfig, run: Path, text: Path):
+def test_a_run_loads_without_its_data(config: RunConfig, run: Path, files: Path):
     found = linnet.load(run)
     assert found.config == config
     assert found.task.assets() == made(config).assets()
     assert set(found.task.assets()) == set(found.task.asset_files)
-    hidden = text.rename(text.with_suffix(".hidden"))
+    hidden = files.rename(files.with_suffix(".hidden"))
     try:
         alone = linnet.load(run)
         assert len(alone.predict(INPUTS[config.task])) == len(INPUTS[config.task])
     finally:
-        hidden.rename(text)
+        hidden.rename(files)
     assert evaluate(found.task, found.model, "valid") == pytest.approx(read_result(run)["valid"])  # type: ignore[index]
 
 

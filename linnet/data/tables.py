@@ -1,0 +1,167 @@
+"""Labelled texts of the user's own: a table with named columns, or a folder with one folder per class.
+
+    read_labelled("reviews.csv", text="review", label="stars")   # also .tsv, .jsonl, and each as .gz or .xz
+    read_labelled("reviews/")                                    # reviews/good/1.txt, reviews/bad/7.txt, ...
+
+An error names the file, the line and what was expected there.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from linnet.base.suggest import did_you_mean
+from linnet.data.errors import DataError, MissingDataError
+from linnet.data.files import LARGEST_OF_YOURS, UNPACK, unpacked
+from linnet.data.text import decode_utf8
+
+
+class Labelled(NamedTuple):
+    """A text and its class."""
+
+    text: str
+    label: str
+    where: str = ""  # the file and the line, for messages
+
+
+class Columns(NamedTuple):
+    """The names of the columns with the text and with the class."""
+
+    text: str = "text"
+    label: str = "label"
+
+
+def read_labelled(path: str | Path, text: str = "text", label: str = "label") -> list[Labelled]:
+    """Read all labelled texts of a table or of a folder; `text` and `label` are names of columns."""
+    path = Path(path)
+    if not path.exists():
+        raise MissingDataError(f"there is no file or folder {path}")
+    found = list(read_folder(path) if path.is_dir() else read_file(path, Columns(text, label)))
+    if not found:
+        raise DataError(f"{path} has no rows; expected a text and a label in each")
+    return found
+
+
+def read_folder(path: Path) -> Iterator[Labelled]:
+    """Yield each *.txt of each folder in `path`; the name of the folder is its class."""
+    files = sorted(file for file in path.glob("*/**/*") if is_text(file))
+    if not files:
+        raise DataError(f"the folder {path} has no class; expected files such as {path / 'CLASS' / '1.txt'}")
+    for file in files:
+        text = decode_utf8(str(file), unpacked(file, LARGEST_OF_YOURS))
+        yield Labelled(text.strip(), file.relative_to(path).parts[0], str(file))
+
+
+def is_text(file: Path) -> bool:
+    return file.is_file() and format_of(file) == ".txt"
+
+
+def format_of(path: Path) -> str:
+    """Return the ending of a file without that of its compression."""
+    return Path(path.stem).suffix if path.suffix in UNPACK else path.suffix
+
+
+def read_file(path: Path, columns: Columns) -> Iterator[Labelled]:
+    kind = format_of(path)
+    if kind not in FORMATS:
+        raise DataError(
+            f"{path} ends with {kind or 'nothing'!r}; expected a table ({', '.join(FORMATS)}, each also as "
+            ".gz or .xz) or a folder with one folder per class"
+        )
+    contents = decode_utf8(str(path), unpacked(path, LARGEST_OF_YOURS))
+    return FORMATS[kind](str(path), contents, columns)
+
+
+# ------------------------------------------------------------------------------------- csv and tsv
+
+
+def read_csv(path: str, contents: str, columns: Columns) -> Iterator[Labelled]:
+    return read_delimited(path, csv.DictReader(io.StringIO(contents, newline=""), strict=True), columns)
+
+
+def read_tsv(path: str, contents: str, columns: Columns) -> Iterator[Labelled]:
+    """Tabs separate columns, and quotation marks are part of the text, as in GLUE."""
+    lines = io.StringIO(contents, newline="")
+    return read_delimited(
+        path, csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE, strict=True), columns
+    )
+
+
+def read_delimited(path: str, reader: csv.DictReader, columns: Columns) -> Iterator[Labelled]:
+    try:
+        check_columns(f"{path}, line 1", reader.fieldnames or (), columns)
+        for row in reader:
+            where = f"{path}, line {reader.line_num:,}"
+            check_width(where, row, len(reader.fieldnames or ()))
+            yield labelled(where, row, columns)
+    except csv.Error as error:
+        raise DataError(f"{path}, line {reader.line_num:,} is not a row of a table: {error}") from None
+
+
+def check_columns(where: str, found: Any, columns: Columns) -> None:
+    for option, name in columns._asdict().items():
+        if name not in found:
+            near = did_you_mean(name, found)
+            listed = ", ".join(map(repr, found)) or "none"
+            raise DataError(
+                f"{where} has no column {name!r}{near or ';'} it has {listed}. Name the column of the "
+                f"{option} with --{option}"
+            )
+
+
+def check_width(where: str, row: Mapping[Any, Any], expected: int) -> None:
+    missing = sum(value is None for value in row.values())
+    found = expected - missing + len(row.get(None) or ())
+    if found != expected:
+        raise DataError(f"{where} has {found} columns; expected {expected}, as in the first line")
+
+
+def labelled(where: str, row: Mapping[str, Any], columns: Columns) -> Labelled:
+    label = str(row[columns.label]).strip()
+    if not label:
+        raise DataError(f"{where} has an empty {columns.label!r}; expected a class")
+    return Labelled(row[columns.text], label, where)
+
+
+# ------------------------------------------------------------------------------------------- jsonl
+
+
+def read_jsonl(path: str, contents: str, columns: Columns) -> Iterator[Labelled]:
+    for number, line in enumerate(contents.split("\n"), 1):
+        if line.strip():
+            where = f"{path}, line {number:,}"
+            row = json_object(where, line)
+            check_columns(where, row, columns)
+            check_values(where, row, columns)
+            yield labelled(where, row, columns)
+
+
+def json_object(where: str, line: str) -> dict[str, Any]:
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{where} is not JSON: {error}") from None
+    if not isinstance(row, dict):
+        raise DataError(f"{where} is a JSON {type(row).__name__}; expected an object with named values")
+    return row
+
+
+def check_values(where: str, row: Mapping[str, Any], columns: Columns) -> None:
+    if not isinstance(row[columns.text], str):
+        raise DataError(f"{where}: {columns.text!r} is {row[columns.text]!r}; expected a string")
+    if not isinstance(row[columns.label], (str, int)):
+        raise DataError(
+            f"{where}: {columns.label!r} is {row[columns.label]!r}; expected a string or an integer"
+        )
+
+
+FORMATS: dict[str, Callable[[str, str, Columns], Iterator[Labelled]]] = {
+    ".csv": read_csv,
+    ".tsv": read_tsv,
+    ".jsonl": read_jsonl,
+}

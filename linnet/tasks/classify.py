@@ -1,0 +1,439 @@
+"""Classification of texts: one class for each sentence or document.
+
+    linnet train classify --set mr --data-dir DIR --unit sru
+    linnet train classify --path reviews.csv --text review --label stars
+    linnet predict runs/reviews-sru "A small bird, and what a voice."
+
+Word 0 is padding, word 1 stands for unknown words. The best checkpoint is the first one with the highest
+accuracy on the validation set.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from linnet.base.settings import Checked, fingerprint, option
+from linnet.data.batches import IGNORE, epoch_generator
+from linnet.data.characters import Characters, count_characters
+from linnet.data.errors import DataError
+from linnet.data.labelled import FOLDS, SETS, WORD_SPLITS, Splits, load_labelled
+from linnet.data.padded import (
+    FIXED_ORDERS,
+    ORDERS,
+    BatchPlan,
+    Example,
+    PaddedBatch,
+    batch_count,
+    collate,
+    padded_batches,
+)
+from linnet.data.tables import Labelled
+from linnet.data.vectors import Vectors, read_vectors, vector_size
+from linnet.data.vocabulary import EOS, UNK, Vocabulary, by_frequency
+from linnet.layers.embedding import use_vectors
+from linnet.models.classifier import CNN, Classifier, ClassifierConfig
+from linnet.tasks.base import (
+    LOSS,
+    SPLITS,
+    Comparison,
+    Figure,
+    Metric,
+    Metrics,
+    Section,
+    StepResult,
+    Task,
+    Variant,
+    unit_options_checked,
+)
+
+PAD = "<pad>"
+VOCABULARY, CHARACTERS, CLASSES = "vocabulary.json", "characters.json", "classes.json"
+VOCABULARIES = ("train", "all", "vectors")
+SPREAD = 0.25  # words without a pretrained vector start in U(-SPREAD, SPREAD)
+MOST_MISTAKES = 20
+
+
+@dataclass(frozen=True)
+class ClassifyData(Checked):
+    """Labelled texts, their words, and how they are put into batches."""
+
+    set: str = option("kjv", "a name of `linnet list sets`; own: the file or folder --path", choices=(*SETS,))
+    path: str | None = option(None, "your own .csv, .tsv or .jsonl, or a folder with one folder per class")
+    valid_path: str | None = option(None, "the validation set (default: taken from --path)")
+    test_path: str | None = option(None, "the test set (default: taken from --path)")
+    text: str = option("text", "own: the column with the text")
+    label: str | None = option(None, "own: the column with the class (label); kjv: testament or book")
+    data_dir: str | None = option(None, "the folder where the files of a set and vectors are searched first")
+    fold: int = option(
+        0, "the fold that is the test set (or the validation set, if there is a test file)", least=0
+    )
+    folds: int = option(FOLDS, "own: parts of equal size from which --fold is taken", least=2)
+    split_seed: int = option(1, "own: the seed of the folds", least=0)
+    words: str | None = option(
+        None, "how a text is split into words (as the set needs it)", choices=(*WORD_SPLITS,)
+    )
+    lowercase: bool = option(True, "look up words in lower case; characters keep their case")
+    vocabulary: str = option(
+        "train",
+        "the words that have a vector: those that occur --least times in training, all of the three splits, "
+        "or those of the three splits that are in --vectors",
+        choices=VOCABULARIES,
+    )
+    least: int = option(2, "vocabulary train: rarer words become <unk>", least=1)
+    vectors: str | None = option(None, "pretrained word vectors: a GloVe or word2vec text file, or glove50")
+    unit_norm: bool = option(False, "scale all word vectors to norm 1, as SRU's authors do")
+    least_character: int = option(1, "rarer characters become unknown", least=1)
+    max_length: int = option(0, "the most words of a text in training (0: all)", least=0)
+    batch: int = option(32, "texts in a batch, over all processes", least=1)
+    eval_batch: int = option(32, "texts in a batch in evaluation", least=1)
+    order: str = option("buckets", "how texts are put into batches, see docs/classify.md", choices=ORDERS)
+    label_smoothing: float = option(
+        0.0, "the share of the target that the other classes get", least=0, most=1
+    )
+
+
+READ = ("path", "valid_path", "test_path", "text", "label", "data_dir", "fold", "folds", "split_seed")
+ACCURACY = Figure(
+    "accuracy", "accuracy", "The share of texts with the right class; higher is better.", ".4f", True
+)
+F1 = Figure(
+    "f1", "macro F1", "The mean over the classes of the harmonic mean of precision and recall.", ".4f", True
+)
+
+
+class Classify(Task):
+    """Labelled texts, the words and classes of the training set, and a classifier."""
+
+    name, about = "classify", "classification: the class of a sentence or a document"
+    Data, Model = ClassifyData, ClassifierConfig
+    selects = Metric("accuracy", higher=True)
+    asset_files = (VOCABULARY, CHARACTERS, CLASSES)
+    defaults = {
+        **{"optimiser": "adam", "lr": 1e-3, "clip": 5.0, "epochs": 10},
+        **{"embedding_size": 100, "hidden_size": 128, "input_dropout": 0.3, "pooled_dropout": 0.3},
+    }
+    comparison = Comparison(budget=200_000, settings={"embedding_size": 50, "epochs": 5})
+    ranges = {"input_dropout+layer_dropout+pooled_dropout": (0.05, 0.6), "lr": (3e-4, 3e-3)}
+
+    def __init__(
+        self,
+        data: ClassifyData,
+        model: ClassifierConfig,
+        seed: int = 1,
+        assets: Mapping[str, bytes] | None = None,
+    ):
+        super().__init__(data, model, seed)
+        self.made: dict[str, list[PaddedBatch]] = {}
+        self.pretrained: Vectors | None = None
+        if assets is not None:
+            self.vocabulary = Vocabulary.parse(VOCABULARY, assets[VOCABULARY])
+            self.characters = Characters.from_json(assets[CHARACTERS])
+            self.classes = class_names(assets[CLASSES])
+        else:
+            self.read()
+
+    def read(self) -> None:
+        """Read the data, and find the classes and the vocabulary."""
+        self.classes = classes_of(self.texts)
+        train = [word for words in self.words["train"] for word in words]
+        self.characters = count_characters(train, self.data.least_character)
+        counts = Counter(map(self.folded, train))
+        every = (self.folded(word) for split in SPLITS for words in self.words[split] for word in words)
+        wanted = by_frequency(counts) if self.data.vocabulary == "train" else list(dict.fromkeys(every))
+        if self.data.vectors and self.model.reads_words:
+            self.pretrained = read_vectors(self.data.vectors, wanted, self.data.data_dir)
+        self.vocabulary = Vocabulary("word", (PAD, UNK, EOS, *self.kept(wanted, counts)))
+
+    def kept(self, wanted: list[str], counts: Mapping[str, int]) -> Iterable[str]:
+        """Return the words that have a vector of their own."""
+        special = (PAD, UNK, EOS)
+        if self.data.vocabulary == "train":
+            return [word for word in wanted if counts[word] >= self.data.least and word not in special]
+        if self.data.vocabulary == "vectors":
+            if self.pretrained is None:
+                raise DataError("vocabulary='vectors' needs pretrained vectors; give --vectors")
+            return [word for word in self.pretrained.words if word not in special]
+        return [word for word in wanted if word not in special]
+
+    @cached_property
+    def texts(self) -> Splits:
+        return load_labelled(self.data.set, **{name: getattr(self.data, name) for name in READ})
+
+    @cached_property
+    def words(self) -> dict[str, list[list[str]]]:
+        """The words of each text of each split."""
+        return {split: [self.split_words(row.text) for row in getattr(self.texts, split)] for split in SPLITS}
+
+    def split_words(self, text: str) -> list[str]:
+        return WORD_SPLITS[self.data.words or SETS[self.data.set].words](text)
+
+    def folded(self, word: str) -> str:
+        return word.lower() if self.data.lowercase else word
+
+    # ----------------------------------------------------------------------------------------- model
+
+    def build(self) -> Classifier:
+        with unit_options_checked():
+            model = Classifier(
+                len(self.vocabulary), len(self.classes), self.model, characters=len(self.characters)
+            )
+        if self.pretrained is not None and model.embedding is not None and not model.example.is_meta:
+            rows = torch.from_numpy(self.vocabulary.encode_words(self.pretrained.words))
+            known = rows != self.vocabulary.unk
+            use_vectors(
+                model.embedding,
+                self.pretrained.matrix[known],
+                rows[known],
+                spread=SPREAD,
+                unit_norm=self.data.unit_norm,
+            )
+        return model
+
+    # --------------------------------------------------------------------------------------- batches
+
+    def batches(self, split: str, epoch: int = 0, first: int = 0) -> Iterator[PaddedBatch]:
+        """In an order that never changes, batches are made once."""
+        if not epoch or self.data.order in FIXED_ORDERS:
+            name = "training" if epoch else split
+            if name not in self.made:
+                self.made[name] = list(self.new_batches(split, epoch, 0))
+            return iter(self.made[name][first:])
+        return self.new_batches(split, epoch, first)
+
+    def new_batches(self, split: str, epoch: int, first: int) -> Iterator[PaddedBatch]:
+        if not epoch:
+            plan = BatchPlan(self.data.eval_batch, order="sorted")
+            return padded_batches(self.examples(split), plan, None, first)
+        return padded_batches(self.training_examples, self.plan, epoch_generator(self.seed, epoch), first)
+
+    @property
+    def plan(self) -> BatchPlan:
+        return BatchPlan(self.data.batch, order=self.data.order)
+
+    @cached_property
+    def training_examples(self) -> list[Example]:
+        return self.examples("train", self.data.max_length or None)
+
+    def examples(self, split: str, longest: int | None = None) -> list[Example]:
+        index = {label: number for number, label in enumerate(self.classes)}
+        rows = getattr(self.texts, split)
+        return [
+            self.example(words[:longest], index[row.label])
+            for words, row in zip(self.words[split], rows, strict=True)
+        ]
+
+    def example(self, words: Sequence[str], label: int | None = None) -> Example:
+        ids = torch.from_numpy(self.vocabulary.encode_words([self.folded(word) for word in words]))
+        features = {"characters": self.characters.encode(words)} if self.model.reads_characters else {}
+        return Example(ids, label, features=features)
+
+    def batches_per_epoch(self, epoch: int) -> int:
+        return batch_count(self.training_examples, self.plan, epoch_generator(self.seed, epoch))
+
+    # --------------------------------------------------------------------------------------- figures
+
+    def step(self, model: nn.Module, batch: PaddedBatch, carry: Any) -> StepResult:
+        assert batch.labels is not None
+        logits = self.logits(model, batch)
+        total = F.cross_entropy(
+            logits,
+            batch.labels,
+            reduction="sum",
+            ignore_index=IGNORE,
+            label_smoothing=self.smoothing if model.training else 0.0,
+        )
+        count = int((batch.labels != IGNORE).sum())
+        outputs = None if model.training else (logits, batch.labels, batch.rows)
+        return StepResult(total / max(count, 1), total.detach(), count, batch.tokens, outputs=outputs)
+
+    def logits(self, model: nn.Module, batch: PaddedBatch) -> Tensor:
+        return model(batch.inputs.steps, batch.inputs.lengths, batch.inputs.features.get("characters"))
+
+    @property
+    def smoothing(self) -> float:
+        """LRN shares the rest of the target among the other classes; torch among all, so it needs more."""
+        classes = len(self.classes)
+        return self.data.label_smoothing * classes / (classes - 1)
+
+    def metrics(self) -> Metrics:
+        return ClassMetrics(len(self.classes))
+
+    @classmethod
+    def figures(cls, data: ClassifyData) -> tuple[Figure, ...]:
+        return (ACCURACY, F1, LOSS)
+
+    def details(self, split: str, metrics: Any) -> list[Section]:
+        return [self.confusion(metrics.confusion), self.mistakes(split, metrics.mistakes)]
+
+    def confusion(self, counts: Tensor) -> Section:
+        rows = [
+            (label, *map(str, row.tolist()), str(int(row.sum())))
+            for label, row in zip(self.classes, counts, strict=True)
+        ]
+        about = "Each row has the texts of one class, each column those that the model puts into a class."
+        missing = [row[0] for row in rows if row[-1] == "0"]
+        if missing:
+            about += f" No text of this split has the class {', '.join(missing)}."
+        return Section("Confusion matrix", about, ("class", *self.classes, "all"), tuple(rows))
+
+    def mistakes(self, split: str, found: Sequence[tuple[float, int, int, int]]) -> Section:
+        texts = getattr(self.texts, split)
+        rows = tuple(
+            (f"{probability:.3f}", self.classes[answer], self.classes[label], shortened(texts[number].text))
+            for probability, number, label, answer in sorted(found, reverse=True)[:MOST_MISTAKES]
+        )
+        about = f"The {len(rows)} wrong answers with the highest probability, of {len(found)} wrong answers."
+        return Section("Most confident mistakes", about, ("probability", "answer", "class", "text"), rows)
+
+    # ----------------------------------------------------------------------------------- a trained run
+
+    def assets(self) -> dict[str, bytes]:
+        return {
+            VOCABULARY: self.vocabulary.to_json().encode(),
+            CHARACTERS: self.characters.to_json().encode(),
+            CLASSES: json.dumps(self.classes).encode(),
+        }
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "task": self.name,
+            "set": self.data.set,
+            "vocabulary": self.vocabulary.fingerprint,
+            "characters": fingerprint(self.characters.to_json()),
+            "classes": list(self.classes),
+        }
+
+    @torch.no_grad()
+    def predict(  # type: ignore[override]
+        self, model: Classifier, raw: Sequence[str], *, batch: int = 64
+    ) -> list[dict[str, Any]]:
+        """Return the class of each text, with the probabilities of all classes.
+
+        batch   texts that are answered at once
+        """
+        answers: list[dict[str, Any]] = []
+        for start in range(0, len(raw), batch):
+            texts = [self.example(self.split_words(text)) for text in raw[start : start + batch]]
+            logits = self.logits(model, collate(texts).to(model.example.device))
+            answers += [self.answer(row) for row in logits.double().softmax(-1).tolist()]
+        return answers
+
+    def answer(self, probabilities: list[float]) -> dict[str, Any]:
+        # Batches of other sizes differ in the last digits.
+        rounded = {label: round(value, 5) for label, value in zip(self.classes, probabilities, strict=True)}
+        return {"label": max(rounded, key=rounded.__getitem__), "probabilities": rounded}
+
+    # ------------------------------------------------------------------------------------ in comparisons
+
+    @classmethod
+    def implied(cls, given: Mapping[str, Any]) -> dict[str, Any]:
+        """A path means the set "own", another set has no path, and vectors have a size."""
+        follows: dict[str, Any] = {}
+        if given.get("path") is not None:
+            follows["set"] = "own"
+        elif "set" in given:
+            follows["path"] = None
+        if given.get("vectors") is not None:
+            follows["embedding_size"] = vector_size(given["vectors"], given.get("data_dir"))
+        return {**follows, **given}
+
+    @classmethod
+    def data_name(cls, data: ClassifyData) -> str:
+        name = Path(data.path or "").name.partition(".")[0]
+        return (name if data.set == "own" else data.set) or "own"
+
+    @classmethod
+    def variants(cls, data: ClassifyData) -> dict[str, Variant]:
+        return {CNN: Variant(CNN, {})}
+
+    @classmethod
+    def fold_settings(cls, data: ClassifyData, folds: int) -> list[dict[str, Any]]:
+        """The first folds of the authors' own, or `folds` equal parts of other data."""
+        known = SETS[data.set].folds
+        if data.set == "kjv" or folds > (known or folds):
+            raise ValueError(f"the set {data.set} has {known or 'no'} folds; got --folds {folds}")
+        parts = {} if known else {"folds": max(folds, 2)}
+        return [{**parts, "fold": fold} for fold in range(folds)]
+
+
+class ClassMetrics(Metrics):
+    """Loss, accuracy and macro F1.
+
+    confusion   int64 [classes, classes]: how many texts of class i were put into class j
+    mistakes    for each wrong answer: its probability, the number of the text, its class and the answer
+    """
+
+    def __init__(self, classes: int):
+        super().__init__()
+        self.confusion = torch.zeros(classes, classes, dtype=torch.int64)
+        self.mistakes: list[tuple[float, int, int, int]] = []
+
+    def update(self, result: StepResult) -> None:
+        super().update(result)
+        counted = result.outputs[1] != IGNORE
+        logits, labels, rows = (each[counted].cpu() for each in result.outputs)
+        probabilities, answers = logits.softmax(-1).max(-1)
+        self.confusion.index_put_((labels, answers), torch.ones_like(labels), accumulate=True)
+        wrong = answers != labels
+        found = (each[wrong].tolist() for each in (probabilities, rows, labels, answers))
+        self.mistakes += zip(*found, strict=True)
+
+    def compute(self) -> dict[str, float]:
+        right = float(self.confusion.diagonal().sum()) / max(self.count, 1)
+        return {**super().compute(), "accuracy": right, "f1": macro_f1(self.confusion)}
+
+
+def macro_f1(confusion: Tensor) -> float:
+    """Return the mean F1 of the classes that occur, as a label or as an answer (as scikit-learn does)."""
+    both = confusion.sum(0) + confusion.sum(1)
+    scores = 2 * confusion.diagonal()[both > 0].double() / both[both > 0]
+    return float(scores.mean()) if len(scores) else 0.0
+
+
+# ----------------------------------------------------------------------------------------- classes
+
+
+def classes_of(splits: Splits) -> tuple[str, ...]:
+    """Return the classes of the training set: numbers by value, others by name."""
+    found = {row.label for row in splits.train}
+    if len(found) < 2:
+        only = f"only {min(found)!r}" if found else "no text"
+        raise DataError(f"the training set has {only}; classification needs at least two classes")
+    for split in ("valid", "test"):
+        for row in getattr(splits, split):
+            check_label(split, row, found)
+        if not getattr(splits, split):
+            raise DataError(f"the {split} set has no texts; give more texts or a file of its own")
+    numbers = all(label.lstrip("-").isdecimal() for label in found)
+    return tuple(sorted(found, key=(lambda label: (int(label), label)) if numbers else None))
+
+
+def check_label(split: str, row: Labelled, known: set[str]) -> None:
+    if row.label not in known:
+        where = row.where or f"the {split} set"
+        listed = ", ".join(sorted(known)[:10])
+        raise DataError(f"{where} has the class {row.label!r}, which no training text has; expected {listed}")
+
+
+def class_names(content: bytes) -> tuple[str, ...]:
+    try:
+        names = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{CLASSES} is not JSON: {error}") from None
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names) or len(names) < 2:
+        raise DataError(f"{CLASSES} must be a list of two or more names of classes")
+    return tuple(names)
+
+
+def shortened(text: str, most: int = 300) -> str:
+    return text if len(text) <= most else f"{text[:most].rsplit(' ', 1)[0]} ..."
