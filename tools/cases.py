@@ -240,8 +240,8 @@ def results(case: Case, by: str | None, fresh: bool = True) -> Results:
 def run(case: Case, rnn: Recurrent, by: str | None, scale: float | Tensor = 1.0) -> Results:
     dtype = rnn.first_cell.example.dtype
     with_gradient = case.gradients in ("all", "x")
-    leaf = lay_out(case, scale * randn(case.number, case.steps, case.batch, case.input_size).to(dtype))
-    leaf = leaf.requires_grad_(with_gradient)
+    x = randn(case.number, case.steps, case.batch, case.input_size).to(dtype)
+    leaf = lay_out(case, (scale * x).to(dtype)).requires_grad_(with_gradient)
     batch_first = case.layout == "batch first"
     torch.manual_seed(case.number)
     state = given_state(case, rnn, dtype)

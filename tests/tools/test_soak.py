@@ -83,6 +83,13 @@ def test_only_what_the_loops_own_swing_explains_is_allowed():
         compare(case, {**expected, "output": expected["output"] + 20 * own * largest}, expected)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_the_loops_own_swing_is_that_of_the_dtype_of_the_case(dtype: torch.dtype):
+    case = replace(SMALL, dtype=dtype)
+    swings = swing(case, results(case, "reference"))
+    assert 0 < swings["output"] < 100 * torch.finfo(dtype).eps
+
+
 def test_a_run_that_leaks_is_found(monkeypatch: pytest.MonkeyPatch):
     kept: list[torch.Tensor] = []
 
