@@ -42,6 +42,7 @@ class Words(NamedTuple):
 # Penn Treebank and WikiText-2, of features as wide as the small and the large models of the papers.
 SOFTMAXES = tuple(Words(d, words) for words in (10_000, 33_278) for d in (200, 650))
 STEP, GROWING, PEAK = Shape(1, 1, 512), Shape(0, 8, 256), Shape(1024, 8, 512)
+SENTENCES = Shape(32, 32, 128)  # words, sentences and hidden size of a classifier
 SHAPES = (Shape(32, 32, 256), Shape(256, 32, 512), PEAK, Shape(784, 100, 128), STEP)
 RACED = ("sru", "lrn", "ran", "scrn", "atr", "lstm", "gru", "nru", "janet", "qrnn", "rnn")
 MODES = ("inference", "training")
@@ -66,6 +67,7 @@ class Settings:
     checked: Shape = SHAPES[0]
     starting: tuple[str, ...] = ("sru", "lstm", "nru")
     softmaxes: tuple[Words, ...] = SOFTMAXES
+    classified: Shape = SENTENCES
     repeats: int = 3  # of what needs a process of its own
 
     def __post_init__(self) -> None:
@@ -98,5 +100,6 @@ def quick(settings: Settings) -> Settings:
         checked=Shape(6, 3, 16),
         starting=settings.starting[:1],
         softmaxes=(Words(8, 50),),
+        classified=Shape(6, 3, 16),
         repeats=1,
     )

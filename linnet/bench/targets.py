@@ -51,6 +51,7 @@ TARGETS = (
     Target(RACED, ("inference", "training"), "its call", 0.02, least=256),
     # At least 90 % of what the model alone would do.
     Target(("sru", "lstm", "scrn"), ("training",), "forward, backward and step", 1 / 0.9),
+    Target(("sru",), ("training",), "classifier with nn.LSTM", 0.5),
     Target(LOSSES, ("training",), "F.cross_entropy", 1.0),
     Target(LOSSES, ("training",), "limit", 1.25),
 )

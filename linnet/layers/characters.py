@@ -71,8 +71,16 @@ class CharacterMax(nn.Module):
 
     def largest(self, characters: Tensor) -> Tensor:
         """[T, B, C] -> [T, B, size]."""
-        values = self.embedding(characters).amax(-2)
-        return values.clamp(min=0) if characters.shape[-1] < self.slots else values
+        words = characters.flatten(0, 1)
+        real = words != 0
+        counts = real.sum(1)
+        # Most slots of most words are padding: embedding the real characters only is several times as fast.
+        values = self.embedding(words[real])
+        least = torch.where(counts < self.slots, 0.0, -torch.inf).to(values.dtype)
+        word = torch.repeat_interleave(counts)
+        start = least[:, None].expand(-1, values.shape[1])
+        largest = start.scatter_reduce(0, word[:, None].expand_as(values), values, "amax")
+        return largest.unflatten(0, characters.shape[:2])
 
 
 def check_characters(characters: Tensor | None, size: int, slots: int) -> None:

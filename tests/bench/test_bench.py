@@ -10,7 +10,19 @@ from pathlib import Path
 import pytest
 import torch
 
-from linnet.bench import contestants, growth, loss, memory, recurrence, report, rows, start, targets, timing
+from linnet.bench import (
+    classifier,
+    contestants,
+    growth,
+    loss,
+    memory,
+    recurrence,
+    report,
+    rows,
+    start,
+    targets,
+    timing,
+)
 from linnet.bench.run import run, with_other_pages
 from linnet.bench.settings import SHAPES, SOFTMAXES, Settings, Shape, Words, quick
 from linnet.bench.speed import races
@@ -141,6 +153,26 @@ def test_the_loss_races_with_all_its_gradients_and_beside_three_products(monkeyp
     )
     race.entrants["limit"].build()()
     assert products == [(700, 4, 4, 9), (700, 9, 9, 4), (9, 700, 700, 4)]
+
+
+def test_classifiers_race_with_as_many_layers_and_all_dropouts(book: rows.Book):
+    made = classifier.measure(TINY, book)
+    to = "classifier with nn.LSTM"
+    assert [(row["unit"], row["ratio_to"], row["target"]) for row in made] == [
+        ("sru", to, "0.5"),
+        ("lrn", to, ""),
+        ("nn.LSTM", "", ""),
+    ]
+    ours, torchs = classifier.ours("lstm", Shape(6, 3, 16)), classifier.TorchClassifier(16)
+    trained = sum(weight.numel() for weight in torchs.parameters() if weight.requires_grad)
+    assert trained == ours.count() + 2 * 4 * 16
+
+
+def test_a_step_of_the_classifier_updates_it():
+    model = classifier.ours("sru", Shape(4, 2, 8))
+    before = [weight.detach().clone() for weight in model.parameters()]
+    classifier.call_of(model, Shape(4, 2, 8))()
+    assert not any(torch.equal(*pair) for pair in zip(before, model.parameters(), strict=True))
 
 
 def test_a_row_of_the_loss_for_each_yardstick(book: rows.Book):

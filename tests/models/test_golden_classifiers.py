@@ -247,10 +247,9 @@ def atr_cell(v: Vectors, prefix: str) -> Parameters:
 
 def sru_cell(v: Vectors, prefix: str) -> Parameters:
     """Their columns are r, f, candidate, skip."""
-    weight, bias = (in_order(v[f"{prefix}{key}"].T, (3, 2, 1, 0), 4) for key in "Wb")
     return {
-        "input.weight": weight,
-        "input.bias": bias,
+        "input.weight": in_order(v[f"{prefix}W"].T, (3, 2, 1, 0), 4),
+        "input.bias": in_order(v[f"{prefix}b"], (3, 2, 1, 0), 4),
         "v_f": v[f"{prefix}vf"].flatten(),
         "v_r": v[f"{prefix}vr"].flatten(),
     }
@@ -318,13 +317,17 @@ def document_model(v: Vectors) -> Classifier:
 def use_masks(model: Classifier, v: Vectors) -> None:
     places = {
         "mask_word": model.word_dropout,
-        "mask_char": model.characters.embedding,
         "mask_x": model.layer_dropouts[-1],
         "mask_q": model.pooling.query_dropout,
     }
     for key, dropout in places.items():
         if key in v:
             dropout.fixed = v[key].transpose(0, 1)
+    if "mask_char" in v:
+        # Ours embeds the real characters only, in the order of time.
+        real = v["c"].transpose(0, 1) != 0
+        sizes = (*v["c"].shape, v["w.emb_char"].shape[1])
+        model.characters.embedding.fixed = v["mask_char"].expand(sizes).transpose(0, 1)[real]
 
 
 def document_parameters(v: Vectors) -> Parameters:

@@ -1,0 +1,94 @@
+"""Inside the layers of a model: the variance of their signals, and how long LRN keeps what it has read.
+
+`layer_variances` is Figure 6 of the SRU paper, `read_gates` and `Gates.weights` Figure 1 of the LRN paper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from linnet.layers.recurrent import Recurrent
+from linnet.layers.stacks import LRN
+
+
+class Variances(NamedTuple):
+    """Unbiased variances over all sequences and channels of the last step."""
+
+    x: float  # the input of the layer
+    c: float  # its state
+    h: float  # its output
+
+    @property
+    def c_ratio(self) -> float:
+        return self.c / self.x
+
+    @property
+    def h_ratio(self) -> float:
+        return self.h / self.x
+
+
+@torch.no_grad()
+def layer_variances(layers: Sequence[Recurrent], x: Tensor) -> list[Variances]:
+    """The variances in each layer, such as those of `model.stack`, for x [T, B, input_size].
+
+    The state is c, or h for a unit without c. All sequences have the same length.
+    """
+    found = []
+    for layer in layers:
+        y, state = layer(x)
+        c = state if isinstance(state, Tensor) else getattr(state, "c", state[0])
+        found.append(Variances(*(float(each.var()) for each in (x[-1], c, y[-1]))))
+        x = y
+    return found
+
+
+class Gates(NamedTuple):
+    """What a layer of LRN computes at each step, [T, B, H]."""
+
+    i: Tensor  # input gate
+    f: Tensor  # forget gate
+    v: Tensor  # value
+    h: Tensor  # state
+    slope: Tensor  # the derivative of the activation, g'
+
+    def weights(self) -> Tensor:
+        """[T, T, B, H]: at [t, k] the weight of step k in the state of step t, i_k f_{k+1} ... f_t.
+
+        With the identity as activation, h_t is the sum over k of this weight times v_k. Figure 1 shows its
+        mean over channels.
+        """
+        weights = self.i.new_zeros(len(self.i), *self.i.shape)
+        for t in range(len(self.i)):
+            if t:
+                weights[t, :t] = weights[t - 1, :t] * self.f[t]
+            weights[t, t] = self.i[t]
+        return weights
+
+    def jacobian(self) -> Tensor:
+        """[T, B, H]: d h_t / d h_{t-1}, which is diagonal (equation 10)."""
+        through_gates = self.i * (1 - self.i) * self.v - self.f * (1 - self.f) * before(self.h)
+        return (through_gates + self.f) * self.slope
+
+
+def read_gates(rnn: LRN, x: Tensor) -> Gates:
+    """The gates of an LRN of one layer and one direction for x [T, B, input_size]."""
+    if not isinstance(rnn, LRN) or len(rnn.directions) != 1:
+        raise ValueError(f"read_gates takes an LRN of one layer and one direction; got {rnn}")
+    h, _ = rnn(x)
+    cell: Any = rnn.first_cell
+    projected = cell.input(x)
+    i = torch.sigmoid(projected["k"] + before(h))
+    f = torch.sigmoid(projected["q"] - before(h))
+    inside = (i * projected["v"] + f * before(h)).detach().requires_grad_()
+    with torch.enable_grad():
+        (slope,) = torch.autograd.grad(cell.g(inside).sum(), inside)
+    return Gates(i, f, projected["v"], h, slope)
+
+
+def before(h: Tensor) -> Tensor:
+    """The state before each step; it starts from zeros."""
+    return torch.cat([torch.zeros_like(h[:1]), h[:-1]])
