@@ -9,6 +9,7 @@ import linnet.fuse.ops as _registered  # noqa: F401, a saved program needs its o
 from linnet.deploy.onnx import export_onnx
 from linnet.fuse.backend import FallbackWarning, backend
 from linnet.layers.checkpoints import load_foreign
+from linnet.layers.crf import CRF
 from linnet.layers.recurrent import Recurrent
 from linnet.layers.stacks import (
     ATR,
@@ -74,6 +75,7 @@ __all__ = [
     "ATR",
     "ATRCell",
     "Cell",
+    "CRF",
     "ELRN",
     "ELRNCell",
     "EURNN",

@@ -97,5 +97,6 @@ TASKS = Tasks(
         "memory.adding": "linnet.tasks.memory:Add",
         "memory.smnist": "linnet.tasks.memory:Pixels",
         "memory.psmnist": "linnet.tasks.memory:PermutedPixels",
+        "tag": "linnet.tasks.tag:Tag",
     }
 )

@@ -27,7 +27,9 @@ def make(name: str, settings: OptimiserConfig, parameters: list[nn.Parameter]) -
         "sgd": lambda: optim.SGD(parameters, **shared, momentum=settings.momentum),
         # Averaging starts at once and takes no decay of its own: the switch is what was waited for.
         "asgd": lambda: optim.ASGD(parameters, **shared, t0=0, lambd=0.0),
-        "adam": lambda: optim.Adam(parameters, **adaptive, amsgrad=settings.amsgrad),
+        "adam": lambda: optim.Adam(
+            parameters, **adaptive, amsgrad=settings.amsgrad, fused=settings.fused or None
+        ),
         "adamax": lambda: optim.Adamax(parameters, **adaptive),
         "adagrad": lambda: optim.Adagrad(
             parameters, **shared, eps=settings.epsilon, initial_accumulator_value=settings.accumulator

@@ -137,6 +137,28 @@ def add_lrn() -> None:
         add(f"lrn-{name}-finetune", about, MIXTURE, settings, FINETUNE, lr=lr)
 
 
+# The units as the LRN authors' tagger has them.
+NER_UNITS: dict[str, Settings] = {
+    "lstm": {"init": "xavier"},
+    "gru": {"form": "before", "init": "xavier"},
+    "atr": {"activation": "identity"},
+    "sru": {"full_bias": True, "rescale": False, "skip": "matrix"},
+    "lrn": {},
+}
+
+
+def add_lrn_ner() -> None:
+    for unit, options in NER_UNITS.items():
+        put(
+            "tag",
+            f"lrn-ner-{unit}",
+            f"LRN, Table 6: {unit.upper()}, CoNLL-2003; give GloVe to --vectors",
+            {"set": "conll2003", "batch": 32, "order": "chunks", "unit": unit, "unit_options": options},
+            {"optimiser": "adam", "lr": 1e-3, "epsilon": 1e-7, "epochs": 30, "select": "last"},
+            {"released_crf": True},
+        )
+
+
 # ------------------------------------------------------------------------------------------- NRU
 
 NRU_UNITS: dict[str, Settings] = {
@@ -395,7 +417,7 @@ DOCUMENTS: Settings = {
 
 
 BOOKS: tuple[Callable[[], None], ...] = (
-    *(add_ran, add_lrn, add_nru, add_nru_memory),
+    *(add_ran, add_lrn, add_lrn_ner, add_nru, add_nru_memory),
     *(add_sru, add_scrn, add_classification),
 )
 for book in BOOKS:

@@ -38,6 +38,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "memory.adding": {"span": 6, "batch": 4, "eval_examples": 10},
     "memory.smnist": IMAGES,
     "memory.psmnist": IMAGES,
+    "tag": {"batch": 5, "eval_batch": 3, "embedding_size": 4, "character_hidden": 3, "dense_size": 5},
     "largest": {"batch": 7, "embedding_size": 4},
 }
 INPUTS: dict[str, list[str]] = {
@@ -49,6 +50,7 @@ INPUTS: dict[str, list[str]] = {
     "memory.adding": ["0.5* 0.1 0.2* 0.3"],
     "memory.smnist": [" ".join(["3"] * 64)],
     "memory.psmnist": [" ".join(["3"] * 64)],
+    "tag": ["Anna sang in Rome.", "", "unheard"],
     "largest": ["1 4", "0"],
 }
 
@@ -56,6 +58,7 @@ INPUTS: dict[str, list[str]] = {
 FILES = {
     "lm": ("text.txt", "the light unit sang a song of memory and of time.\n" * 20),
     "classify": ("texts.csv", "text,label\n" + "a song of light,bird\na unit of time,clock\n" * 20),
+    "tag": ("tagged.txt", "Anna B-PER\nsang O\nin O\nNew B-LOC\nYork I-LOC\n\nBen B-PER\nsang O\n\n" * 12),
 }
 
 

@@ -1,0 +1,410 @@
+"""Tagging: a tag for each word of a sentence, such as the names in a news text.
+
+    linnet train tag --set conll2003 --data-dir DIR --vectors glove50 --unit lrn
+    linnet train tag --path train.txt --valid-path valid.txt --test-path test.txt
+    linnet predict runs/conll2003-lrn "Peter Blackburn reports from Brussels"
+
+The loss is the mean over sentences of -log p(tags) / words, as the LRN authors have it. The best checkpoint
+is the first one with the highest F1 of entities on the validation set.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from linnet.base.settings import Checked, fingerprint, option
+from linnet.data.batches import IGNORE, epoch_generator
+from linnet.data.conll import (
+    OUTSIDE,
+    TAGGED,
+    Columns,
+    Sentence,
+    Splits,
+    TagVocabulary,
+    WantedTags,
+    load_tagged,
+    restored,
+    tag_vocabulary,
+)
+from linnet.data.errors import DataError
+from linnet.data.padded import ORDERS, BatchPlan, Example, PaddedBatch, batch_count, collate, padded_batches
+from linnet.data.vectors import Vectors, read_vectors
+from linnet.data.vocabulary import split_words
+from linnet.models.tagger import Spelling, Tagger, TaggerConfig
+from linnet.tasks.base import (
+    LOSS,
+    SPLITS,
+    Comparison,
+    Figure,
+    Metric,
+    Metrics,
+    StepResult,
+    Task,
+    unit_options_checked,
+)
+
+VOCABULARY = "vocabulary.json"
+PREFIXES = ("B-", "I-", "E-", "S-")
+
+
+@dataclass(frozen=True)
+class TagData(Checked):
+    """Tagged sentences, and how they are put into batches."""
+
+    set: str = option("kjv", "a name of `linnet list sets`; own: the file --path", choices=(*TAGGED,))
+    path: str | None = option(None, "your own training set in CoNLL columns: a word and its tag on each line")
+    valid_path: str | None = option(None, "the validation set (default: the last tenth of --path)")
+    test_path: str | None = option(None, "the test set (default: the last tenth of --path)")
+    word_column: int = option(0, "the column of the word (0: the first, -1: the last)")
+    tag_column: int = option(-1, "the column of its tag")
+    data_dir: str | None = option(None, "the folder where the files of a set and vectors are searched first")
+    vectors: str | None = option(None, "pretrained word vectors: a GloVe or word2vec text file, or glove50")
+    lowercase: bool = option(True, "look up words in lower case; characters keep their case")
+    word_length: int = option(64, "the characters of a word that are read", least=1)
+    batch: int = option(32, "sentences in a batch, over all processes", least=1)
+    eval_batch: int = option(64, "sentences in a batch in evaluation", least=1)
+    order: str = option(
+        "buckets", "which sentences share a batch, see docs/tag.md; chunks: LRN's", choices=ORDERS
+    )
+
+
+F1 = Figure(
+    "f1",
+    "entity F1",
+    "The harmonic mean of precision and recall of whole entities: type, first and last word must be right.",
+    ".4f",
+    True,
+)
+ACCURACY = Figure("accuracy", "accuracy", "The share of words with the right tag.", ".4f", True)
+
+
+class Answers(NamedTuple):
+    """The tags of the sentences of a batch, as numbers."""
+
+    right: list[list[int]]
+    predicted: list[list[int]]
+
+
+class Tag(Task):
+    """Tagged sentences, the words and tags of the training set, and a tagger."""
+
+    name, about = "tag", "tagging: a tag for each word, such as named entities"
+    Data, Model = TagData, TaggerConfig
+    selects = Metric("f1", higher=True)
+    asset_files = (VOCABULARY,)
+    # The table of words has most of the weights.
+    defaults = {"optimiser": "adam", "lr": 1e-3, "epsilon": 1e-7, "fused": True, "epochs": 10}
+    comparison = Comparison(budget=800_000, settings={"embedding_size": 50, "epochs": 2})
+    ranges = {"input_dropout": (0.1, 0.7), "lr": (3e-4, 1e-2)}
+
+    def __init__(
+        self,
+        data: TagData,
+        model: TaggerConfig,
+        seed: int = 1,
+        assets: Mapping[str, bytes] | None = None,
+    ):
+        super().__init__(data, model, seed)
+        self.pretrained: Vectors | None = None
+        if assets is not None:
+            self.vocabulary = TagVocabulary.parse(VOCABULARY, assets[VOCABULARY])
+            return
+        if data.vectors is not None:
+            self.pretrained = read_vectors(data.vectors, data_dir=data.data_dir)
+        known = self.pretrained.words if self.pretrained else ()
+        self.vocabulary = tag_vocabulary(self.sentences.train, known, data.lowercase, data.word_length)
+        self.check_tags()
+
+    @cached_property
+    def sentences(self) -> Splits:
+        data = self.data
+        columns = Columns(data.word_column, data.tag_column)
+        return load_tagged(
+            data.set, WantedTags(data.data_dir, data.path, data.valid_path, data.test_path, columns)
+        )
+
+    def check_tags(self) -> None:
+        """Raise if there is nothing to learn, or a tag that training has not, before the first update."""
+        if len(self.vocabulary.tags) < 2:
+            only = ", ".join(self.vocabulary.tags)
+            raise DataError(
+                f"all words of the training set have the tag {only!r}; expected at least two tags"
+            )
+        for split in (self.sentences.valid, self.sentences.test):
+            for sentence in split:
+                self.vocabulary.encode_tags(sentence)
+
+    # ----------------------------------------------------------------------------------------- model
+
+    def build(self) -> Tagger:
+        known = self.vocabulary
+        with unit_options_checked():
+            model = Tagger(
+                known.rows,
+                len(known.tags),
+                self.model,
+                characters=len(known.characters),
+                fixed_words=len(known.fixed),
+            )
+        if self.pretrained is not None and not model.example.is_meta:
+            model.embedding.set_rows(self.vectors_of_words())
+        return model
+
+    def vectors_of_words(self) -> Tensor:
+        """Return the pretrained vectors in the order of the vocabulary; 0 for words that have none."""
+        assert self.pretrained is not None
+        words, matrix = self.pretrained
+        table = matrix.new_zeros(self.vocabulary.rows + len(self.vocabulary.fixed), matrix.shape[1])
+        rows = torch.tensor([self.vocabulary.index.get(word, 0) for word in words])
+        table[rows[rows > 0]] = matrix[rows > 0]
+        return table
+
+    # --------------------------------------------------------------------------------------- batches
+
+    def batches(self, split: str, epoch: int = 0, first: int = 0) -> Iterator[PaddedBatch]:
+        if epoch:
+            return padded_batches(self.examples("train"), self.plan, epoch_generator(self.seed, epoch), first)
+        return padded_batches(self.examples(split), BatchPlan(self.data.eval_batch), None, first)
+
+    def batches_per_epoch(self, epoch: int) -> int:
+        return batch_count(self.examples("train"), self.plan, epoch_generator(self.seed, epoch))
+
+    @property
+    def plan(self) -> BatchPlan:
+        return BatchPlan(self.data.batch, order=self.data.order)
+
+    def examples(self, split: str) -> list[Example]:
+        if split not in self.encoded:
+            self.encoded[split] = [self.example(each) for each in getattr(self.sentences, split)]
+        return self.encoded[split]
+
+    @cached_property
+    def encoded(self) -> dict[str, list[Example]]:
+        return {}
+
+    def example(self, sentence: Sentence) -> Example:
+        spelt = torch.tensor([self.spellings[word] for word in sentence.words])
+        return Example(
+            torch.tensor(self.vocabulary.encode(sentence.words)),
+            torch.tensor(self.vocabulary.encode_tags(sentence)),
+            features={"spelling": spelt},
+        )
+
+    @cached_property
+    def spellings(self) -> dict[str, int]:
+        """A number for each different word of the three splits."""
+        sentences = (sentence for split in SPLITS for sentence in getattr(self.sentences, split))
+        words = dict.fromkeys(word for sentence in sentences for word in sentence.words)
+        return {word: number for number, word in enumerate(words)}
+
+    @cached_property
+    def characters(self) -> Tensor:
+        """The characters of these words, [words, word_length]."""
+        return self.vocabulary.characters.encode(list(self.spellings))
+
+    # --------------------------------------------------------------------------------------- figures
+
+    def step(self, model: nn.Module, batch: PaddedBatch, carry: Any) -> StepResult:
+        assert batch.labels is not None
+        lengths, counted = batch.inputs.lengths, (batch.labels != IGNORE).any(0)
+        spelling = spelling_of(self.characters, batch.inputs.features["spelling"])
+        scores = model(batch.inputs.steps, lengths, spelling)
+        decoder: Any = model.decoder
+        likelihood = decoder(scores, batch.labels.clamp(min=0), lengths=lengths, reduction="none")
+        total = -(likelihood / lengths * counted).sum()
+        count = int(counted.sum())
+        return StepResult(
+            objective=total / max(count, 1),
+            total=total.detach(),
+            count=count,
+            tokens=batch.tokens,
+            outputs=None if model.training else answers(decoder, scores, batch, counted),
+        )
+
+    def metrics(self) -> Metrics:
+        return TagMetrics(self.vocabulary.tags)
+
+    @classmethod
+    def figures(cls, data: TagData) -> tuple[Figure, ...]:
+        return (F1, ACCURACY, LOSS)
+
+    # ----------------------------------------------------------------------------------- a trained run
+
+    def assets(self) -> dict[str, bytes]:
+        return {VOCABULARY: self.vocabulary.to_json().encode()}
+
+    def describe(self) -> dict[str, Any]:
+        known = self.vocabulary
+        return {
+            "task": self.name,
+            "set": self.data.set,
+            "tags": list(known.tags),
+            "vocabulary": fingerprint(known.to_json()),
+        }
+
+    @torch.no_grad()
+    def predict(  # type: ignore[override]
+        self, model: Tagger, raw: Sequence[str | Sequence[str]], *, batch: int = 64
+    ) -> list[dict[str, Any]]:
+        """Return the words, their tags and the entities of each sentence.
+
+        raw     sentences, or lists of words
+        batch   sentences that are tagged at once
+        """
+        answers: list[dict[str, Any]] = []
+        for start in range(0, len(raw), batch):
+            answers += self.tagged(model, [self.words(each) for each in raw[start : start + batch]])
+        return answers
+
+    def words(self, raw: str | Sequence[str]) -> list[str]:
+        """Split a sentence at blanks and punctuation; words that are given as a list stay as they are."""
+        if not isinstance(raw, str):
+            return list(raw)
+        words = split_words(raw, "punctuation")
+        # The text of this set has no punctuation; to restore it is the task.
+        return [word for word in words if word[0].isalnum()] if self.data.set == "kjv" else words
+
+    def tagged(self, model: Tagger, sentences: list[list[str]]) -> list[dict[str, Any]]:
+        different = dict.fromkeys(word for words in sentences for word in words)
+        spelt = {word: number for number, word in enumerate(different)}
+        characters = self.vocabulary.characters.encode([*spelt, ""])
+        # An empty sentence is one padded step, which is an empty word.
+        examples = [
+            Example(
+                self.vocabulary.encode(words or [""]),
+                features={"spelling": [spelt.get(word, len(spelt)) for word in words or [""]]},
+            )
+            for words in sentences
+        ]
+        given = collate(examples).to(model.example.device).inputs
+        scores = model(given.steps, given.lengths, spelling_of(characters, given.features["spelling"]))
+        found = model.decoder.decode(scores, lengths=given.lengths)
+        return [
+            self.answer(words, names(self.vocabulary.tags, tags[: len(words)]))
+            for words, tags in zip(sentences, found, strict=True)
+        ]
+
+    def answer(self, words: list[str], tags: list[str]) -> dict[str, Any]:
+        if self.data.set == "kjv":
+            return {"words": words, "tags": tags, "text": restored(words, tags)}
+        found = [
+            {"type": kind, "text": " ".join(words[first : last + 1]), "first": first, "last": last}
+            for kind, first, last in entities(tags)
+        ]
+        return {"words": words, "tags": tags, "entities": found}
+
+    # ------------------------------------------------------------------------------------ in comparisons
+
+    @classmethod
+    def implied(cls, given: Mapping[str, Any]) -> dict[str, Any]:
+        """A path means the set "own", and another set has no path."""
+        if given.get("path") is not None:
+            return {"set": "own", **given}
+        return (
+            {"path": None, "valid_path": None, "test_path": None, **given} if "set" in given else dict(given)
+        )
+
+    @classmethod
+    def data_name(cls, data: TagData) -> str:
+        name = Path(data.path or "").name.partition(".")[0]
+        return (name if data.set == "own" else data.set) or "own"
+
+    def smaller(self) -> str:
+        return f"a smaller embedding_size (now {self.model.embedding_size})"
+
+
+def spelling_of(characters: Tensor, numbers: Tensor) -> Spelling:
+    """Return the characters of the words of a batch, each word once; `numbers` [T, B] are rows of them."""
+    used, rows = numbers.unique(return_inverse=True)
+    spelt = characters[used.cpu()]
+    longest = max(int((spelt != 0).sum(1).max()), 1)
+    return Spelling(spelt[:, :longest].to(numbers.device), rows)
+
+
+def answers(decoder: Any, scores: Tensor, batch: PaddedBatch, counted: Tensor) -> Answers:
+    """Return the right and the predicted tags of the sentences that count."""
+    assert batch.labels is not None
+    lengths = batch.inputs.lengths
+    predicted = decoder.decode(scores, lengths=lengths)
+    right = [tags[:length] for tags, length in zip(batch.labels.T.tolist(), lengths.tolist(), strict=True)]
+    both = [pair for *pair, counts in zip(right, predicted, counted.tolist(), strict=True) if counts]
+    return Answers([pair[0] for pair in both], [pair[1] for pair in both])
+
+
+# ---------------------------------------------------------------------------------------- entities
+
+
+def names(tags: Sequence[str], numbers: Iterable[int]) -> list[str]:
+    """Return the tags of these numbers; the released CRF has one more, for padding, which is no entity."""
+    return [tags[number] if number < len(tags) else OUTSIDE for number in numbers]
+
+
+def entities(tags: Sequence[str]) -> list[tuple[str, int, int]]:
+    """Return the type, the first and the last word of each entity, by the rules of seqeval and conlleval.
+
+    IOB1, IOB2 and IOBES are understood: an entity starts at B or S, or where the type changes. Tags without
+    such a prefix are entities of one word each.
+    """
+    if any(tag != OUTSIDE and not tag.startswith(PREFIXES) for tag in tags):
+        return [(tag, place, place) for place, tag in enumerate(tags) if tag != OUTSIDE]
+    # Imported here, not above: it imports scikit-learn, which takes a second.
+    try:
+        from seqeval.metrics.sequence_labeling import get_entities  # type: ignore[import-untyped]
+    except ImportError as error:
+        raise ImportError("entities are found by a package: pip install 'linnet-rnn[lm]'") from error
+    return get_entities(list(tags))
+
+
+class TagMetrics(Metrics):
+    """Loss, accuracy of words, and precision, recall and F1 of entities, together and by type.
+
+    right, predicted, found   how many entities of each type are in the data, in the answers, and in both
+    """
+
+    def __init__(self, tags: Sequence[str]):
+        super().__init__()
+        self.tags = tags
+        self.words, self.right_words = 0, 0
+        self.right: Counter[str] = Counter()
+        self.predicted: Counter[str] = Counter()
+        self.found: Counter[str] = Counter()
+
+    def update(self, result: StepResult) -> None:
+        super().update(result)
+        for right, predicted in zip(*result.outputs, strict=True):
+            self.words += len(right)
+            self.right_words += sum(map(int.__eq__, right, predicted))
+            self.add(names(self.tags, right), names(self.tags, predicted))
+
+    def add(self, right: Sequence[str], predicted: Sequence[str]) -> None:
+        one, other = set(entities(right)), set(entities(predicted))
+        for counter, group in ((self.right, one), (self.predicted, other), (self.found, one & other)):
+            counter.update(kind for kind, _, _ in group)
+
+    def merge(self, other: TagMetrics) -> None:
+        tags = self.tags
+        super().merge(other)
+        self.tags = tags
+
+    def compute(self) -> dict[str, float]:
+        found, predicted, right = (sum(each.values()) for each in (self.found, self.predicted, self.right))
+        by_type = {f"f1 {kind}": self.f1(kind) for kind in sorted({*self.right, *self.predicted})}
+        return {
+            **super().compute(),
+            "f1": 2 * found / max(predicted + right, 1),
+            "precision": found / max(predicted, 1),
+            "recall": found / max(right, 1),
+            "accuracy": self.right_words / max(self.words, 1),
+            **by_type,
+        }
+
+    def f1(self, kind: str) -> float:
+        return 2 * self.found[kind] / max(self.predicted[kind] + self.right[kind], 1)
