@@ -62,11 +62,13 @@ def corpus_lines() -> Iterator[str]:
 
 
 def set_lines() -> Iterator[str]:
+    from linnet.data.conll import TAGGED
     from linnet.data.labelled import SETS
 
-    for name, labelled in SETS.items():
-        yield f"{name:<15}{labelled.about}"
-        yield f"{'':<15}  {labelled.terms}"
+    for task, sets in (("classify", SETS), ("tag", TAGGED)):
+        for name, described in sets.items():
+            yield f"{name:<15}{task}: {described.about}"
+            yield f"{'':<15}  {described.terms}"
 
 
 def plot_lines() -> Iterator[str]:

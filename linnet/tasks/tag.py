@@ -36,7 +36,7 @@ from linnet.data.conll import (
 )
 from linnet.data.errors import DataError
 from linnet.data.padded import ORDERS, BatchPlan, Example, PaddedBatch, batch_count, collate, padded_batches
-from linnet.data.vectors import Vectors, read_vectors
+from linnet.data.vectors import Vectors, read_vectors, vector_size
 from linnet.data.vocabulary import split_words
 from linnet.models.tagger import Spelling, Tagger, TaggerConfig
 from linnet.tasks.base import (
@@ -46,6 +46,7 @@ from linnet.tasks.base import (
     Figure,
     Metric,
     Metrics,
+    Section,
     StepResult,
     Task,
     unit_options_checked,
@@ -172,7 +173,9 @@ class Tag(Task):
     def batches(self, split: str, epoch: int = 0, first: int = 0) -> Iterator[PaddedBatch]:
         if epoch:
             return padded_batches(self.examples("train"), self.plan, epoch_generator(self.seed, epoch), first)
-        return padded_batches(self.examples(split), BatchPlan(self.data.eval_batch), None, first)
+        return padded_batches(
+            self.examples(split), BatchPlan(self.data.eval_batch, order="sorted"), None, first
+        )
 
     def batches_per_epoch(self, epoch: int) -> int:
         return batch_count(self.examples("train"), self.plan, epoch_generator(self.seed, epoch))
@@ -235,6 +238,11 @@ class Tag(Task):
     @classmethod
     def figures(cls, data: TagData) -> tuple[Figure, ...]:
         return (F1, ACCURACY, LOSS)
+
+    def details(self, split: str, metrics: Any) -> list[Section]:
+        about = "Precision, recall and F1 of each type, and how many entities the data and the answers have."
+        head = ("type", "precision", "recall", "F1", "in the data", "in the answers")
+        return [Section("Entities by type", about, head, tuple(metrics.by_type()))]
 
     # ----------------------------------------------------------------------------------- a trained run
 
@@ -305,12 +313,15 @@ class Tag(Task):
 
     @classmethod
     def implied(cls, given: Mapping[str, Any]) -> dict[str, Any]:
-        """A path means the set "own", and another set has no path."""
+        """A path means the set "own", another set has no path, and vectors have a size."""
+        follows: dict[str, Any] = {}
         if given.get("path") is not None:
-            return {"set": "own", **given}
-        return (
-            {"path": None, "valid_path": None, "test_path": None, **given} if "set" in given else dict(given)
-        )
+            follows["set"] = "own"
+        elif "set" in given:
+            follows = {"path": None, "valid_path": None, "test_path": None}
+        if given.get("vectors") is not None:
+            follows["embedding_size"] = vector_size(given["vectors"], given.get("data_dir"))
+        return {**follows, **given}
 
     @classmethod
     def data_name(cls, data: TagData) -> str:
@@ -364,7 +375,7 @@ def entities(tags: Sequence[str]) -> list[tuple[str, int, int]]:
 
 
 class TagMetrics(Metrics):
-    """Loss, accuracy of words, and precision, recall and F1 of entities, together and by type.
+    """Loss, accuracy of words, and precision, recall and F1 of entities.
 
     right, predicted, found   how many entities of each type are in the data, in the answers, and in both
     """
@@ -396,15 +407,22 @@ class TagMetrics(Metrics):
 
     def compute(self) -> dict[str, float]:
         found, predicted, right = (sum(each.values()) for each in (self.found, self.predicted, self.right))
-        by_type = {f"f1 {kind}": self.f1(kind) for kind in sorted({*self.right, *self.predicted})}
-        return {
-            **super().compute(),
-            "f1": 2 * found / max(predicted + right, 1),
-            "precision": found / max(predicted, 1),
-            "recall": found / max(right, 1),
-            "accuracy": self.right_words / max(self.words, 1),
-            **by_type,
-        }
+        accuracy = self.right_words / max(self.words, 1)
+        return {**super().compute(), **rates(found, predicted, right), "accuracy": accuracy}
 
-    def f1(self, kind: str) -> float:
-        return 2 * self.found[kind] / max(self.predicted[kind] + self.right[kind], 1)
+    def by_type(self) -> Iterator[tuple[str, ...]]:
+        """Yield a row for each type of entity."""
+        for kind in sorted({*self.right, *self.predicted}):
+            predicted, right = self.predicted[kind], self.right[kind]
+            shares = rates(self.found[kind], predicted, right)
+            shown = (f"{shares[name]:.4f}" for name in ("precision", "recall", "f1"))
+            yield (kind, *shown, f"{right:,}", f"{predicted:,}")
+
+
+def rates(found: int, predicted: int, right: int) -> dict[str, float]:
+    """Return precision, recall and F1 from the numbers of entities that are in both, or in one."""
+    return {
+        "f1": 2 * found / max(predicted + right, 1),
+        "precision": found / max(predicted, 1),
+        "recall": found / max(right, 1),
+    }

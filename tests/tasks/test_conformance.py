@@ -38,7 +38,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "memory.adding": {"span": 6, "batch": 4, "eval_examples": 10},
     "memory.smnist": IMAGES,
     "memory.psmnist": IMAGES,
-    "tag": {"batch": 5, "eval_batch": 3, "embedding_size": 4, "character_hidden": 3, "dense_size": 5},
+    "tag": {"set": "own", "batch": 5, "eval_batch": 3, "embedding_size": 4, "character_hidden": 3},
     "largest": {"batch": 7, "embedding_size": 4},
 }
 INPUTS: dict[str, list[str]] = {
