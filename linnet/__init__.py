@@ -6,52 +6,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import linnet.fuse.ops as _registered  # noqa: F401, a saved program needs its operations
+from linnet.deploy.checkpoints import load_foreign
 from linnet.deploy.onnx import export_onnx
 from linnet.fuse.backend import FallbackWarning, backend
-from linnet.layers.checkpoints import load_foreign
+from linnet.layers.cell import Cell
 from linnet.layers.crf import CRF
+from linnet.layers.projection import Projection
 from linnet.layers.recurrent import Recurrent
-from linnet.layers.stacks import (
-    ATR,
-    ELRN,
-    EURNN,
-    GLRN,
-    GORU,
-    GRU,
-    JANET,
-    LRN,
-    LSTM,
-    NRU,
-    OLRN,
-    QRNN,
-    RAN,
-    RNN,
-    SCRN,
-    SRU,
-    UNITS,
-    StatisticalRU,
-)
-from linnet.units import (
-    ATRCell,
-    Cell,
-    ELRNCell,
-    EURNNCell,
-    GLRNCell,
-    GORUCell,
-    GRUCell,
-    JANETCell,
-    LRNCell,
-    LSTMCell,
-    NRUCell,
-    OLRNCell,
-    Projection,
-    QRNNCell,
-    RANCell,
-    RNNCell,
-    SCRNCell,
-    SRUCell,
-    StatisticalRUCell,
-)
+from linnet.units import *  # noqa: F403, every unit and its cell
+from linnet.units import UNITS
 
 if TYPE_CHECKING:
     from linnet.runs.load import TrainedRun
@@ -72,47 +35,14 @@ def load(folder: str | Path, checkpoint: str = "best") -> TrainedRun:
 
 __all__ = [
     "backend",
-    "ATR",
-    "ATRCell",
     "Cell",
     "CRF",
-    "ELRN",
-    "ELRNCell",
-    "EURNN",
-    "EURNNCell",
     "export_onnx",
     "FallbackWarning",
-    "GLRN",
-    "GLRNCell",
-    "GORU",
-    "GORUCell",
-    "GRU",
-    "GRUCell",
-    "JANET",
-    "JANETCell",
     "load",
     "load_foreign",
-    "LRN",
-    "LRNCell",
-    "LSTM",
-    "LSTMCell",
-    "NRU",
-    "NRUCell",
-    "OLRN",
-    "OLRNCell",
     "Projection",
-    "QRNN",
-    "QRNNCell",
-    "RAN",
-    "RANCell",
     "Recurrent",
-    "RNN",
-    "RNNCell",
-    "SCRN",
-    "SCRNCell",
-    "SRU",
-    "SRUCell",
-    "StatisticalRU",
-    "StatisticalRUCell",
     "UNITS",
+    *(each.__name__ for unit in UNITS.values() for each in (unit, unit.cell_class)),
 ]

@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.func import functional_call
 
 import linnet
-from linnet.layers.checkpoints import convert
+from linnet.deploy.checkpoints import convert
 
 # More vectors of the same kind can be tried: LINNET_GOLDEN=folder.
 OURS = Path(__file__).parent / "golden"
@@ -180,10 +180,10 @@ def sru_dropout(v: Vectors) -> Ran:
     """The masks of the file in place of drawn ones."""
     reading = "gate" if v.name.endswith("head") else "state"
     with ExitStack() as patches:
-        for place, key in (("sru", "mask_c"), ("projection", "mask_x")):
+        for module, key in (("units.sru", "mask_c"), ("layers.projection", "mask_x")):
             if key in v:
                 draw = partial(recorded_mask, v[key])
-                patches.enter_context(patch(f"linnet.units.{place}.keep_mask", draw))
+                patches.enter_context(patch(f"linnet.{module}.keep_mask", draw))
         return sru(v, cell_dropout=v.meta["kw"]["dropout"], cell_dropout_on=reading)
 
 

@@ -6,8 +6,8 @@ import ast
 import inspect
 import subprocess
 import sys
-from collections.abc import Iterator
-from importlib import import_module
+from collections.abc import Container, Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -17,17 +17,14 @@ import linnet
 PACKAGE = Path(linnet.__file__).parent
 
 # From low to high; a folder may import from those below it and from itself. `data` imports `base` only.
-FOLDERS = ("base", "data", "fuse", "units", "layers", "models", "tasks", "runs", "train", "analysis", "cli")
+FOLDERS = ("base", "data", "fuse", "layers", "units", "models", "tasks", "runs", "train", "analysis", "cli")
 RANK = {folder: rank for rank, folder in enumerate(FOLDERS)} | {
     "fuse": FOLDERS.index("data"),  # neither knows the other
     "deploy": FOLDERS.index("analysis"),
     "bench": FOLDERS.index("analysis"),
 }
 
-UNITS = [
-    *("SRU", "LRN", "OLRN", "GLRN", "ELRN", "RAN", "NRU", "SCRN"),
-    *("ATR", "QRNN", "JANET", "LSTM", "GRU", "RNN", "StatisticalRU", "EURNN", "GORU"),
-]
+UNITS = [unit.__name__ for unit in linnet.UNITS.values()]
 
 
 def imported(source: str, package: str) -> Iterator[str]:
@@ -72,16 +69,16 @@ def test_imports_point_down(path: Path):
 @pytest.mark.parametrize(
     ("folder", "line", "wrong"),
     [
-        ("units", "from linnet.layers.recurrent import Recurrent", True),
-        ("units", "import linnet.layers", True),
-        ("units", "from linnet import layers", True),
-        ("units", "from linnet import SRU", True),
-        ("units", "from ..layers import recurrent", True),
-        ("units", "def later():\n    from linnet.train import loop", True),
-        ("units", "from . import cell\nfrom .activations import pointwise", False),
+        ("layers", "from linnet.units.sru import SRU", True),
+        ("layers", "import linnet.units", True),
+        ("layers", "from linnet import units", True),
+        ("layers", "from linnet import SRU", True),
+        ("layers", "from ..units import sru", True),
+        ("layers", "def later():\n    from linnet.train import loop", True),
+        ("units", "from . import lrn\nfrom .lrn import LRNCell", False),
         ("units", "import torch\nfrom linnet.fuse import trace", False),
-        ("fuse", "from linnet.units.cell import Cell", True),
-        ("layers", "from linnet import units", False),
+        ("units", "from linnet import layers", False),
+        ("fuse", "from linnet.layers.cell import Cell", True),
         ("models", "from linnet.data import text", False),
         ("data", "from linnet.units import LRNCell", True),
         ("data", "from linnet.base.files import write_atomically", False),
@@ -106,37 +103,88 @@ def test_every_folder_has_its_place_in_the_order():
     assert here <= set(RANK)
 
 
+# ---------------------------------------------------------------------------- circles
+
+
+def name_of(path: Path) -> str:
+    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imports_of_package() -> dict[str, set[str]]:
+    """Which modules each module of the package imports, at any time: also those imported in functions."""
+    paths = {name_of(path): path for path in PACKAGE.rglob("*.py")}
+    graph = {}
+    for name, path in paths.items():
+        package = name if path.stem == "__init__" else name.rpartition(".")[0]
+        found = (module_in(full, paths) for full in imported(path.read_text(encoding="utf-8"), package))
+        graph[name] = {module for module in found if module is not None} - {name}
+    return graph
+
+
+def module_in(full: str, modules: Container[str]) -> str | None:
+    """The module that an imported name is in: `linnet.units.sru.SRU` is in `linnet.units.sru`."""
+    while full and full not in modules:
+        full = full.rpartition(".")[0]
+    return full or None
+
+
+def circle_in(graph: dict[str, set[str]]) -> list[str]:
+    """Modules that import each other in a circle, if there is one."""
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return error.args[1]
+    return []
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    """An import inside a function only hides a circle, so these count as well."""
+    assert circle_in(imports_of_package()) == []
+
+
+def test_a_circle_is_found():
+    graph = imports_of_package()
+    assert "linnet.deploy.onnx_scan" in graph["linnet.deploy.onnx"]  # imported in a function
+    graph["linnet.fuse.trace"].add("linnet.layers.cell")
+    assert "linnet.layers.cell" in circle_in(graph)
+
+
 # ---------------------------------------------------------------------------- the one list
 
 
-def test_the_units_are_those_of_the_five_papers():
-    assert [unit.__name__ for unit in linnet.UNITS.values()] == UNITS
+def test_names_of_units_are_those_of_their_classes():
     assert list(linnet.UNITS) == [name.lower() for name in UNITS]
 
 
 @pytest.mark.parametrize("name", UNITS)
-def test_a_unit_is_exported_with_its_cell(name: str):
+def test_a_unit_is_one_file_with_its_cell_and_its_stack(name: str):
     unit, cell = getattr(linnet, name), getattr(linnet, f"{name}Cell")
     assert issubclass(unit, linnet.Recurrent)
     assert issubclass(cell, linnet.Cell)
     assert type(unit(2, 3).first_cell) is cell
+    assert unit.__module__ == cell.__module__
+    assert {name, f"{name}Cell"} <= set(linnet.__all__)
 
 
-def cells_defined() -> dict[str, str]:
-    """The classes of linnet/units that are cells by their name, with the module that defines them."""
-    found = {}
-    for path in sorted((PACKAGE / "units").glob("*.py")):
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
-            if isinstance(node, ast.ClassDef) and node.name.endswith("Cell") and node.name != "Cell":
-                found[node.name] = f"linnet.units.{path.stem}"
-    return found
+def test_every_file_in_units_is_a_unit_of_the_list():
+    files = {f"linnet.units.{path.stem}" for path in (PACKAGE / "units").glob("*.py")}
+    assert files - {"linnet.units.__init__"} == {unit.__module__ for unit in linnet.UNITS.values()}
 
 
-def test_every_cell_that_is_written_is_listed():
-    found = cells_defined()
-    assert sorted(found) == sorted(f"{name}Cell" for name in UNITS)
-    for name, module in found.items():
-        assert getattr(import_module(module), name) is getattr(linnet, name)
+def test_the_package_exports_its_units_and_no_modules():
+    public = {name for name, value in vars(linnet.units).items() if name[0] != "_" and inspect.isclass(value)}
+    assert public | {"UNITS"} == set(linnet.units.__all__)
+    assert set(linnet.__all__) <= set(dir(linnet))
+    assert not hasattr(linnet, "sru")
+
+
+def test_help_on_a_unit_shows_its_paper_and_all_options():
+    text = inspect.getdoc(linnet.SRU) or ""
+    assert text.startswith("The simple recurrent unit (Lei et al. 2018).\n\nOne step of SRU")
+    assert "\nhighway_bias " in text
+    assert "\nvariational " in text
+    assert {"rank", "num_layers"} <= set(inspect.signature(linnet.SRU).parameters)
 
 
 @pytest.mark.parametrize("name", UNITS)

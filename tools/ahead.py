@@ -18,7 +18,7 @@ from linnet.bench.recurrence import training_plans
 from linnet.fuse.plan import Plan
 from linnet.fuse.triton.kernels import compile_ahead
 from linnet.fuse.triton.source import Recipe
-from linnet.layers.stacks import UNITS
+from linnet.units import UNITS
 
 COLUMNS = ("capability", "unit", "kernel", "dtype", "registers", "spilled", "shared", "ahead_of_time")
 # float32 everywhere; 16 bits of one unit of each kind, since dtypes change loads and stores alone.

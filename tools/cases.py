@@ -16,7 +16,7 @@ from linnet.bench.show import when_compiled
 from linnet.fuse.backend import backend
 from linnet.fuse.cpu import threads
 from linnet.layers.recurrent import Recurrent
-from linnet.layers.stacks import UNITS
+from linnet.units import UNITS
 
 Results = dict[str, Tensor]
 

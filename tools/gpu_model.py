@@ -21,7 +21,7 @@ from linnet.fuse.plan import Plan
 from linnet.fuse.trace import Pointwise
 from linnet.fuse.triton.source import Backward, Forward, Recipe
 from linnet.fuse.triton.step import ARITHMETIC
-from linnet.layers.stacks import UNITS
+from linnet.units import UNITS
 
 SHAPE = Shape(256, 32, 512)
 RECORDED = Path(__file__).parents[1] / "benchmarks" / "gpu_kernels.csv"  # by tools.ahead

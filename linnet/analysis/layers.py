@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from linnet.layers.recurrent import Recurrent
-from linnet.layers.stacks import LRN
+from linnet.units import LRN
 
 
 class Variances(NamedTuple):

@@ -15,11 +15,11 @@ from linnet.analysis.paired import paired_section
 from linnet.analysis.plots import PLOTS, figures, how_measured, is_reason
 from linnet.analysis.runs import Panel, Recorded, best_value, main_figure, members, panels, unit_name
 from linnet.analysis.table import SPEED, best_run, columns, rows, shared, shared_line
-from linnet.layers.stacks import UNITS
 from linnet.runs.config import parts
 from linnet.runs.records import write_atomically
 from linnet.tasks import TASKS
 from linnet.tasks.base import Section
+from linnet.units import UNITS
 
 REFRESH = 5
 """Seconds after which a browser reads the page of an unfinished comparison again."""

@@ -65,11 +65,10 @@ def noting(check: Callable[..., Any], found: list[Call]) -> Callable[..., Any]:
 def places() -> list[tuple[ModuleType, str]]:
     """Where the checks are looked up."""
     # Imported when first needed: they need what makes kernels.
-    from linnet.fuse import backend, outer_ops, scan
+    from linnet.fuse import backend, fused, outer_ops, scan
     from linnet.fuse.cpu import outer_scan
     from linnet.layers import direction
-    from linnet.units import fused
 
     watching = [(module, "is_watched") for module in (direction, fused, scan, outer_ops)]
     fitting = [(fused, "check_fit"), (outer_scan, "check_inputs")]
-    return [*watching, *fitting, (direction, "listener"), (backend, "unfit")]
+    return [*watching, *fitting, (direction, "hook_obstacle"), (backend, "unfit")]

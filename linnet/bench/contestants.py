@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from linnet.bench.settings import Shape
 from linnet.bench.timing import Call
 from linnet.fuse.backend import backend
-from linnet.layers.stacks import UNITS
+from linnet.units import UNITS
 
 
 class Contestant(NamedTuple):

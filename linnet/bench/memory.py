@@ -25,7 +25,7 @@ from linnet.bench.contestants import call_of
 from linnet.bench.rows import Book, Row
 from linnet.bench.settings import Settings, Shape
 from linnet.bench.targets import judged, target_of
-from linnet.layers.stacks import UNITS
+from linnet.units import UNITS
 
 
 def measure(settings: Settings, book: Book) -> list[Row]:

@@ -21,7 +21,7 @@ from linnet.bench.settings import Settings, Shape
 from linnet.bench.targets import BEYOND_CACHE, judged, target_of
 from linnet.bench.timing import Call, Times, quiet, timed
 from linnet.fuse.plan import Plan
-from linnet.layers.stacks import UNITS
+from linnet.units import UNITS
 
 KINDS = ("forward", "backward")
 

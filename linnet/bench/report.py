@@ -9,7 +9,7 @@ from typing import Any
 from linnet.base.tables import text_table
 from linnet.bench.rows import Row
 from linnet.bench.settings import SHAPES, Shape
-from linnet.layers.stacks import UNITS
+from linnet.units import UNITS
 
 SHOWN = {
     **{"unit": "unit", "backend": "by", "mode": "mode", "L": "L", "B": "B", "d": "d"},

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import torch
 
-from linnet.layers.stacks import UNITS
+from linnet.units import UNITS
 
 
 class Shape(NamedTuple):

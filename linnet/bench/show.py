@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from linnet.fuse.backend import backend, has_triton, missing
-from linnet.layers.stacks import UNITS
+from linnet.units import UNITS
 
 SIZE = 16
 DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16}

@@ -10,7 +10,7 @@ from linnet.bench.rows import Book, Row
 from linnet.bench.settings import Settings
 from linnet.bench.targets import MILLISECONDS
 from linnet.bench.timing import Times
-from linnet.layers.stacks import UNITS
+from linnet.units import UNITS
 
 IMPORT = """
 import time, torch

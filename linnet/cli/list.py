@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable, Iterator, Sequence
 
 from linnet.cli.parser import unit_name
-from linnet.layers.stacks import UNITS
+from linnet.units import UNITS
 
 
 def add_options(command: argparse.ArgumentParser) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from linnet.base.suggest import did_you_mean, no_such
-from linnet.layers.stacks import UNITS
+from linnet.units import UNITS
 
 DEVICES = ("cpu", "cuda")
 

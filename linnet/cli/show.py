@@ -6,7 +6,7 @@ import argparse
 
 from linnet.bench.show import DTYPES, gpu_kernel, kernel
 from linnet.cli.parser import DEVICES, unit_name
-from linnet.layers.stacks import UNITS
+from linnet.units import UNITS
 
 
 def add_options(command: argparse.ArgumentParser) -> None:

@@ -16,9 +16,9 @@ from torch.nn.utils.rnn import PackedSequence
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from linnet.fuse.backend import backend
+from linnet.layers.cell import Cell
 from linnet.layers.direction import Direction
 from linnet.layers.recurrent import Recurrent
-from linnet.units.cell import Cell
 
 if TYPE_CHECKING:
     from linnet.deploy.onnx_scan import Sizes
@@ -138,7 +138,7 @@ def why_not(direction: Direction) -> str | None:
     if weight.dtype not in (torch.float32, torch.float64):
         return f"it is in {weight.dtype}; convert the model with .float()"
     x = torch.empty(1, 1, direction.cell.input_size, device="meta")
-    plans = direction.plans_for(tuple(direction.cell.beside(x)))
+    plans = direction.plans_for(tuple(direction.cell.extra_inputs(x)))
     if isinstance(plans, str):
         return f"{plans}; one step of it can, linnet.export_onnx(rnn.cells[0], path, x_t, state)"
     missing = [missing_operation(plan) for plan in plans]

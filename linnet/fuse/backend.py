@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
 
 from linnet.fuse.cpu.threads import has_parallel_for
+from linnet.fuse.unit import ByNature
 
 log = logging.getLogger("linnet")
 BACKENDS = ("reference", "cpu", "triton")
@@ -30,12 +31,6 @@ chosen: ContextVar[str | None] = ContextVar("linnet_backend", default=None)
 
 class FallbackWarning(UserWarning):
     """A unit runs by the reference loop, many times slower than by the kernel that it could have."""
-
-
-class ByNature(str):
-    """A reason that lies in the unit itself: for the log, since there is nothing that a user could change."""
-
-    __slots__ = ()
 
 
 @contextmanager

@@ -10,9 +10,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from functools import cache
 from threading import RLock
-from types import ModuleType
 from typing import Any
 
 # One compilation at a time in a process: LLVM's global state is not made for more. Reentrant, since one
@@ -21,18 +19,6 @@ compiling = RLock()
 
 # What is imported at a first call, so perhaps by one thread while another forks.
 IMPORTED_LATE = ("linnet", "llvmlite", "triton", "torch._decomp")
-
-
-@cache
-def load_kernels() -> ModuleType:
-    """Import all that makes and runs kernels for the CPU, in one piece as far as forks are concerned.
-
-    Returns linnet.fuse.scan, which is what runs them.
-    """
-    with compiling:
-        for name in ("triton.pair", "cpu.outer_scan"):
-            importlib.import_module(f"linnet.fuse.{name}")
-        return importlib.import_module("linnet.fuse.scan")
 
 
 def finish_imports() -> None:

@@ -16,34 +16,34 @@ from torch.torch_version import TorchVersion
 OLD_COMPILER = TorchVersion(torch.__version__) < TorchVersion("2.13")
 
 
-def is_heard(module: nn.Module) -> bool:
+def has_hooks(module: nn.Module) -> bool:
     """Whether calling `module` does more than its class says."""
     return bool(
         module._forward_hooks
         or module._forward_pre_hooks
         or module._backward_hooks
         or module._backward_pre_hooks
-        or has_other_forward(module)
+        or has_replaced_forward(module)
     )
 
 
-def has_other_forward(module: nn.Module) -> bool:
+def has_replaced_forward(module: nn.Module) -> bool:
     """Whether the object itself has a `forward` in place of that of its class."""
     return not (OLD_COMPILER and torch.compiler.is_compiling()) and "forward" in module.__dict__
 
 
-def heard_inside(module: nn.Module) -> str | None:
+def hooked_submodule(module: nn.Module) -> str | None:
     """The module within `module` that somebody listens to, if there is one."""
-    return "every module" if _has_any_global_hook() else heard_child(module)
+    return "every module" if _has_any_global_hook() else hooked_child(module)
 
 
-def heard_child(module: nn.Module) -> str | None:
+def hooked_child(module: nn.Module) -> str | None:
     for name, child in module._modules.items():
         if child is None:
             continue
-        if is_heard(child):
+        if has_hooks(child):
             return name
-        inner = heard_child(child) if child._modules else None
+        inner = hooked_child(child) if child._modules else None
         if inner is not None:
             return f"{name}.{inner}"
     return None

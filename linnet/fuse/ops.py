@@ -21,7 +21,7 @@ from torch import Tensor
 from linnet.fuse.backend import missing
 from linnet.fuse.checks import check_backward, check_scan
 from linnet.fuse.cpu.width import vector_width
-from linnet.fuse.forks import load_kernels
+from linnet.fuse.forks import compiling
 from linnet.fuse.plan import Plan, plan_called
 
 if TYPE_CHECKING:
@@ -45,8 +45,8 @@ def cpu_passes() -> ModuleType:
     reason = missing()
     if reason is not None:
         raise RuntimeError(f"linnet::scan, of a compiled or exported module, cannot run here: {reason}")
-    load_kernels()
-    from linnet.fuse.cpu import passes
+    with compiling:  # a fork waits for the import
+        from linnet.fuse.cpu import passes
 
     return passes
 

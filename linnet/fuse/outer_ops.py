@@ -10,38 +10,15 @@ What makes kernels is imported when an operation runs: importing this file needs
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from linnet.fuse.backend import is_watched, missing
 from linnet.fuse.cpu.width import vector_width
-
-# memory, heads, relu, mean, eps: see OuterRecipe.
-Settings = tuple[int, int, bool, bool, float | None]
-
-
-class OuterInputs(NamedTuple):
-    """What a scan reads: T steps, B sequences, H channels, M cells of memory, N numbers for the heads.
-
-    gain and shift are those of the layer norm, if the recipe has one.
-    """
-
-    a: Tensor  # [T, B, H]
-    state_matrix: Tensor  # [H, H + M]
-    head_matrix: Tensor  # [N, H + M]
-    bias: Tensor | None  # [N]
-    state: Tensor  # [B, H + M]
-    gain: Tensor | None = None  # [H]
-    shift: Tensor | None = None  # [H]
-
-
-class Misfit(ValueError):  # noqa: N818, it is a reason to run by the loop
-    """A tensor that is not as the kernels need it, who read memory by its address."""
-
+from linnet.fuse.outer_inputs import OuterInputs, OuterSettings, falls_into_vectors
 
 # Of the results: the output and the final state; what follows is for the gradient.
 RESULTS = 2
@@ -50,7 +27,7 @@ DIFFERENTIABLE = len(OuterInputs._fields)
 TENSORS, ARGUMENTS = DIFFERENTIABLE + 2, DIFFERENTIABLE + 8
 
 
-def outer_scan(inputs: OuterInputs, flags: Any, settings: Settings) -> tuple[Tensor, Tensor]:
+def outer_scan(inputs: OuterInputs, flags: Any, settings: OuterSettings) -> tuple[Tensor, Tensor]:
     """y [T, B, H] and the final state [B, H + M].
 
     By the kernels themselves, which costs less a call than the operation that ends in the same kernels.
@@ -189,9 +166,3 @@ def has_kernel(dtype: torch.dtype, memory: int, heads: int) -> bool:
     if key not in ANSWERS:
         ANSWERS[key] = missing() is None and falls_into_vectors(*key)
     return ANSWERS[key]
-
-
-def falls_into_vectors(dtype: torch.dtype, memory: int, heads: int) -> bool:
-    """Whether the rows of p q^T fall into whole vectors, and into heads."""
-    root = math.isqrt(heads * memory)
-    return root % (vector_width(dtype) // 2) == 0 and memory % root == 0

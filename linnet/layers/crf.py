@@ -29,8 +29,8 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from linnet.base.options import check_size, choose
+from linnet.layers.init import orthogonal_
 from linnet.layers.sequence import check_flags, mask_of_lengths
-from linnet.units.init import orthogonal_
 
 REDUCTIONS = ("none", "sum", "mean", "token_mean", "sequence_token_mean")
 

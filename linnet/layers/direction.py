@@ -15,22 +15,23 @@ from torch.func import functional_call
 from linnet.base.options import check_rate, choose
 from linnet.fuse import reference
 from linnet.fuse.backend import DTYPES, is_watched, may_fuse, runs_by_triton
-from linnet.fuse.hooks import is_heard
-from linnet.fuse.plan import Plan
-from linnet.layers.dropout import Dropout
-from linnet.units.cell import CannotFuse, Cell, Parts, check_devices
-from linnet.units.fused import (
+from linnet.fuse.fused import (
     Kernels,
     Way,
     fit_together,
-    listener,
+    hook_obstacle,
     own_kernel,
     run_by_kernel,
     run_pair,
     with_weights,
 )
-from linnet.units.noise import keep_mask
-from linnet.units.projection import Projection
+from linnet.fuse.hooks import has_hooks
+from linnet.fuse.plan import Plan
+from linnet.fuse.unit import CannotFuse, Named
+from linnet.layers.cell import Cell, check_devices
+from linnet.layers.dropout import Dropout
+from linnet.layers.masks import keep_mask
+from linnet.layers.projection import Projection
 
 
 class Direction(nn.Module):
@@ -101,8 +102,8 @@ class Direction(nn.Module):
             self.projection.reset_parameters()
 
     def run(
-        self, x: Tensor, state: Parts, mask: Tensor | None = None, resets: Tensor | None = None
-    ) -> tuple[Tensor, Parts]:
+        self, x: Tensor, state: Named, mask: Tensor | None = None, resets: Tensor | None = None
+    ) -> tuple[Tensor, Named]:
         """`forward` with the weights of this pass: dropped while training, if they are to be."""
         if not (self.training and self.weight_drop):
             return self(x, state, mask, resets)
@@ -133,12 +134,12 @@ class Direction(nn.Module):
                 )
 
     def forward(
-        self, x: Tensor, state: Parts, mask: Tensor | None = None, resets: Tensor | None = None
-    ) -> tuple[Tensor, Parts]:
+        self, x: Tensor, state: Named, mask: Tensor | None = None, resets: Tensor | None = None
+    ) -> tuple[Tensor, Named]:
         """mask [T, B]: True where x is real. resets [T, B]: True where a sequence starts anew."""
         run = self.by_kernel if self.fuses(x) else self.by_loop
-        along = partial(run, mask=mask, resets=self.own_resets(resets, mask))
-        y, state = self.cell(x, state, along)
+        run_sequence = partial(run, mask=mask, resets=self.own_resets(resets, mask))
+        y, state = self.cell(x, state, run_sequence)
         return self.project(y, mask), state
 
     def own_resets(self, resets: Tensor | None, mask: Tensor | None) -> Tensor | None:
@@ -158,21 +159,21 @@ class Direction(nn.Module):
         return y if mask is None else y.masked_fill(~mask[..., None], 0)
 
     def by_loop(
-        self, x: Tensor, state: Parts, mask: Tensor | None, resets: Tensor | None
-    ) -> tuple[Tensor, Parts]:
+        self, x: Tensor, state: Named, mask: Tensor | None, resets: Tensor | None
+    ) -> tuple[Tensor, Named]:
         if not is_compiling():
             check_devices(self.cell, self.cell.unit_name, x)
         parts = {**self.cell.project(x), **self.stays(x)}
         step = partial(self.step, drops=self.state_masks(state))
         return reference.scan(step, parts, state, mask, resets, self.reverse)
 
-    def step(self, parts: Parts, state: Parts, drops: Parts) -> tuple[Tensor, Parts]:
+    def step(self, parts: Named, state: Named, drops: Named) -> tuple[Tensor, Named]:
         """One time step: the cell's, and what then happens to the new state."""
-        seen = {name: state[name] * drops[name] for name in drops} if drops else None
-        y, new = self.after(*self.cell.advance(parts, state, seen), state, parts)
+        visible = {name: state[name] * drops[name] for name in drops} if drops else None
+        y, new = self.after(*self.cell.advance(parts, state, visible), state, parts)
         return self.cell.output(y, new), new
 
-    def after(self, y: Tensor, new: Parts, old: Parts, parts: Parts) -> tuple[Tensor, Parts]:
+    def after(self, y: Tensor, new: Named, old: Named, parts: Named) -> tuple[Tensor, Named]:
         """Zoneout, and the dropout of what is carried."""
         y, new = self.zoned(y, new, old, parts)
         if "drop.h" not in parts or "h" not in new:
@@ -180,7 +181,7 @@ class Direction(nn.Module):
         h = new["h"] * parts["drop.h"]
         return (h if y is new["h"] else y), {**new, "h": h}
 
-    def zoned(self, y: Tensor, new: Parts, old: Parts, parts: Parts) -> tuple[Tensor, Parts]:
+    def zoned(self, y: Tensor, new: Named, old: Named, parts: Named) -> tuple[Tensor, Named]:
         """Krueger et al. (2017): some channels stay as they were; outside training, the mean of both."""
         if not self.zoneout:
             return y, new
@@ -192,9 +193,9 @@ class Direction(nn.Module):
             y = zoned[name] if y is new[name] else y
         return y, zoned
 
-    def stays(self, x: Tensor) -> Parts:
+    def stays(self, x: Tensor) -> Named:
         """Where each state stays as it was, for all time steps, and where the new h is dropped."""
-        parts: Parts = {}
+        parts: Named = {}
         if self.training and self.zoneout:
             for name, size in self.cell.states.items():
                 parts[f"stay.{name}"] = x.new_empty(*x.shape[:-1], size).bernoulli_(self.zoneout)
@@ -209,7 +210,7 @@ class Direction(nn.Module):
 
     def may_share_a_launch(self) -> bool:
         """An elementwise unit may, unless a pass has weights of its own, or somebody listens to it."""
-        listened = is_heard(self) or is_heard(self.cell)
+        listened = has_hooks(self) or has_hooks(self.cell)
         drops_weights = self.training and self.weight_drop
         plain = len(self.cell.stages()) == 1 and type(self.cell).output is Cell.output
         return self.cell.is_elementwise and plain and not (listened or drops_weights)
@@ -220,25 +221,25 @@ class Direction(nn.Module):
             return "state_dropout is not compiled"
         if self.zoneout and len(self.cell.stages()) > 1:
             return "zoneout comes after all of its stages"
-        return listener(self.cell)
+        return hook_obstacle(self.cell)
 
     def by_kernel(
-        self, x: Tensor, state: Parts, mask: Tensor | None, resets: Tensor | None
-    ) -> tuple[Tensor, Parts]:
+        self, x: Tensor, state: Named, mask: Tensor | None, resets: Tensor | None
+    ) -> tuple[Tensor, Named]:
         try:
             return self.fused(x, state, (mask, resets, self.reverse))
         except CannotFuse as error:
             may_fuse(self.cell.unit_name, x, error.reason)
             return self.by_loop(x, state, mask, resets)
 
-    def fused(self, x: Tensor, state: Parts, flags: tuple[Any, Any, Any]) -> tuple[Tensor, Parts]:
+    def fused(self, x: Tensor, state: Named, flags: tuple[Any, Any, Any]) -> tuple[Tensor, Named]:
         cell = self.cell
         dropped = self.carried is not None and self.carried.is_active
         changed = self.zoneout or dropped or (self.training and self.state_dropout)
         own = None if changed else own_kernel(cell, x)
         if own is not None:
             return own(x, state, flags)
-        parts = {**cell.beside(x), **self.stays(x)}
+        parts = {**cell.extra_inputs(x), **self.stays(x)}
         plans = self.plans_for(tuple(parts))
         if isinstance(plans, str):
             raise CannotFuse(plans)
@@ -256,7 +257,7 @@ class Direction(nn.Module):
         for mode in (False, True):
             self.train(mode)
             try:
-                beside = self.cell.beside(example)
+                beside = self.cell.extra_inputs(example)
             except (RuntimeError, NotImplementedError):
                 # A unit that needs real numbers for this has its plans made by its first pass.
                 continue
@@ -269,7 +270,7 @@ class Direction(nn.Module):
         self.prepare()
         self.train(mode)
 
-    def state_masks(self, state: Parts) -> Parts:
+    def state_masks(self, state: Named) -> Named:
         if not (self.training and self.state_dropout):
             return {}
         return {name: keep_mask(s.shape, self.state_dropout, like=s) for name, s in state.items()}
@@ -278,10 +279,10 @@ class Direction(nn.Module):
 def run_layer(
     directions: Sequence[Direction],
     x: Tensor,
-    held: Sequence[Parts],
+    held: Sequence[Named],
     mask: Tensor | None,
     resets: Tensor | None,
-) -> tuple[Tensor, list[Parts]]:
+) -> tuple[Tensor, list[Named]]:
     """All directions of a layer: their outputs side by side and the final states of each."""
     together = run_together(directions, x, held, mask, resets)
     if together is not None:
@@ -293,15 +294,15 @@ def run_layer(
 def run_together(
     directions: Sequence[Direction],
     x: Tensor,
-    held: Sequence[Parts],
+    held: Sequence[Named],
     mask: Tensor | None,
     resets: Tensor | None,
-) -> tuple[Tensor, list[Parts]] | None:
+) -> tuple[Tensor, list[Named]] | None:
     """Both directions of a layer in one launch, where there are kernels that do so; None where not."""
     apart = len(directions) < 2 or is_compiling() or not runs_by_triton(x)
     if apart or not all(d.may_share_a_launch() and d.fuses(x) for d in directions):
         return None
-    parts = [{**d.cell.beside(x), **d.stays(x)} for d in directions]
+    parts = [{**d.cell.extra_inputs(x), **d.stays(x)} for d in directions]
     plans = [d.plans_for(tuple(part)) for d, part in zip(directions, parts, strict=True)]
     if not fit_together(plans):
         return None

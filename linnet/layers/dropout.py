@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from linnet.base.options import check_rate, check_size, choose
-from linnet.units.noise import keep_mask
+from linnet.layers.masks import keep_mask
 
 MODES = ("naive", "sequence", "batch")
 

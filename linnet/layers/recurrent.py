@@ -22,9 +22,10 @@ from torch.nn.utils.rnn import PackedSequence
 
 from linnet.base.options import check_rate, check_size
 from linnet.base.suggest import no_such
+from linnet.fuse.unit import Named
+from linnet.layers.cell import Cell
 from linnet.layers.direction import Direction, layer_dropout, run_layer
 from linnet.layers.sequence import check_flags, mask_of_lengths, repack, unpack
-from linnet.units.cell import Cell, Parts
 
 
 class Recurrent(nn.Module):
@@ -55,7 +56,7 @@ class Recurrent(nn.Module):
         if cell is not None:
             cls.cell_class = cell
             cls.__signature__ = joint_signature(cell)  # type: ignore[attr-defined]
-            cls.__doc__ = f"{cls.__doc__ or ''}\n\n{cell.__doc__ or ''}\n\n{Recurrent.__doc__}"
+            cls.__doc__ = "\n\n".join(inspect.cleandoc(each.__doc__ or "") for each in (cls, cell, Recurrent))
 
     def __init__(
         self,
@@ -113,7 +114,7 @@ class Recurrent(nn.Module):
 
     def make_cell(self, position: dict[str, int], options: dict[str, Any]) -> Cell:
         sizes = {"hidden_size": self.hidden_size, "num_layers": self.num_layers}
-        options = self.cell_class.place(options, num_directions=self.num_directions, **sizes, **position)
+        options = self.cell_class.options_at(options, num_directions=self.num_directions, **sizes, **position)
         return self.cell_class(position["input_size"], self.hidden_size, **options)
 
     @classmethod
@@ -215,14 +216,14 @@ class Recurrent(nn.Module):
         return repack(y, x), self.write_state(reorder(new, x.unsorted_indices), True)
 
     def run(
-        self, x: Tensor, state: Parts, mask: Tensor | None, resets: Tensor | None
-    ) -> tuple[Tensor, Parts]:
+        self, x: Tensor, state: Named, mask: Tensor | None, resets: Tensor | None
+    ) -> tuple[Tensor, Named]:
         """x [T, B, input_size]; states [num_layers * num_directions, B, size]."""
         if mask is not None:
             # What stands at a padded step must not reach anything, nor its gradient: not even as NaN.
             x = x.masked_fill(~mask[..., None], 0)
             resets = resets if resets is None else resets & mask
-        finals: list[Parts] = []
+        finals: list[Named] = []
         for number in range(self.num_layers):
             layer, first = self.layer(number), len(finals)
             held = [{name: s[first + i] for name, s in state.items()} for i in range(len(layer))]
@@ -287,7 +288,7 @@ class Recurrent(nn.Module):
             return flags[:, None]
         return flags.T if self.batch_first else flags
 
-    def read_state(self, state: Any, x: Tensor, time_first: Tensor) -> Parts:
+    def read_state(self, state: Any, x: Tensor, time_first: Tensor) -> Named:
         """The state of all layers by name, [num_layers * num_directions, B, size]."""
         rows = len(self.directions)
         if state is None:
@@ -296,7 +297,7 @@ class Recurrent(nn.Module):
         held = self.first_cell.unpack_state(state, batch, x)
         return held if x.dim() == 3 else {name: s[:, None] for name, s in held.items()}
 
-    def write_state(self, state: Parts, batched: bool) -> Any:
+    def write_state(self, state: Named, batched: bool) -> Any:
         return self.first_cell.pack_state(state if batched else {name: s[:, 0] for name, s in state.items()})
 
     def extra_repr(self) -> str:
@@ -304,7 +305,7 @@ class Recurrent(nn.Module):
         return f"{text}, bidirectional=True" if self.bidirectional else text
 
 
-def reorder(state: Parts, order: Tensor | None) -> Parts:
+def reorder(state: Named, order: Tensor | None) -> Named:
     return state if order is None else {name: s.index_select(1, order) for name, s in state.items()}
 
 

@@ -12,7 +12,7 @@ from linnet.layers.convolution import MaxConvolution
 from linnet.layers.dropout import MODES
 from linnet.layers.embedding import TUNED
 from linnet.layers.recurrent import Recurrent
-from linnet.layers.stacks import UNITS
+from linnet.units import UNITS
 
 # Each layer is a module: the settings of an untrusted run must not ask for a billion of them.
 MOST_LAYERS = 1000

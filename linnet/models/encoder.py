@@ -238,7 +238,7 @@ def options_of_layer(
 ) -> dict[str, Any]:
     """The options of a unit at this position; those that differ between directions are left to the layer."""
     forward, *backward = (
-        unit.cell_class.place(dict(given), direction=direction, num_directions=directions, **position)
+        unit.cell_class.options_at(dict(given), direction=direction, num_directions=directions, **position)
         for direction in range(directions)
     )
     return {name: value for name, value in forward.items() if all(each[name] == value for each in backward)}

@@ -1,43 +1,41 @@
-"""One file per unit: its equations, its parameters, how they start, and the options of its paper."""
+"""One file per unit: its paper, its equations, its cell and the stack of such cells.
 
-from linnet.units.atr import ATRCell
-from linnet.units.cell import Cell
-from linnet.units.elrn import ELRNCell
-from linnet.units.eurnn import EURNNCell
-from linnet.units.glrn import GLRNCell
-from linnet.units.goru import GORUCell
-from linnet.units.gru import GRUCell
-from linnet.units.janet import JANETCell
-from linnet.units.lrn import LRNCell
-from linnet.units.lstm import LSTMCell
-from linnet.units.nru import NRUCell
-from linnet.units.olrn import OLRNCell
-from linnet.units.projection import Projection
-from linnet.units.qrnn import QRNNCell
-from linnet.units.ran import RANCell
-from linnet.units.rnn import RNNCell
-from linnet.units.scrn import SCRNCell
-from linnet.units.sru import SRUCell
-from linnet.units.statistical import StatisticalRUCell
+The lines below are the one list of units, in the order in which they are shown. From it come `linnet.UNITS`,
+the names in `linnet`, the choices of `--unit`, and the units that tests and documentation go through.
+"""
 
-__all__ = [
-    "ATRCell",
-    "Cell",
-    "ELRNCell",
-    "EURNNCell",
-    "GLRNCell",
-    "GORUCell",
-    "GRUCell",
-    "JANETCell",
-    "LRNCell",
-    "LSTMCell",
-    "NRUCell",
-    "OLRNCell",
-    "Projection",
-    "QRNNCell",
-    "RANCell",
-    "RNNCell",
-    "SCRNCell",
-    "SRUCell",
-    "StatisticalRUCell",
+# ruff: noqa: I001, in the order of papers
+
+from linnet.units.sru import SRU as SRU, SRUCell as SRUCell
+from linnet.units.lrn import LRN as LRN, LRNCell as LRNCell
+from linnet.units.olrn import OLRN as OLRN, OLRNCell as OLRNCell
+from linnet.units.glrn import GLRN as GLRN, GLRNCell as GLRNCell
+from linnet.units.elrn import ELRN as ELRN, ELRNCell as ELRNCell
+from linnet.units.ran import RAN as RAN, RANCell as RANCell
+from linnet.units.nru import NRU as NRU, NRUCell as NRUCell
+from linnet.units.scrn import SCRN as SCRN, SCRNCell as SCRNCell
+from linnet.units.atr import ATR as ATR, ATRCell as ATRCell
+from linnet.units.qrnn import QRNN as QRNN, QRNNCell as QRNNCell
+from linnet.units.janet import JANET as JANET, JANETCell as JANETCell
+from linnet.units.lstm import LSTM as LSTM, LSTMCell as LSTMCell
+from linnet.units.gru import GRU as GRU, GRUCell as GRUCell
+from linnet.units.rnn import RNN as RNN, RNNCell as RNNCell
+from linnet.units.statistical import StatisticalRU as StatisticalRU, StatisticalRUCell as StatisticalRUCell
+from linnet.units.eurnn import EURNN as EURNN, EURNNCell as EURNNCell
+from linnet.units.goru import GORU as GORU, GORUCell as GORUCell
+
+from linnet.layers.recurrent import Recurrent as _Recurrent
+
+# Every stack of the list, by the name that the command line and files of settings use.
+UNITS: dict[str, type[_Recurrent]] = {
+    name.lower(): value
+    for name, value in list(globals().items())
+    if isinstance(value, type) and issubclass(value, _Recurrent) and value is not _Recurrent
+}
+
+# Type checkers cannot compute a list. They find none that they can read, and so take all public names of
+# this file, which are the same.
+globals()["__all__"] = [
+    "UNITS",
+    *(each.__name__ for unit in UNITS.values() for each in (unit, unit.cell_class)),
 ]

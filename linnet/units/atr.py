@@ -17,10 +17,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from linnet.units.activations import pointwise
-from linnet.units.cell import Cell, Parts
-from linnet.units.init import clear_
-from linnet.units.projection import Projection
+from linnet.fuse.unit import Named
+from linnet.layers.activations import pointwise
+from linnet.layers.cell import Cell
+from linnet.layers.init import clear_
+from linnet.layers.projection import Projection
+from linnet.layers.recurrent import Recurrent
 
 
 class ATRCell(Cell):
@@ -55,8 +57,12 @@ class ATRCell(Cell):
         nn.init.xavier_uniform_(self.input.weight)
         nn.init.xavier_uniform_(self.recurrent.weight)
 
-    def step(self, p: Tensor, q: Tensor, h: Tensor) -> tuple[Tensor, Parts]:
+    def step(self, p: Tensor, q: Tensor, h: Tensor) -> tuple[Tensor, Named]:
         i = torch.sigmoid(p + q)
         f = torch.sigmoid(p - q)
         h = self.g(i * p + f * h)
         return h, {"h": h}
+
+
+class ATR(Recurrent, cell=ATRCell):
+    """The twin-gated recurrent network (Zhang et al. 2018)."""

@@ -14,7 +14,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from linnet.units.cell import Parts
+from linnet.fuse.unit import Named
+from linnet.layers.recurrent import Recurrent
 from linnet.units.lrn import LRNCell
 
 
@@ -23,8 +24,12 @@ class ELRNCell(LRNCell):
 
     parts = ("v",)
 
-    def step(self, v: Tensor, h: Tensor) -> tuple[Tensor, Parts]:
+    def step(self, v: Tensor, h: Tensor) -> tuple[Tensor, Named]:
         f = torch.sigmoid(-h)
         i = 1 - f  # (15)
         h = self.g(i * v + f * h)  # (4)
         return h, {"h": h}
+
+
+class ELRN(Recurrent, cell=ELRNCell):
+    """LRN with a gate of the state alone (Zhang and Sennrich 2019, section 6.7)."""

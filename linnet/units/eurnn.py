@@ -14,10 +14,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from linnet.units.cell import Cell, Parts
-from linnet.units.init import clear_
-from linnet.units.projection import Projection
-from linnet.units.rotation import Rotation, modrelu
+from linnet.fuse.unit import Named
+from linnet.layers.cell import Cell
+from linnet.layers.init import clear_
+from linnet.layers.projection import Projection
+from linnet.layers.recurrent import Recurrent
+from linnet.layers.rotation import Rotation, modrelu
 
 
 class EURNNCell(Cell):
@@ -41,9 +43,13 @@ class EURNNCell(Cell):
         if self.b is not None:
             nn.init.constant_(self.b, -0.01)
 
-    def recur(self, h: Tensor) -> Parts:
+    def recur(self, h: Tensor) -> Named:
         return {"turned": self.rotation(h)}
 
-    def step(self, u: Tensor, turned: Tensor) -> tuple[Tensor, Parts]:
+    def step(self, u: Tensor, turned: Tensor) -> tuple[Tensor, Named]:
         h = modrelu(u + turned, self.b, floor=0.01)
         return h, {"h": h}
+
+
+class EURNN(Recurrent, cell=EURNNCell):
+    """The efficient unitary network, real and in FFT style (Jing et al. 2017b)."""

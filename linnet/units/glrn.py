@@ -14,7 +14,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from linnet.units.cell import Parts
+from linnet.fuse.unit import Named
+from linnet.layers.recurrent import Recurrent
 from linnet.units.lrn import LRNCell
 
 
@@ -23,8 +24,12 @@ class GLRNCell(LRNCell):
 
     parts = ("q", "v")
 
-    def step(self, q: Tensor, v: Tensor, h: Tensor) -> tuple[Tensor, Parts]:
+    def step(self, q: Tensor, v: Tensor, h: Tensor) -> tuple[Tensor, Named]:
         f = torch.sigmoid(q - h)
         i = 1 - f  # (14)
         h = self.g(i * v + f * h)  # (4)
         return h, {"h": h}
+
+
+class GLRN(Recurrent, cell=GLRNCell):
+    """LRN with one gate for both (Zhang and Sennrich 2019, section 6.7)."""

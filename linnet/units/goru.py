@@ -15,10 +15,12 @@ import math
 import torch
 from torch import Tensor, nn
 
-from linnet.units.cell import Cell, Parts
-from linnet.units.init import clear_
-from linnet.units.projection import Projection
-from linnet.units.rotation import Rotation, modrelu
+from linnet.fuse.unit import Named
+from linnet.layers.cell import Cell
+from linnet.layers.init import clear_
+from linnet.layers.projection import Projection
+from linnet.layers.recurrent import Recurrent
+from linnet.layers.rotation import Rotation, modrelu
 
 
 class GORUCell(Cell):
@@ -49,14 +51,18 @@ class GORUCell(Cell):
             self.input.bias_of("g").uniform_(-bound, bound)
             nn.init.constant_(self.b_c, 0.01)
 
-    def recur(self, h: Tensor) -> Parts:
+    def recur(self, h: Tensor) -> Named:
         return {**self.recurrent(h), "turned": self.rotation(h)}
 
     def step(
         self, c: Tensor, r: Tensor, g: Tensor, r_h: Tensor, g_h: Tensor, turned: Tensor, h: Tensor
-    ) -> tuple[Tensor, Parts]:
+    ) -> tuple[Tensor, Named]:
         r = torch.sigmoid(r + r_h)
         g = torch.sigmoid(g + g_h)
         c = modrelu(c + r * turned, self.b_c, floor=0.001)
         h = g * h + (1 - g) * c
         return h, {"h": h}
+
+
+class GORU(Recurrent, cell=GORUCell):
+    """The gated orthogonal recurrent unit, in FFT style (Jing et al. 2017a)."""

@@ -28,9 +28,11 @@ import torch
 from torch import Tensor
 
 from linnet.base.options import choose
-from linnet.units.cell import Cell, Parts
-from linnet.units.init import INITS, clear_, gated_
-from linnet.units.projection import Projection
+from linnet.fuse.unit import Named
+from linnet.layers.cell import Cell
+from linnet.layers.init import INITS, clear_, gated_
+from linnet.layers.projection import Projection
+from linnet.layers.recurrent import Recurrent
 
 
 class GRUState(NamedTuple):
@@ -90,7 +92,7 @@ class GRUCell(Cell):
         h: Tensor,
         n_h: Tensor | None = None,
         c: Tensor | None = None,
-    ) -> tuple[Tensor, Parts]:
+    ) -> tuple[Tensor, Named]:
         r = torch.sigmoid(r + r_h)
         z = torch.sigmoid(z + z_h)
         if n_h is None:
@@ -102,3 +104,7 @@ class GRUCell(Cell):
             c = i * torch.tanh(n + n_h) + (1 - i) * c
             return c, {"c": c, "h": o * c}
         return h, {"h": h}
+
+
+class GRU(Recurrent, cell=GRUCell):
+    """The gated recurrent unit (Cho et al. 2014)."""

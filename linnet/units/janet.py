@@ -16,9 +16,11 @@ import torch
 from torch import Tensor
 
 from linnet.base.options import check_number, check_size, choose
-from linnet.units.cell import Cell, Parts
-from linnet.units.init import INITS, chrono_, clear_, gated_
-from linnet.units.projection import Projection
+from linnet.fuse.unit import Named
+from linnet.layers.cell import Cell
+from linnet.layers.init import INITS, chrono_, clear_, gated_
+from linnet.layers.projection import Projection
+from linnet.layers.recurrent import Recurrent
 
 
 class JANETCell(Cell):
@@ -62,7 +64,7 @@ class JANETCell(Cell):
         elif self.init == "orthogonal" and self.input.bias is not None:
             self.input.bias_of("f").fill_(1.0)
 
-    def step(self, f: Tensor, j: Tensor, fh: Tensor, jh: Tensor, h: Tensor) -> tuple[Tensor, Parts]:
+    def step(self, f: Tensor, j: Tensor, fh: Tensor, jh: Tensor, h: Tensor) -> tuple[Tensor, Named]:
         a = f + fh
         f = torch.sigmoid(a)
         i = 1 - (torch.sigmoid(a - self.beta) if self.beta else f)
@@ -76,3 +78,7 @@ def check_chrono(chrono: int | None, bias: bool) -> int | None:
         if not bias:
             raise ValueError("chrono sets the biases of gates; it needs bias=True")
     return chrono
+
+
+class JANET(Recurrent, cell=JANETCell):
+    """The forget-gate-only network (van der Westhuizen and Lasenby 2018)."""

@@ -20,10 +20,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from linnet.units.activations import pointwise
-from linnet.units.cell import Cell, Parts
-from linnet.units.init import clear_
-from linnet.units.projection import Projection
+from linnet.fuse.unit import Named
+from linnet.layers.activations import pointwise
+from linnet.layers.cell import Cell
+from linnet.layers.init import clear_
+from linnet.layers.projection import Projection
+from linnet.layers.recurrent import Recurrent
 
 
 class LRNCell(Cell):
@@ -56,8 +58,12 @@ class LRNCell(Cell):
         clear_(self)
         nn.init.xavier_uniform_(self.input.weight)
 
-    def step(self, k: Tensor, q: Tensor, v: Tensor, h: Tensor) -> tuple[Tensor, Parts]:
+    def step(self, k: Tensor, q: Tensor, v: Tensor, h: Tensor) -> tuple[Tensor, Named]:
         i = torch.sigmoid(k + h)  # (2)
         f = torch.sigmoid(q - h)  # (3)
         h = self.g(i * v + f * h)  # (4)
         return h, {"h": h}
+
+
+class LRN(Recurrent, cell=LRNCell):
+    """The lightweight recurrent network (Zhang and Sennrich 2019)."""

@@ -24,11 +24,13 @@ import torch
 from torch import Tensor, nn
 
 from linnet.base.options import check_size, choose
-from linnet.units.activations import pointwise
-from linnet.units.cell import Cell, Parts
-from linnet.units.init import INITS, chrono_, clear_, gated_
+from linnet.fuse.unit import Named
+from linnet.layers.activations import pointwise
+from linnet.layers.cell import Cell
+from linnet.layers.init import INITS, chrono_, clear_, gated_
+from linnet.layers.projection import Projection
+from linnet.layers.recurrent import Recurrent
 from linnet.units.janet import check_chrono
-from linnet.units.projection import Projection
 
 
 class LSTMState(NamedTuple):
@@ -116,7 +118,7 @@ class LSTMCell(Cell):
         content_h: Tensor | None = None,
         o: Tensor | None = None,
         o_h: Tensor | None = None,
-    ) -> tuple[Tensor, Parts]:
+    ) -> tuple[Tensor, Named]:
         i = torch.sigmoid(peep(i + i_h, self.p_i, c))
         f = torch.sigmoid(peep(f + f_h, self.p_f, c))
         if content_h is not None:
@@ -130,3 +132,7 @@ class LSTMCell(Cell):
 
 def peep(a: Tensor, p: Tensor | None, c: Tensor) -> Tensor:
     return a if p is None else a + p * c
+
+
+class LSTM(Recurrent, cell=LSTMCell):
+    """The long short-term memory (Hochreiter and Schmidhuber 1997)."""

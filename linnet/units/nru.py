@@ -25,11 +25,14 @@ import torch
 from torch import Tensor, nn
 
 from linnet.base.options import check_size, choose
-from linnet.fuse.outer_ops import Misfit, OuterInputs, Settings, has_kernel, outer_scan
-from linnet.units.activations import identity
-from linnet.units.cell import CannotFuse, Cell, OwnKernel, Parts
-from linnet.units.init import clear_
-from linnet.units.projection import Projection
+from linnet.fuse.outer_inputs import Misfit, OuterInputs, OuterSettings
+from linnet.fuse.outer_ops import has_kernel, outer_scan
+from linnet.fuse.unit import CannotFuse, Named, OwnKernel
+from linnet.layers.activations import identity
+from linnet.layers.cell import Cell
+from linnet.layers.init import clear_
+from linnet.layers.projection import Projection
+from linnet.layers.recurrent import Recurrent
 
 
 class NRUState(NamedTuple):
@@ -144,10 +147,10 @@ class NRUCell(Cell):
         if "heads_x" in self.input.parts:
             nn.init.uniform_(self.input.weight_of("heads_x"), -in_heads, in_heads)
 
-    def recur(self, h: Tensor, m: Tensor) -> Parts:
+    def recur(self, h: Tensor, m: Tensor) -> Named:
         return self.recurrent(torch.cat([h, m], -1))
 
-    def step(self, a: Tensor, ahm: Tensor, m: Tensor, heads_x: Tensor | None = None) -> tuple[Tensor, Parts]:
+    def step(self, a: Tensor, ahm: Tensor, m: Tensor, heads_x: Tensor | None = None) -> tuple[Tensor, Named]:
         h = torch.relu(self.norm(a + ahm))  # (9)
         parts = self.heads(torch.cat([h, m], -1))
         if heads_x is not None:
@@ -171,13 +174,13 @@ class NRUCell(Cell):
             return None
         return self.run_kernel if has_kernel(dtype, self.memory_size, self.num_heads) else None
 
-    def kernel_settings(self) -> Settings:
+    def kernel_settings(self) -> OuterSettings:
         """What the kernel depends on beside the hidden size and the dtype."""
         relu, mean = self.g is torch.relu, self.head_reduction == "mean"
         eps = self.norm.eps if isinstance(self.norm, nn.LayerNorm) else None
         return self.memory_size, self.num_heads, relu, mean, eps
 
-    def run_kernel(self, x: Tensor, state: Parts, flags: Any) -> tuple[Tensor, Parts]:
+    def run_kernel(self, x: Tensor, state: Named, flags: Any) -> tuple[Tensor, Named]:
         # Autocast may have made the projection, or the state, in another dtype than that of x.
         a = self.input.joint(x).to(x.dtype)
         start = torch.cat([state["h"], state["m"]], -1).to(x.dtype)
@@ -198,3 +201,7 @@ class NRUCell(Cell):
             p, q = u.chunk(2, -1)  # (15, 16)
             u = p[..., :, None] * q[..., None, :]  # (17)
         return normalised(self.g(u.reshape(u.shape[0], self.num_heads, self.memory_size)))
+
+
+class NRU(Recurrent, cell=NRUCell):
+    """The non-saturating recurrent unit (Chandar et al. 2019)."""

@@ -15,7 +15,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from linnet.units.cell import Parts
+from linnet.fuse.unit import Named
+from linnet.layers.recurrent import Recurrent
 from linnet.units.lrn import LRNCell
 
 
@@ -40,8 +41,12 @@ class OLRNCell(LRNCell):
     ):
         super().__init__(input_size, hidden_size, bias, device, dtype, activation=activation, **projection)
 
-    def step(self, k: Tensor, q: Tensor, v: Tensor, o: Tensor, h: Tensor) -> tuple[Tensor, Parts]:
+    def step(self, k: Tensor, q: Tensor, v: Tensor, o: Tensor, h: Tensor) -> tuple[Tensor, Named]:
         c, _ = super().step(k, q, v, h)  # (11): LRN's (2), (3) and (4)
         o = torch.sigmoid(o - c)  # (12)
         h = o * c  # (13)
         return h, {"h": h}
+
+
+class OLRN(Recurrent, cell=OLRNCell):
+    """LRN with an output gate (Zhang and Sennrich 2019, section 6.3)."""

@@ -23,9 +23,11 @@ import torch
 from torch import Tensor, nn
 
 from linnet.base.options import check_rate, choose
-from linnet.units.cell import Cell, Parts
-from linnet.units.init import clear_
-from linnet.units.projection import Projection
+from linnet.fuse.unit import Named
+from linnet.layers.cell import Cell
+from linnet.layers.init import clear_
+from linnet.layers.projection import Projection
+from linnet.layers.recurrent import Recurrent
 
 GATES = {"f": ("z", "f"), "fo": ("z", "f", "o"), "ifo": ("z", "f", "o", "i")}
 
@@ -104,7 +106,7 @@ class QRNNCell(Cell):
             if weight is not None:
                 nn.init.uniform_(weight, -bound, bound)
 
-    def beside(self, x: Tensor) -> Parts:
+    def extra_inputs(self, x: Tensor) -> Named:
         parts = {}
         if self.highway and "skip" not in self.input.parts:
             parts["skip"] = x
@@ -129,7 +131,7 @@ class QRNNCell(Cell):
         i_next: Tensor | None = None,
         skip: Tensor | None = None,
         update: Tensor | None = None,
-    ) -> tuple[Tensor, Parts]:
+    ) -> tuple[Tensor, Named]:
         z = torch.tanh(z if z_before is None else z + z_before)
         f = torch.sigmoid(f if f_before is None else f + f_before)
         if i is not None:
@@ -149,3 +151,7 @@ class QRNNCell(Cell):
             return pooled
         share = 1 - self.zoneout if update is None else update
         return share * pooled + (1 - share) * c
+
+
+class QRNN(Recurrent, cell=QRNNCell):
+    """The quasi-recurrent network (Bradbury et al. 2017)."""

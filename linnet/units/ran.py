@@ -23,10 +23,12 @@ import torch
 from torch import Tensor, nn
 
 from linnet.base.options import check_size
-from linnet.units.activations import pointwise
-from linnet.units.cell import Cell, Parts
-from linnet.units.init import clear_
-from linnet.units.projection import Projection
+from linnet.fuse.unit import Named
+from linnet.layers.activations import pointwise
+from linnet.layers.cell import Cell
+from linnet.layers.init import clear_
+from linnet.layers.projection import Projection
+from linnet.layers.recurrent import Recurrent
 
 
 class RANState(NamedTuple):
@@ -86,14 +88,18 @@ class RANCell(Cell):
             if isinstance(module, Projection):
                 nn.init.xavier_uniform_(module.weight)
 
-    def beside(self, x: Tensor) -> Parts:
+    def extra_inputs(self, x: Tensor) -> Named:
         return {"content": x} if self.reduced else {}
 
     def step(
         self, content: Tensor, i: Tensor, f: Tensor, ih: Tensor, fh: Tensor, c: Tensor
-    ) -> tuple[Tensor, Parts]:
+    ) -> tuple[Tensor, Named]:
         i = torch.sigmoid(ih + i)
         f = torch.sigmoid(fh + f)
         c = i * content + f * c
         h = self.g(c)
         return h, {"h": h, "c": c}
+
+
+class RAN(Recurrent, cell=RANCell):
+    """The recurrent additive network (Lee et al. 2017)."""

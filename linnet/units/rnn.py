@@ -11,10 +11,12 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from linnet.base.options import choose
-from linnet.units.activations import pointwise
-from linnet.units.cell import Cell, Parts
-from linnet.units.init import INITS, clear_, gated_
-from linnet.units.projection import Projection
+from linnet.fuse.unit import Named
+from linnet.layers.activations import pointwise
+from linnet.layers.cell import Cell
+from linnet.layers.init import INITS, clear_, gated_
+from linnet.layers.projection import Projection
+from linnet.layers.recurrent import Recurrent
 
 
 class RNNCell(Cell):
@@ -57,6 +59,10 @@ class RNNCell(Cell):
         if self.init == "identity":
             nn.init.eye_(self.recurrent.weight)
 
-    def step(self, a: Tensor, hR: Tensor) -> tuple[Tensor, Parts]:
+    def step(self, a: Tensor, hR: Tensor) -> tuple[Tensor, Named]:
         h = self.g(self.norm(a + hR))
         return h, {"h": h}
+
+
+class RNN(Recurrent, cell=RNNCell):
+    """The plain recurrent network (Elman 1990)."""

@@ -21,9 +21,11 @@ import torch
 from torch import Tensor
 
 from linnet.base.options import check_number, check_share, check_size, choose
-from linnet.units.cell import Cell, Parts, Stage
-from linnet.units.init import clear_, uniform_
-from linnet.units.projection import Projection
+from linnet.fuse.unit import Named, Stage
+from linnet.layers.cell import Cell
+from linnet.layers.init import clear_, uniform_
+from linnet.layers.projection import Projection
+from linnet.layers.recurrent import Recurrent
 
 
 class SCRNState(NamedTuple):
@@ -80,7 +82,7 @@ class SCRNCell(Cell):
         self.reset_parameters()
 
     @classmethod
-    def place(cls, options: dict[str, Any], **position: int) -> dict[str, Any]:
+    def options_at(cls, options: dict[str, Any], **position: int) -> dict[str, Any]:
         last = position["layer"] == position["num_layers"] - 1
         return options if last else {**options, "context_in_output": True}
 
@@ -92,19 +94,23 @@ class SCRNCell(Cell):
 
     def stages(self) -> tuple[Stage, ...]:
         """s needs no h: along a whole sequence it can be had first, and s P is one product for all steps."""
-        through = {"context": "s"} if self.hidden_reads == "new" else {}
+        reads_new_state = {"context": "s"} if self.hidden_reads == "new" else {}
         return (
             Stage("context_step", ("s",)),
-            Stage("hidden_step", ("h",), self.recurrence, through),
+            Stage("hidden_step", ("h",), self.recurrence, reads_new_state),
         )
 
-    def context_step(self, b: Tensor, s: Tensor) -> tuple[Tensor, Parts]:
+    def context_step(self, b: Tensor, s: Tensor) -> tuple[Tensor, Named]:
         s = (1 - self.alpha) * b + self.alpha * s  # (1)
         return s, {"s": s}
 
-    def hidden_step(self, a: Tensor, sP: Tensor, hR: Tensor) -> tuple[Tensor, Parts]:
+    def hidden_step(self, a: Tensor, sP: Tensor, hR: Tensor) -> tuple[Tensor, Named]:
         h = torch.sigmoid(a + sP + hR)  # (2)
         return h, {"h": h}
 
-    def output(self, y: Tensor, state: Parts) -> Tensor:
+    def output(self, y: Tensor, state: Named) -> Tensor:
         return torch.cat([state["s"], state["h"]], -1) if self.context_in_output else state["h"]  # (7)
+
+
+class SCRN(Recurrent, cell=SCRNCell):
+    """The structurally constrained recurrent network (Mikolov et al. 2015, Kabdolov et al. 2018)."""

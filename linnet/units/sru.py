@@ -29,11 +29,13 @@ import torch
 from torch import Tensor, nn
 
 from linnet.base.options import check_number, check_rate, check_size, choose
-from linnet.units.activations import pointwise
-from linnet.units.cell import Cell, Parts
-from linnet.units.init import clear_
-from linnet.units.noise import keep_mask, over_time
-from linnet.units.projection import Projection
+from linnet.fuse.unit import Named
+from linnet.layers.activations import pointwise
+from linnet.layers.cell import Cell
+from linnet.layers.init import clear_
+from linnet.layers.masks import keep_mask, over_time
+from linnet.layers.projection import Projection
+from linnet.layers.recurrent import Recurrent
 
 
 class SRUCell(Cell):
@@ -103,7 +105,7 @@ class SRUCell(Cell):
         self.reset_parameters()
 
     @classmethod
-    def place(cls, options: dict[str, Any], **position: int) -> dict[str, Any]:
+    def options_at(cls, options: dict[str, Any], **position: int) -> dict[str, Any]:
         """Each of two directions skips with half of x; the last of several layers has no cell dropout."""
         if position["input_size"] == position["num_directions"] * position["hidden_size"]:
             options = {"skip_from": position["direction"] * position["hidden_size"], **options}
@@ -143,7 +145,7 @@ class SRUCell(Cell):
             self.input.weight_of(name).mul_(math.sqrt(0.5))
             nn.init.uniform_(v, -math.sqrt(1.5), math.sqrt(1.5))
 
-    def beside(self, x: Tensor) -> Parts:
+    def extra_inputs(self, x: Tensor) -> Named:
         parts = {}
         if self.skip_from is not None:
             parts["skip"] = x[..., self.skip_from : self.skip_from + self.hidden_size]
@@ -154,7 +156,7 @@ class SRUCell(Cell):
 
     def step(
         self, u: Tensor, f: Tensor, r: Tensor, c: Tensor, skip: Tensor | None = None, m: Tensor | None = None
-    ) -> tuple[Tensor, Parts]:
+    ) -> tuple[Tensor, Named]:
         f = self.gate(f, self.v_f, c)  # (1)
         r = self.gate(r, self.v_r, c)  # (3)
         c = f * c + (1 - f) * u  # (2)
@@ -168,3 +170,7 @@ class SRUCell(Cell):
 
     def gate(self, a: Tensor, v: Tensor | None, c: Tensor) -> Tensor:
         return torch.sigmoid(a if v is None else a + v * c)
+
+
+class SRU(Recurrent, cell=SRUCell):
+    """The simple recurrent unit (Lei et al. 2018)."""

@@ -16,9 +16,11 @@ import torch
 from torch import Tensor, nn
 
 from linnet.base.options import check_size
-from linnet.units.cell import Cell, Parts
-from linnet.units.init import clear_
-from linnet.units.projection import Projection
+from linnet.fuse.unit import Named
+from linnet.layers.cell import Cell
+from linnet.layers.init import clear_
+from linnet.layers.projection import Projection
+from linnet.layers.recurrent import Recurrent
 
 
 class StatisticalRUCell(Cell):
@@ -67,10 +69,10 @@ class StatisticalRUCell(Cell):
         nn.init.uniform_(self.input.weight, -bound, bound)
         nn.init.uniform_(self.recurrent.weight, -bound, bound)
 
-    def recur(self, mu: Tensor) -> Parts:
+    def recur(self, mu: Tensor) -> Named:
         return {"r": torch.relu(self.summary(mu)["r"])}
 
-    def step(self, phi: Tensor, r: Tensor, mu: Tensor) -> tuple[Tensor, Parts]:
+    def step(self, phi: Tensor, r: Tensor, mu: Tensor) -> tuple[Tensor, Named]:
         phi = torch.relu(phi + self.recurrent(r)["phi_r"])
         means = mu.unflatten(-1, (len(self.scales), -1))
         a = mu.new_tensor(self.scales)[:, None]
@@ -86,3 +88,7 @@ def check_scales(scales: Sequence[float]) -> None:
         raise TypeError(expected)
     if not scales or not all(0 <= scale < 1 for scale in scales):
         raise ValueError(expected)
+
+
+class StatisticalRU(Recurrent, cell=StatisticalRUCell):
+    """The statistical recurrent unit (Oliva et al. 2017)."""

@@ -12,7 +12,7 @@ from torch.func import functional_call
 
 import linnet
 from linnet.analysis.layers import layer_variances, read_gates
-from linnet.layers.checkpoints import convert
+from linnet.deploy.checkpoints import convert
 
 
 @pytest.mark.parametrize("path", matching("sru_var_ratio*"), ids=lambda path: path.stem)

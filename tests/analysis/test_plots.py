@@ -11,11 +11,11 @@ from linnet import cli
 from linnet.analysis import colours, drawing, plots
 from linnet.analysis.runs import Recorded, baseline, find_runs, groups, panels, read_run, updates_to_solve
 from linnet.data.memory import Copying
-from linnet.layers.stacks import UNITS
 from linnet.runs.config import RunConfig, override
 from linnet.tasks.memory import rival_forms
 from linnet.train.compare import variations
 from linnet.train.loop import train
+from linnet.units import UNITS
 
 pytest.importorskip("matplotlib")
 

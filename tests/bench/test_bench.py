@@ -27,7 +27,7 @@ from linnet.bench.run import run, with_other_pages
 from linnet.bench.settings import SHAPES, SOFTMAXES, Settings, Shape, Words, quick
 from linnet.bench.speed import races
 from linnet.bench.timing import Times, race
-from linnet.layers.stacks import UNITS
+from linnet.units import UNITS
 
 TINY = replace(quick(Settings(threads=1)), rounds=1, units=("sru", "lrn", "gru", "nru", "goru"))
 

@@ -24,8 +24,8 @@ import linnet
 from linnet.base import files
 from linnet.bench.memory import resident, trim
 from linnet.fuse import forks as forks_module
+from linnet.fuse import fused
 from linnet.fuse.cpu import disk, jit, scan_call
-from linnet.units import fused
 
 # Writes i at place i of what the first argument points to.
 SOURCE = """

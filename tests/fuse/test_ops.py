@@ -29,8 +29,8 @@ from torch import Tensor, nn
 
 import linnet
 from linnet.fuse import ops
+from linnet.fuse.fused import matrices_of, weights_of
 from linnet.fuse.plan import Plan
-from linnet.units.fused import matrices_of, weights_of
 
 UNITS = [
     variant(linnet.SRU, square=True),
@@ -49,7 +49,7 @@ def arguments(
     (stage,) = cell.stages()
     x = draw(3, 4, rnn.input_size, seed=5, dtype=dtype).transpose(0, 1)
     x = x if batch_first else x.contiguous()
-    beside = cell.beside(x)
+    beside = cell.extra_inputs(x)
     states = [s[0] for s in tensors(draw_state(rnn, 3))]
     parts = [cell.input.joint(x), *(beside[name] for name in fusible.plan.extras)]
     weights, matrices = weights_of(cell, stage).values(), matrices_of(cell, stage)

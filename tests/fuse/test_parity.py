@@ -359,8 +359,8 @@ def test_noise_on_the_state(noisy: Variant, dtype: torch.dtype, monkeypatch):
         mask = (draw(*shape, seed=sum(shape)) > 0).to(like.dtype) / (1 - rate)
         return torch.empty(shape, device="meta") if like.is_meta else mask
 
-    for place in ("sru", "projection"):
-        monkeypatch.setattr(f"linnet.units.{place}.keep_mask", same_mask)
+    for module in ("units.sru", "layers.projection"):
+        monkeypatch.setattr(f"linnet.{module}.keep_mask", same_mask)
     rnn = noisy.build(6, dtype, bidirectional=noisy.unit is not linnet.SRU)
     x = draw(5, 3, rnn.input_size, seed=5, dtype=dtype).requires_grad_()
     tolerance, wide = TOLERANCES[dtype]

@@ -17,7 +17,7 @@ from fused_runs import draw, over, plans_of
 from torch import Tensor, nn
 
 import linnet
-from linnet.units import fused
+from linnet.fuse import fused
 
 SCALE = 0.5
 TABLE = {"scale": 0.5}

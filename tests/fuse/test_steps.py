@@ -17,7 +17,7 @@ import linnet
 CELLS = [*FUSED, *OTHER_STEPS, Variant(linnet.NRU, {"memory_size": 64})]
 
 
-def build(sort: Variant, dtype: torch.dtype = torch.double) -> linnet.units.cell.Cell:
+def build(sort: Variant, dtype: torch.dtype = torch.double) -> linnet.layers.cell.Cell:
     return sort.build(9, dtype).cells[0]
 
 
@@ -92,7 +92,7 @@ def test_state_stays_what_it_was():
 # ------------------------------------------------------------------------- streams: no gradients
 
 
-def stream(cell: linnet.units.cell.Cell, xs: list[torch.Tensor]) -> list[torch.Tensor]:
+def stream(cell: linnet.layers.cell.Cell, xs: list[torch.Tensor]) -> list[torch.Tensor]:
     """The outputs of one step after the other, and the last state."""
     found, state = [], None
     with torch.no_grad():
@@ -102,7 +102,7 @@ def stream(cell: linnet.units.cell.Cell, xs: list[torch.Tensor]) -> list[torch.T
     return [*found, *tensors(state)]
 
 
-def both_ways(cell: linnet.units.cell.Cell, xs: list[torch.Tensor]) -> None:
+def both_ways(cell: linnet.layers.cell.Cell, xs: list[torch.Tensor]) -> None:
     results = []
     for backend in ("cpu", "reference"):
         with linnet.backend(backend):

@@ -167,7 +167,7 @@ def test_without_triton_linnet_imports_and_runs():
 
 
 def test_an_own_kernel_of_the_cpu_is_not_for_a_gpu():
-    from linnet.units.fused import own_kernel
+    from linnet.fuse.fused import own_kernel
 
     cell = linnet.NRUCell(4, 16)
     x = draw(2, 1, 4, seed=0, dtype=torch.float32)

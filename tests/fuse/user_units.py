@@ -179,7 +179,7 @@ class Elsewhere(OddCell):
     def more(self, size, where):
         self.w = nn.Parameter(torch.empty(size, self.input_size, **where))
 
-    def beside(self, x):
+    def extra_inputs(self, x):
         return {"g": F.linear(x, self.w.to(x.device))}
 
     def step(self, a, b, g, h):
@@ -235,7 +235,7 @@ class OneNumber(OneGate):
     def more(self, size, where):
         pass
 
-    def beside(self, x):
+    def extra_inputs(self, x):
         return {"g": x.mean(-1, keepdim=True)}
 
 
@@ -244,7 +244,7 @@ class Beside(OneNumber):
     def more(self, size, where):
         self.gate = nn.Linear(self.input_size, size, **where)
 
-    def beside(self, x):
+    def extra_inputs(self, x):
         return {"g": self.gate(x)}
 
 

@@ -19,8 +19,8 @@ from torch import Tensor
 from torch.func import functional_call
 
 import linnet
+from linnet.deploy.checkpoints import convert
 from linnet.layers.characters import CharacterMax
-from linnet.layers.checkpoints import convert
 from linnet.layers.output import smoothed_cross_entropy
 from linnet.layers.pooling import AttentivePooling
 from linnet.models.classifier import Classifier, ClassifierConfig

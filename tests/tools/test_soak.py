@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from linnet.bench.recurrence import launches
-from linnet.layers.stacks import UNITS
+from linnet.units import UNITS
 from tools import soak
 from tools.cases import AS_THE_LOOP, TOLERANCES, Case, Wrong, compare, draw, fusing, results, swing
 

@@ -11,7 +11,6 @@ import torch
 import toy  # noqa: F401, makes the kind of task known
 from torch import nn
 
-from linnet.layers.stacks import LSTM
 from linnet.models.language import LanguageModel, LanguageModelConfig
 from linnet.runs import checkpoints, trees
 from linnet.runs.config import OptimiserConfig
@@ -19,6 +18,7 @@ from linnet.runs.errors import Mismatch
 from linnet.runs.records import Rows, read_rows, write_json
 from linnet.train import dynamic, optimisers
 from linnet.train.progress import Plain, time_left
+from linnet.units import LSTM
 
 # ----------------------------------------------------------------------------------- checkpoints
 

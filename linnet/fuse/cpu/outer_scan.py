@@ -13,7 +13,7 @@ from linnet.fuse.cpu.memory import new_empty
 from linnet.fuse.cpu.outer import OuterRecipe
 from linnet.fuse.cpu.width import vector_width
 from linnet.fuse.operands import Flags
-from linnet.fuse.outer_ops import Misfit, OuterInputs, falls_into_vectors
+from linnet.fuse.outer_inputs import Misfit, OuterInputs, falls_into_vectors
 
 # In errors, which are read by those who know the unit and not this file.
 CALLED = {

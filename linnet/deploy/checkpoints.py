@@ -17,7 +17,7 @@ from torch import Tensor
 
 from linnet.base.options import choose
 from linnet.layers.recurrent import Recurrent
-from linnet.layers.stacks import GRU, LRN, LSTM, NRU, RNN, SRU
+from linnet.units import GRU, LRN, LSTM, NRU, RNN, SRU
 
 
 class Foreign:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from linnet.base.options import choose
-from linnet.units.projection import Projection
+from linnet.layers.projection import Projection
 
 INITS = ("uniform", "xavier", "orthogonal")
 

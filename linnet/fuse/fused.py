@@ -5,9 +5,9 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
-from functools import partial
+from functools import cache, partial
 from itertools import count
-from types import MethodType
+from types import MethodType, ModuleType
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
@@ -15,10 +15,11 @@ import torch
 from torch import Tensor, is_autocast_enabled, nn
 from torch.compiler import is_compiling
 
-from linnet.fuse.backend import ByNature, has_triton, is_watched, may_fuse, missing, runs_by_triton
-from linnet.fuse.forks import load_kernels
-from linnet.fuse.hooks import heard_inside
+from linnet.fuse.backend import has_triton, is_watched, may_fuse, missing, runs_by_triton
+from linnet.fuse.forks import compiling
+from linnet.fuse.hooks import hooked_submodule
 from linnet.fuse.plan import Fusible, Plan, Product
+from linnet.fuse.settings import Settings, note_reads
 from linnet.fuse.trace import (
     NotPointwise,
     Step,
@@ -29,12 +30,10 @@ from linnet.fuse.trace import (
     trace,
     undisturbed,
 )
-from linnet.units.cell import CannotFuse, Cell, OwnKernel, Parts, Stage
-from linnet.units.projection import Projection
-from linnet.units.settings import Settings, note_reads
+from linnet.fuse.unit import ByNature, CannotFuse, Named, OwnKernel, Stage, Unit
 
 # What is done to the state after the step: output, new state, old state, inputs -> output, new state.
-After = Callable[[Tensor, Parts, Parts, Parts], tuple[Tensor, Parts]]
+After = Callable[[Tensor, Named, Named, Named], tuple[Tensor, Named]]
 
 
 # How many plans a cell keeps: one for each mode and each value that an option has had lately.
@@ -74,7 +73,7 @@ class Kernels:
     def __reduce__(self) -> tuple:
         return Kernels, ()
 
-    def plans_for(self, cell: Cell, beside: tuple[str, ...], after: After, *options: str) -> list[Plan] | str:
+    def plans_for(self, cell: Unit, beside: tuple[str, ...], after: After, *options: str) -> list[Plan] | str:
         """The plans for a pass with these parts beside the projections; or why there are none.
 
         options: attributes that `after`, a method, reads of its object. A plan made with other values of
@@ -84,15 +83,15 @@ class Kernels:
             return self.compiled(cell, beside, after, options)
         return self.find(cell, beside, after, options)
 
-    def find(self, cell: Cell, beside: tuple[str, ...], after: After, options: tuple) -> list[Plan] | str:
+    def find(self, cell: Unit, beside: tuple[str, ...], after: After, options: tuple) -> list[Plan] | str:
         plans = self.plans.get(self.key(cell, beside, after, options))
         return self.make(cell, beside, after, options) if plans is None else plans
 
-    def key(self, cell: Cell, beside: tuple[str, ...], after: After, options: tuple) -> tuple:
+    def key(self, cell: Unit, beside: tuple[str, ...], after: After, options: tuple) -> tuple:
         values = [getattr(after.__self__, name) for name in options]  # type: ignore[attr-defined]
         return (cell.training, *beside, *values, self.settings.key(cell))
 
-    def make(self, cell: Cell, beside: tuple[str, ...], after: After, options: tuple) -> list[Plan] | str:
+    def make(self, cell: Unit, beside: tuple[str, ...], after: After, options: tuple) -> list[Plan] | str:
         names: set[str] = set()
         token = reading.set(names)
         try:
@@ -108,7 +107,7 @@ class Kernels:
         self.asked = weakref.ref(cell), weak_method(after)
         return plans
 
-    def compiled(self, cell: Cell, beside: tuple[str, ...], after: After, options: tuple) -> list[Plan] | str:
+    def compiled(self, cell: Unit, beside: tuple[str, ...], after: After, options: tuple) -> list[Plan] | str:
         """While a compiler looks: the plans for the values of now, which it is made to guard."""
         self.settings.show(cell)
         plans, numbers, owned = plans_when_compiled(self.number, beside, options)
@@ -145,7 +144,7 @@ def plans_when_compiled(number: int, beside: tuple[str, ...], options: tuple) ->
 plans_when_compiled._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
-def plans_or_reason(cell: Cell, beside: Sequence[str], after: After) -> list[Plan] | str:
+def plans_or_reason(cell: Unit, beside: Sequence[str], after: After) -> list[Plan] | str:
     reason = missing()
     if reason is not None and not has_triton():
         return reason
@@ -157,15 +156,15 @@ def plans_or_reason(cell: Cell, beside: Sequence[str], after: After) -> list[Pla
         return error.reason
 
 
-def kernel_for(cell: Cell, x: Tensor) -> OwnKernel | None:
+def kernel_for(cell: Unit, x: Tensor) -> OwnKernel | None:
     """What runs `cell` by itself over x's like; None, and a warning, if nothing does."""
-    if not may_fuse(cell.unit_name, x, listener(cell)):
+    if not may_fuse(cell.unit_name, x, hook_obstacle(cell)):
         return None
     own = own_kernel(cell, x)
     if own is not None:
         return own
     kernels = cell.__dict__.get("kernels") or cell.__dict__.setdefault("kernels", Kernels())
-    parts = cell.beside(x[None])
+    parts = cell.extra_inputs(x[None])
     plans = kernels.plans_for(cell, tuple(parts), nothing_after)
     if isinstance(plans, str):
         may_fuse(cell.unit_name, x, plans)
@@ -173,13 +172,13 @@ def kernel_for(cell: Cell, x: Tensor) -> OwnKernel | None:
     return partial(run_by_kernel, cell, plans, parts, nothing_after)
 
 
-def listener(cell: Cell) -> str | None:
+def hook_obstacle(cell: Unit) -> str | None:
     """Who keeps a cell from its kernel: a kernel calls none of the modules inside the cell."""
-    name = heard_inside(cell)
+    name = hooked_submodule(cell)
     return None if name is None else f"somebody listens to {name} by a hook, and kernels do not call modules"
 
 
-def own_kernel(cell: Cell, x: Tensor) -> OwnKernel | None:
+def own_kernel(cell: Unit, x: Tensor) -> OwnKernel | None:
     """The kernel that the unit has of its own; these are for the CPU."""
     if runs_by_triton(x):
         return None
@@ -188,20 +187,20 @@ def own_kernel(cell: Cell, x: Tensor) -> OwnKernel | None:
     return cell.own_kernel(x.dtype)
 
 
-def nothing_after(y: Tensor, new: Parts, old: Parts, parts: Parts) -> tuple[Tensor, Parts]:
+def nothing_after(y: Tensor, new: Named, old: Named, parts: Named) -> tuple[Tensor, Named]:
     return y, new
 
 
 def run_by_kernel(
-    cell: Cell,
+    cell: Unit,
     plans: list[Plan],
-    parts: Parts,
+    parts: Named,
     after: After,
     x: Tensor,
-    state: Parts,
+    state: Named,
     flags: tuple[Any, Any, Any],
     drops: Mapping[str, Tensor] = {},
-) -> tuple[Tensor, Parts]:
+) -> tuple[Tensor, Named]:
     """What stands beside the projections of x, x [T, B, input_size], state, (mask, resets, reverse).
 
     drops: by state, what of it the recurrent matrices read. Raises CannotFuse where the weights do not fit
@@ -210,10 +209,10 @@ def run_by_kernel(
     scan, watched = scanning(), is_watched(x)
     if not watched:
         x = x.resolve_neg() if x.is_neg() else x
-    sequences: Parts = {}
-    finals: Parts = {}
+    sequences: Named = {}
+    finals: Named = {}
     for stage, plan, made in zip(cell.stages(), plans, projections(cell, x, plans, watched), strict=True):
-        for attribute, name in stage.through.items():
+        for attribute, name in stage.reads_new_state.items():
             parts |= read_through(getattr(cell, attribute), sequences[name])
         masks = [drops[product.state] for product in plan.products] if drops else ()
         beside = scan.Beside(*beside_of(cell, stage, plan, parts, x, state), *flags, drops=masks)
@@ -237,21 +236,32 @@ def scanning() -> Any:
     return scan
 
 
-def read_through(projection: Projection, state: Tensor) -> Parts:
+@cache
+def load_kernels() -> ModuleType:
+    """Import everything that compiles and runs kernels, under the lock that a fork waits for."""
+    with compiling:
+        from linnet.fuse import scan
+        from linnet.fuse.cpu import outer_scan  # noqa: F401
+        from linnet.fuse.triton import pair  # noqa: F401
+
+        return scan
+
+
+def read_through(projection: nn.Module, state: Tensor) -> Named:
     """What a later stage reads of a state. torch's product with a matrix on meta is no error: see to it."""
     if projection.weight.device != state.device:
         raise CannotFuse(f"a matrix is on {projection.weight.device}, and x is on {state.device}")
     return projection(state)
 
 
-def check_fit(cell: Cell, plan: Plan, made: Any, beside: Any) -> None:
+def check_fit(cell: Unit, plan: Plan, made: Any, beside: Any) -> None:
     reason = scanning().misfit(plan, made, beside)
     if reason is not None:
         raise CannotFuse(f"{reason}, which is not what {cell.unit_name} was built with")
 
 
 def beside_of(
-    cell: Cell, stage: Stage, plan: Plan, parts: Parts, x: Tensor, state: Parts
+    cell: Unit, stage: Stage, plan: Plan, parts: Named, x: Tensor, state: Named
 ) -> tuple[list[Tensor], list[Tensor], list[Tensor], list[Tensor]]:
     """Extras, weights, states, matrices: what a scan of x reads beside its projection."""
     shape = (*x.shape[:-1], cell.states[stage.states[0]])
@@ -268,11 +278,11 @@ def beside_of(
 class Way(NamedTuple):
     """One of the two ways along a sequence: the cell, its plan, what it reads, where it starts, its flags."""
 
-    cell: Cell
+    cell: Unit
     plan: Plan
     after: After
-    parts: Parts
-    state: Parts
+    parts: Named
+    state: Named
     flags: tuple[Any, Any, Any]
 
 
@@ -283,7 +293,7 @@ def fit_together(plans: Sequence[list[Plan] | str]) -> bool:
     return len({each[0].text for each in plans if not isinstance(each, str)}) == 1
 
 
-def run_pair(ways: Sequence[Way], x: Tensor) -> tuple[Tensor, list[Parts]]:
+def run_pair(ways: Sequence[Way], x: Tensor) -> tuple[Tensor, list[Named]]:
     """Both directions by one launch: the outputs side by side, and the final states of each."""
     scan = scanning()
     from linnet.fuse.triton.pair import Scanned, pair_scan
@@ -299,7 +309,7 @@ def run_pair(ways: Sequence[Way], x: Tensor) -> tuple[Tensor, list[Parts]]:
     return y, [{name: s.to(way.state[name].dtype) for name, s in final.items()} for final, way in pairs]
 
 
-def projections(cell: Cell, x: Tensor, plans: list[Plan], watched: bool) -> Sequence[Any]:
+def projections(cell: Unit, x: Tensor, plans: list[Plan], watched: bool) -> Sequence[Any]:
     """For each stage its projection, or what the kernel makes it of, where nobody else needs to see it."""
     projection = cell.input
     # On a GPU torch's own products are the best there are, and nothing is gained by hiding them.
@@ -311,19 +321,23 @@ def projections(cell: Cell, x: Tensor, plans: list[Plan], watched: bool) -> Sequ
     return [joint] if len(plans) == 1 else joint.split([sum_of_sizes(cell, plan) for plan in plans], -1)
 
 
-def make_plans(cell: Cell, beside: Sequence[str], after: After) -> list[Plan]:
+def make_plans(cell: Unit, beside: Sequence[str], after: After) -> list[Plan]:
     """A plan for each stage of `cell`; `beside` are the parts that do not come from its projection."""
-    check_anatomy(cell)
-    read = [name for stage in cell.stages() for name in cell.input.parts if name in cell.reads[stage.step]]
+    obstacle = cell.structural_obstacle()
+    if obstacle is not None:
+        raise CannotFuse(obstacle)
+    read = [
+        name for stage in cell.stages() for name in cell.input.parts if name in cell.arguments[stage.step]
+    ]
     if read != list(cell.input.parts):
         raise CannotFuse(f"its steps read the parts {read} of {list(cell.input.parts)}")
     return [make_plan(cell, stage, beside, after) for stage in cell.stages()]
 
 
-def make_plan(cell: Cell, stage: Stage, beside: Sequence[str], after: After) -> Plan:
-    reads = cell.reads[stage.step]
+def make_plan(cell: Unit, stage: Stage, beside: Sequence[str], after: After) -> Plan:
+    reads = cell.arguments[stage.step]
     stays = [f"{what}.{name}" for name in stage.states for what in ("stay", "drop")]
-    through = [part for attribute in stage.through for part in getattr(cell, attribute).parts]
+    through = [part for attribute in stage.reads_new_state for part in getattr(cell, attribute).parts]
     projected = tuple(name for name in cell.input.parts if name in reads)
     extras = (*(name for name in beside if name in reads or name in stays), *through)
     check_sizes(cell, stage, (*projected, *through))
@@ -345,8 +359,8 @@ def make_plan(cell: Cell, stage: Stage, beside: Sequence[str], after: After) -> 
 
 
 def one_step(
-    cell: Cell, stage: Stage, after: After, inputs: Parts, states: Parts, weights: Parts
-) -> tuple[Tensor, Parts]:
+    cell: Unit, stage: Stage, after: After, inputs: Named, states: Named, weights: Named
+) -> tuple[Tensor, Named]:
     """A stage of `cell` with `weights` for its own, and what is then done to the state."""
     inputs = {name_in_unit(name): value for name, value in inputs.items()}
     biases = {name.removeprefix("bias."): w for name, w in weights.items() if name.startswith("bias.")}
@@ -388,20 +402,11 @@ def check_traced(traced: Traced, step: Step, size: int) -> None:
             raise CannotFuse("its step computes one thing with scalars and another with tensors")
 
 
-def check_anatomy(cell: Cell) -> None:
-    if type(cell).project is not Cell.project:
-        raise CannotFuse(ByNature("its projection is its own"))
-    if type(cell).recur is not Cell.recur:
-        raise CannotFuse(ByNature("its recurrence is no plain matrix"))
-    if cell.projection is not None:
-        raise CannotFuse(ByNature("its projected output recurs"))
-
-
-def check_sizes(cell: Cell, stage: Stage, parts: Sequence[str]) -> None:
+def check_sizes(cell: Unit, stage: Stage, parts: Sequence[str]) -> None:
     """Kernels go along channels: all that a stage reads and writes must have the same number."""
     sizes = {cell.states[name] for name in (*stage.states, *stage.recurrence.values())}
     sizes |= {cell.input.parts[name] for name in parts if name in cell.input.parts}
-    for attribute in (*stage.recurrence, *stage.through):
+    for attribute in (*stage.recurrence, *stage.reads_new_state):
         sizes |= set(getattr(cell, attribute).parts.values())
     if len(sizes) > 1 or not set(stage.recurrence.values()) <= set(stage.states):
         raise CannotFuse(ByNature(f"its states and parts are of different sizes, {sorted(sizes)}"))
@@ -436,11 +441,11 @@ def with_weights(module: nn.Module, weights: Mapping[str, Tensor]) -> Any:
     return other
 
 
-def weights_of(cell: Cell, stage: Stage) -> Parts:
+def weights_of(cell: Unit, stage: Stage) -> Named:
     """What a step reads that is one number a channel: the cell's own parameters, and recurrent biases."""
     size = cell.states[stage.states[0]]
     own = cell._parameters.items()
-    weights: Parts = {name: w for name, w in own if w is not None and w.shape == (size,)}
+    weights: Named = {name: w for name, w in own if w is not None and w.shape == (size,)}
     for attribute in stage.recurrence:
         matrix = getattr(cell, attribute)
         if matrix.bias is not None:
@@ -448,11 +453,11 @@ def weights_of(cell: Cell, stage: Stage) -> Parts:
     return weights
 
 
-def matrices_of(cell: Cell, stage: Stage) -> list[Tensor]:
+def matrices_of(cell: Unit, stage: Stage) -> list[Tensor]:
     return [getattr(cell, attribute).weight for attribute in stage.recurrence]
 
 
-def sum_of_sizes(cell: Cell, plan: Plan) -> int:
+def sum_of_sizes(cell: Unit, plan: Plan) -> int:
     """How wide the projections of a stage are, side by side."""
     names = map(name_in_unit, plan.traced.inputs)
     return sum(cell.input.parts[name] for name in names if name in cell.input.parts)

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from linnet.units.cell import Cell
+from linnet.fuse.unit import Unit
 
 # Values that describe themselves.
 SIMPLE = frozenset({int, bool, str, bytes, complex, type(None), types.BuiltinFunctionType, type})
@@ -60,8 +60,8 @@ def note_reads(cell: Any, names: set[str]) -> None:
 
 
 # What every cell has, and what no option changes.
-COMMON = frozenset({*dir(nn.Module), *dir(Cell)}) - {"step"}
-MACHINERY = frozenset({"_parameters", "_buffers", "_modules", "training", "kernels", "states", "reads"})
+COMMON = frozenset({*dir(nn.Module), *dir(Unit)}) - {"step"}
+MACHINERY = frozenset({"_parameters", "_buffers", "_modules", "training", "kernels", "states", "arguments"})
 
 
 class Settings:
@@ -76,7 +76,7 @@ class Settings:
         # Global variables: the namespaces they are in, and their names there.
         self.variables: tuple[tuple[dict[str, Any], str], ...] = ()
 
-    def add(self, cell: Cell, names: set[str]) -> None:
+    def add(self, cell: Unit, names: set[str]) -> None:
         """Names are only ever added: an option that changes back must still find what was read with it."""
         self.names += tuple(name for name in sorted(names) if counts(cell, name) and name not in self.names)
         self.shown = tuple(name for name in self.names if name in cell.__dict__ or name in cell._modules)
@@ -86,7 +86,7 @@ class Settings:
         found = [(space, name) for space, name in global_variables(functions.values())]
         self.variables += tuple((space, name) for space, name in found if (id(space), name) not in known)
 
-    def key(self, cell: Cell) -> tuple[Hashable, ...]:
+    def key(self, cell: Unit) -> tuple[Hashable, ...]:
         own, methods = cell.__dict__, self.methods
         values = [
             described(own[name]) if name in own else None if name in methods else elsewhere(cell, name)
@@ -96,12 +96,12 @@ class Settings:
             values += [described(space.get(name)) for space, name in self.variables]
         return tuple(values)
 
-    def show(self, cell: Cell) -> None:
+    def show(self, cell: Unit) -> None:
         """Read all names, so that a compiler compiles again when one of them has another value."""
         for name in self.shown:
             getattr(cell, name) is None  # noqa: B015, to be read is all it takes
 
-    def unguarded(self, cell: Cell) -> str | None:
+    def unguarded(self, cell: Unit) -> str | None:
         """What of all that the steps read a compiler would not look into, if there is something."""
         values = {f"self.{name}": cell.__dict__.get(name, cell._modules.get(name)) for name in self.names}
         values |= {name: space.get(name) for space, name in self.variables}
@@ -109,7 +109,7 @@ class Settings:
         found = [n for n, value in values.items() if not n.startswith("self.") or not is_guarded(value)]
         return f"a compiler would not see a change of {found[0]}, which its step reads" if found else None
 
-    def opaque(self, cell: Cell, names: set[str]) -> str | None:
+    def opaque(self, cell: Unit, names: set[str]) -> str | None:
         """Why a step that reads these attributes cannot be fused, if one of them cannot be described."""
         for name, value in zip(self.names, self.key(cell), strict=False):
             kind = find_opaque(value)
@@ -130,12 +130,12 @@ def is_guarded(value: Any) -> bool:
     return type(value) in SIMPLE or type(value) is float
 
 
-def counts(cell: Cell, name: str) -> bool:
+def counts(cell: Unit, name: str) -> bool:
     """Whether a value of this name could make a step compute something else."""
     return name not in MACHINERY and (name in cell.__dict__ or name not in COMMON)
 
 
-def elsewhere(cell: Cell, name: str) -> Hashable:
+def elsewhere(cell: Unit, name: str) -> Hashable:
     """The value of a name that is not among the attributes of the object itself."""
     if name in cell._parameters:
         # Those are operands of kernels: their values may change.
@@ -219,7 +219,7 @@ def find_opaque(description: Hashable) -> type | None:
 # ------------------------------------------------------------------------------------ variables
 
 
-def code(cell: Cell, name: str) -> Iterator[types.FunctionType]:
+def code(cell: Unit, name: str) -> Iterator[types.FunctionType]:
     """The functions that reading an attribute of this name may run."""
     value = cell.__dict__.get(name, getattr(type(cell), name, None))
     found = value.fget if isinstance(value, property) else value
@@ -227,7 +227,7 @@ def code(cell: Cell, name: str) -> Iterator[types.FunctionType]:
         yield found
 
 
-def is_own_method(cell: Cell, name: str) -> bool:
+def is_own_method(cell: Unit, name: str) -> bool:
     """Whether it is a method of one of Linnet's own units."""
     method = name not in cell.__dict__ and isinstance(getattr(type(cell), name), types.FunctionType)
     return method and type(cell).__module__.startswith("linnet.")

@@ -1,19 +1,19 @@
-"""The anatomy every unit shares.
+"""What every unit consists of.
 
-    project   all that does not depend on the state, for all time steps at once
+    project   everything that does not depend on the state, for all time steps at once
     recur     products with the previous state (elementwise units have none)
     step      the unit's equations for one time step
 
-`project` and `recur` give tensors by name, the state is held by name, and `step` asks by name for
-those it needs. What `step` computes is the definition of the unit: running it in a loop over time
-is the reference that everything faster is measured against.
+`project` and `recur` return tensors by name, the state is held by name, and `step` receives those that its
+arguments name. `step` defines the unit: the loop that calls it at each time step is the reference to which
+every kernel is compared.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -21,14 +21,13 @@ from torch.compiler import is_compiling
 
 from linnet.base.options import check_size
 from linnet.fuse.backend import may_fuse
-from linnet.fuse.hooks import heard_inside, is_heard
-from linnet.units.projection import Projection
+from linnet.fuse.fused import kernel_for
+from linnet.fuse.hooks import has_hooks, hooked_submodule
+from linnet.fuse.unit import ByNature, CannotFuse, Named, OwnKernel, Stage, Unit
+from linnet.layers.projection import Projection
 
-Parts = dict[str, Tensor]
 # x [T, B, input_size], state -> y [T, B, output_size], state.
-Along = Callable[[Tensor, Parts], tuple[Tensor, Parts]]
-# x [T, B, input_size], state, (mask, resets, reverse) -> y [T, B, output_size], state.
-OwnKernel = Callable[[Tensor, Parts, Any], tuple[Tensor, Parts]]
+RunSequence = Callable[[Tensor, Named], tuple[Tensor, Named]]
 
 
 def argument_names(function: Callable[..., object]) -> tuple[str, ...]:
@@ -36,61 +35,45 @@ def argument_names(function: Callable[..., object]) -> tuple[str, ...]:
     return tuple(parameter.name for parameter in parameters if parameter.kind != parameter.VAR_KEYWORD)
 
 
-class CannotFuse(Exception):  # noqa: N818, it is a reason more than an error
-    """The reason why a unit runs by the reference loop."""
-
-    @property
-    def reason(self) -> str:
-        return self.args[0]
-
-
 def check_devices(module: nn.Module, unit: str, x: Tensor) -> None:
-    """Of all parameters: torch's own product with a matrix on meta gives arbitrary numbers."""
-    away = {name: p.device for name, p in module.named_parameters() if p.device != x.device}
-    # Who listens to the module may bring them for each call.
-    if away and not is_heard(module) and heard_inside(module) is None:
-        name, device = next(iter(away.items()))
+    """Check all parameters: torch's own product with a matrix on meta returns arbitrary numbers."""
+    elsewhere = {name: p.device for name, p in module.named_parameters() if p.device != x.device}
+    # A hook may move the parameters for each call.
+    if elsewhere and not has_hooks(module) and hooked_submodule(module) is None:
+        name, device = next(iter(elsewhere.items()))
         raise ValueError(
             f"the parameter {name!r} of {unit} is on {device}, but x is on {x.device}; "
             "move the module with .to(device)"
         )
 
 
-class Stage(NamedTuple):
-    """One of the steps that a unit takes in turn; most have one, `step`."""
-
-    step: str
-    states: tuple[str, ...]
-    # The Projections that read the previous state: {attribute: state}.
-    recurrence: Mapping[str, str] = {}
-    # The Projections that read a state which an earlier stage has just made: {attribute: state}.
-    through: Mapping[str, str] = {}
-
-
-class Cell(nn.Module):
+class Cell(Unit):
     """One step of a recurrent unit: x_t [B, input_size], state -> y_t [B, output_size], state.
 
-    A subclass gives `self.input` (a Projection), `reset_parameters` and a `step`, and says in
-    `recurrence` which of its Projections read which state. `states` names the states with their
-    sizes; a unit with several of them has a named tuple `State` in which users see them.
+    A subclass defines `self.input` (a Projection), `reset_parameters` and `step`, and names in
+    `recurrence` which of its Projections read which state. `states` names the states and their
+    sizes; a unit with several states has a named tuple `State`, in which users get them.
     """
 
     State: ClassVar[type | None] = None
     # The Projections that read the previous state: {attribute: state}.
     recurrence: Mapping[str, str] = {}
-    # What projects the output, the state h, before it recurs (RAN and LSTM with proj_size).
+    # Projects the output, the state h, before it recurs (RAN and LSTM with proj_size).
     projection: Projection | None
     input: Projection
-    step: Callable[..., tuple[Tensor, Parts]]
-    # The arguments of its methods, by which steps ask for what they need.
-    reads: ClassVar[dict[str, tuple[str, ...]]] = {"recur": ()}
+    step: Callable[..., tuple[Tensor, Named]]
+    # The names of the arguments of its methods: these say which tensors a method receives.
+    arguments: ClassVar[dict[str, tuple[str, ...]]] = {"recur": ()}
 
     def __init_subclass__(cls, **kwargs: Any):
         super().__init_subclass__(**kwargs)
         methods = {name: value for name, value in vars(cls).items() if inspect.isfunction(value)}
-        cls.reads = {**cls.reads, **{name: argument_names(method) for name, method in methods.items()}}
+        cls.arguments = {
+            **cls.arguments,
+            **{name: argument_names(method) for name, method in methods.items()},
+        }
         if cls.State is not None:
-            # So that torch.load takes a saved state as it takes a saved tensor.
+            # torch.load then loads a saved state as it loads a saved tensor.
             torch.serialization.add_safe_globals([cls.State])
 
     def __init__(self, input_size: int, hidden_size: int, states: Mapping[str, int], output_size: int = 0):
@@ -104,34 +87,34 @@ class Cell(nn.Module):
         self.projection = None
 
     @classmethod
-    def place(cls, options: dict[str, Any], **position: int) -> dict[str, Any]:
-        """The options of one cell in a stack, for units in which they depend on the position.
+    def options_at(cls, options: dict[str, Any], **position: int) -> dict[str, Any]:
+        """Return the options of one cell in a stack, for units whose options depend on the position.
 
         position: layer, num_layers, direction, num_directions, input_size, hidden_size.
         """
         return options
 
     def reset_parameters(self) -> None:
-        raise NotImplementedError(f"{type(self).__name__} must say how its parameters start")
+        raise NotImplementedError(f"{type(self).__name__} must define reset_parameters")
 
-    def project(self, x: Tensor) -> Parts:
-        """x [T, B, input_size], or one step of it, -> what `step` reads beside the state."""
-        return {**self.input(x), **self.beside(x)}
+    def project(self, x: Tensor) -> Named:
+        """x [T, B, input_size], or one step of it, -> the inputs of `step` other than the state."""
+        return {**self.input(x), **self.extra_inputs(x)}
 
-    def beside(self, x: Tensor) -> Parts:
-        """What `step` reads beside the projections and the state: x itself, or a mask."""
+    def extra_inputs(self, x: Tensor) -> Named:
+        """Return further inputs of `step`, besides the projections and the state: x itself, or a mask."""
         return {}
 
-    def recur(self, **state: Tensor) -> Parts:
-        """The products with the previous state. A unit whose recurrence is no matrix overrides this."""
-        products: Parts = {}
+    def recur(self, **state: Tensor) -> Named:
+        """Return the products with the previous state; override it if the recurrence is no matrix product."""
+        products: Named = {}
         for attribute, name in self.recurrence.items():
             products |= getattr(self, attribute)(state[name])
         return products
 
-    def call_by_name(self, method: str, known: Parts) -> Any:
+    def call_by_name(self, method: str, known: Named) -> Any:
         """Call a method with those of the `known` tensors that its arguments name (all, for **arguments)."""
-        names = self.reads[method]
+        names = self.arguments[method]
         wanted = {name: value for name, value in known.items() if name in names or not names}
         return getattr(self, method)(**wanted)
 
@@ -139,42 +122,49 @@ class Cell(nn.Module):
         return (Stage("step", tuple(self.states), self.recurrence),)
 
     def own_kernel(self, dtype: torch.dtype) -> OwnKernel | None:
-        """A kernel written by hand, for a unit whose step is not elementwise."""
         return None
+
+    def structural_obstacle(self) -> str | None:
+        if type(self).project is not Cell.project:
+            return ByNature("its projection is its own")
+        if type(self).recur is not Cell.recur:
+            return ByNature("its recurrence is no plain matrix")
+        return None if self.projection is None else ByNature("its projected output recurs")
 
     @property
     def is_elementwise(self) -> bool:
         """Each channel of the state depends on no other."""
         return not self.recurrence and type(self).recur is Cell.recur
 
-    def advance(self, projected: Parts, state: Parts, seen: Parts | None = None) -> tuple[Tensor, Parts]:
-        """One time step. `seen` is the state as the recurrent matrices read it, if that differs."""
-        reads = state if seen is None else seen
-        known = {**projected, **self.call_by_name("recur", reads), **state}
-        new: Parts = {}
+    def advance(
+        self, inputs: Named, state: Named, visible_state: Named | None = None
+    ) -> tuple[Tensor, Named]:
+        """One time step. `visible_state` is what the recurrent matrices read, if not the state itself."""
+        products = self.call_by_name("recur", state if visible_state is None else visible_state)
+        known = {**inputs, **products, **state}
+        new: Named = {}
         for stage in self.stages():
-            for attribute, name in stage.through.items():
+            for attribute, name in stage.reads_new_state.items():
                 known |= getattr(self, attribute)(new[name])
-            y, made = self.call_by_name(stage.step, known)
-            new |= made
+            y, updated = self.call_by_name(stage.step, known)
+            new |= updated
         if self.projection is not None:
             y = self.projection(y)["y"]
             new["h"] = y
         return self.output(y, new), new
 
-    def output(self, y: Tensor, state: Parts) -> Tensor:
-        """The output, given that of the last stage and the new state."""
+    def output(self, y: Tensor, state: Named) -> Tensor:
         return y
 
-    def initial_state(self, batch: Sequence[int], like: Tensor) -> Parts:
+    def initial_state(self, batch: Sequence[int], like: Tensor) -> Named:
         return {name: like.new_zeros(*batch, size) for name, size in self.states.items()}
 
-    def pack_state(self, state: Parts) -> Any:
-        """As users see it: the tensor of a one-state unit, otherwise the unit's named tuple."""
+    def pack_state(self, state: Named) -> Any:
+        """Return the state as users get it: a tensor, or the named tuple of a unit with several states."""
         return next(iter(state.values())) if self.State is None else self.State(**state)
 
-    def unpack_state(self, state: Any, batch: Sequence[int], like: Tensor) -> Parts:
-        """By name, checked against the shapes [*batch, size] and against the dtype and device of `like`."""
+    def unpack_state(self, state: Any, batch: Sequence[int], like: Tensor) -> Named:
+        """Return the state by name, after checking shapes ([*batch, size]), dtype and device (of `like`)."""
         tensors = self.state_tensors(state)
         for (name, size), tensor in zip(self.states.items(), tensors, strict=True):
             self.check_state(name, tensor, (*batch, size), like)
@@ -197,7 +187,7 @@ class Cell(nn.Module):
         self.check_like(f"the state {name!r}", tensor, like)
 
     def check_like(self, what: str, tensor: Tensor, like: Tensor) -> None:
-        """Same device, and the same dtype unless autocast chooses dtypes itself."""
+        """Check for the same device, and for the same dtype unless autocast chooses dtypes."""
         if like.is_meta and not tensor.is_meta:
             self.check_without_values()
         elif tensor.device != like.device:
@@ -212,8 +202,8 @@ class Cell(nn.Module):
             )
 
     def check_without_values(self) -> None:
-        """Parameters may be on meta as long as somebody who listens brings their values for each call."""
-        if heard_inside(self) is None:
+        """Parameters may be on meta only if a hook loads their values for each call."""
+        if hooked_submodule(self) is None:
             raise ValueError(
                 f"the parameters of {self.unit_name} are on meta, without values; load them with "
                 "load_state_dict(..., assign=True), or call to_empty(device=...) and reset_parameters()"
@@ -225,33 +215,32 @@ class Cell(nn.Module):
 
     @property
     def example(self) -> Tensor:
-        """A parameter, for its device and dtype."""
+        """A parameter, whose device and dtype stand for those of the cell."""
         return self.input.weight if "input" in self._modules else next(self.parameters())
 
-    def forward(self, x: Tensor, state: Any = None, along: Along | None = None) -> tuple[Tensor, Any]:
-        """One step: x [B, input_size] or [input_size], and the state of the step before (default: zeros).
+    def forward(
+        self, x: Tensor, state: Any = None, run_sequence: RunSequence | None = None
+    ) -> tuple[Tensor, Any]:
+        """One step: x [B, input_size] or [input_size], and the previous state (default: zeros).
 
-        along   given by a layer, which takes the cell along whole sequences in one call: x is
-                [T, B, input_size], states go by name, and hooks of the cell run once a pass
+        run_sequence   passed by a layer, which runs the cell over whole sequences in one call: x is then
+                       [T, B, input_size], the state is a dict, and hooks of the cell run once per sequence
         """
-        if along is not None:
-            return along(x, state)
+        if run_sequence is not None:
+            return run_sequence(x, state)
         self.check_step_input(x)
         batch = x.shape[:-1]
-        held = self.initial_state(batch, x) if state is None else self.unpack_state(state, batch, x)
-        # A step on its own is a batch of sequences of length one: what follows sees [B, ...] only.
+        named = self.initial_state(batch, x) if state is None else self.unpack_state(state, batch, x)
+        # Below this line x is always [B, input_size].
         if not batch:
-            y, new = self.take_step(x[None], {name: s[None] for name, s in held.items()})
+            y, new = self.run_step(x[None], {name: s[None] for name, s in named.items()})
             return y[0], self.pack_state({name: s[0] for name, s in new.items()})
-        y, new = self.take_step(x, held)
+        y, new = self.run_step(x, named)
         return y, self.pack_state(new)
 
-    def take_step(self, x: Tensor, state: Parts) -> tuple[Tensor, Parts]:
+    def run_step(self, x: Tensor, state: Named) -> tuple[Tensor, Named]:
         """x [B, input_size], by the kernel if there is one: a sequence of a single step."""
         if not is_compiling():
-            # Imported when first needed, since it knows cells.
-            from linnet.units.fused import kernel_for
-
             run = kernel_for(self, x)
             try:
                 if run is not None:

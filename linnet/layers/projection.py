@@ -15,8 +15,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from linnet.base.options import check_rate, check_size, choose
-from linnet.fuse.hooks import is_heard
-from linnet.units.noise import keep_mask, over_time
+from linnet.fuse.hooks import has_hooks
+from linnet.layers.masks import keep_mask, over_time
 
 # The LRN authors' value, on the joint projection of all gates.
 NORM_EPS = 1e-8
@@ -101,7 +101,7 @@ class Projection(nn.Module):
     @property
     def is_plain(self) -> bool:
         """One product and no more."""
-        return isinstance(self.norm, nn.Identity) and not is_heard(self.norm)
+        return isinstance(self.norm, nn.Identity) and not has_hooks(self.norm)
 
     def whole_bias(self) -> Tensor | None:
         """With zeros for the parts that have none."""

@@ -1,0 +1,96 @@
+"""What fused kernels have to know of a unit. `linnet.layers.cell.Cell` is its implementation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+import torch
+from torch import Tensor, nn
+
+Named = dict[str, Tensor]
+# mask [T, B], resets [T, B], reverse; see fuse/reference.py.
+Flags = tuple[Tensor | None, Tensor | None, bool]
+# x [T, B, input_size], state, flags -> y [T, B, output_size], state.
+OwnKernel = Callable[[Tensor, Named, Flags], tuple[Tensor, Named]]
+
+
+class CannotFuse(Exception):  # noqa: N818, it is a reason more than an error
+    """The reason why a unit runs by the reference loop."""
+
+    @property
+    def reason(self) -> str:
+        return self.args[0]
+
+
+class ByNature(str):
+    """A reason that lies in the unit itself: for the log, since there is nothing that a user could change."""
+
+    __slots__ = ()
+
+
+class Stage(NamedTuple):
+    """One of the steps that a unit takes in turn; most have one, `step`."""
+
+    step: str
+    states: tuple[str, ...]
+    # The projections that read the previous state: {attribute: state}.
+    recurrence: Mapping[str, str] = {}
+    # The projections that read a new state, which an earlier stage has computed: {attribute: state}.
+    reads_new_state: Mapping[str, str] = {}
+
+
+class InputProjection(Protocol):
+    """One matrix product for all gates and all time steps; see linnet.layers.projection.Projection."""
+
+    @property
+    def parts(self) -> dict[str, int]: ...
+
+    @property
+    def weight(self) -> Tensor: ...
+
+    @property
+    def bias(self) -> Tensor | None: ...
+
+    @property
+    def is_plain(self) -> bool: ...
+
+    def prepare(self, x: Tensor) -> Tensor: ...
+
+    def joint(self, x: Tensor) -> Tensor: ...
+
+
+class Unit(nn.Module):
+    """One step of a recurrent unit, as the functions that trace and run it see it."""
+
+    input: InputProjection
+    # The states with their sizes.
+    states: dict[str, int]
+    # The names of the arguments of each method.
+    arguments: ClassVar[dict[str, tuple[str, ...]]]
+
+    @property
+    def unit_name(self) -> str:
+        raise NotImplementedError
+
+    def structural_obstacle(self) -> str | None:
+        """Why no kernel can be made of this unit, if its structure rules that out."""
+        raise NotImplementedError
+
+    def stages(self) -> tuple[Stage, ...]:
+        raise NotImplementedError
+
+    def own_kernel(self, dtype: torch.dtype) -> OwnKernel | None:
+        """A kernel written by hand, for a unit whose step is not elementwise."""
+        raise NotImplementedError
+
+    def extra_inputs(self, x: Tensor) -> Named:
+        """What `step` reads besides the projections and the state."""
+        raise NotImplementedError
+
+    def call_by_name(self, method: str, known: Named) -> Any:
+        raise NotImplementedError
+
+    def output(self, y: Tensor, state: Named) -> Tensor:
+        """The output of the unit, given that of its last stage and the new state."""
+        raise NotImplementedError
