@@ -12,25 +12,38 @@ from typing import Any
 from linnet.cli.options import add_option, add_run_options, given_options
 from linnet.cli.output import result_line, say, section_table
 from linnet.runs.config import options as options_of
+from linnet.runs.errors import Damaged
 from linnet.runs.load import load
+from linnet.runs.records import read_config
 from linnet.train import dynamic
 
-TASK = "lm"
+TEXT = "lm"
 
 
 def add_options(command: argparse.ArgumentParser) -> None:
     command.description = (
-        "Evaluate a trained model on its own data, or on another text (--path): unknown words become <unk>."
+        "Evaluate a trained model on its own data, or on other data of the same kind (--path): unknown words "
+        "become <unk>. The run comes first: `linnet eval RUN --help` shows the options of its data."
     )
+    task = task_of(getattr(command, "first_word", None))
     add = command.add_argument
     add("folder", type=Path, metavar="RUN")
     add("--checkpoint", choices=("best", "last"), default="best", help="(best)")
     add("--splits", nargs="+", choices=("train", "valid", "test", "all"), default=["valid", "test"])
     add("--dynamic", action="store_true", help="keep learning while evaluating")
-    others = tuple(field.name for part, field, _ in options_of(TASK) if part != "data")
-    add_run_options(command, TASK, without=others)
+    others = tuple(field.name for part, field, _ in options_of(task) if part != "data")
+    add_run_options(command, task, without=others)
     add_dataclass(command, dynamic.DynamicConfig)
-    command.set_defaults(run=run)
+    command.set_defaults(run=run, filled_for=task)
+
+
+def task_of(folder: str | None) -> str:
+    """Return the task of a run, whose data options the command takes."""
+    try:
+        return read_config(Path(folder or "")).task
+    except (OSError, ValueError, Damaged):
+        # `load` answers with what is wrong.
+        return TEXT
 
 
 def add_dataclass(command: argparse.ArgumentParser, cls: Any) -> None:
@@ -40,9 +53,11 @@ def add_dataclass(command: argparse.ArgumentParser, cls: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    found, given = load(options.folder, options.checkpoint), given_options(options, TASK)
-    if found.config.task != TASK and (given or options.dynamic):
-        raise ValueError(f"{options.folder} is no language model: the options of a text do not go with it")
+    found, given = load(options.folder, options.checkpoint), given_options(options, options.filled_for)
+    if found.config.task != options.filled_for:
+        raise ValueError("the run comes first: linnet eval RUN ...")
+    if options.dynamic and found.config.task != TEXT:
+        raise ValueError(f"{options.folder} is no language model: --dynamic does not go with it")
     found = found.on(**given)
     if options.dynamic:
         judge = dynamically(options, found.task, found.model)

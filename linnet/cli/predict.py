@@ -51,7 +51,11 @@ def run(options: argparse.Namespace) -> None:
     refuse_unknown(f"predict of {found.config.task}", given, known)
     answers = found.predict(inputs, **given)
     for given, answer in zip(inputs, answers, strict=True):
-        say(json.dumps({"input": given, "answer": answer}) if options.json else harmless(str(answer)))
+        say(
+            json.dumps({"input": given, "answer": answer})
+            if options.json
+            else harmless(found.task.show(answer))
+        )
 
 
 def lines_of(path: Path) -> list[str]:

@@ -44,7 +44,7 @@ class Wanted:
 
     path, valid_path, test_path   of the set "own": its files; what is not given is taken from `path`
     text, label                   the names of the columns; of "kjv", label is "testament" or "book"
-    folds, fold                   own data: test (or validation) is part `fold` of `folds` equal parts
+    fold_count, fold              own data: test (or validation) is part `fold` of `fold_count` equal parts
     split_seed                    of the folds of own data
     """
 
@@ -54,7 +54,7 @@ class Wanted:
     test_path: str | None = None
     text: str = "text"
     label: str | None = None
-    folds: int = FOLDS
+    fold_count: int = FOLDS
     fold: int = 0
     split_seed: int = 1
 
@@ -96,7 +96,7 @@ def load_labelled(name: str, **options: object) -> Splits:
     if name not in SETS:
         raise unknown("set", name, SETS)
     wanted, source = Wanted(**options), SETS[name]  # type: ignore[arg-type]
-    folds = source.folds or wanted.folds
+    folds = source.folds or wanted.fold_count
     if not 0 <= wanted.fold < folds:
         raise DataError(f"fold must be from 0 to {folds - 1}; got {wanted.fold}")
     return source.read(source, wanted)
@@ -145,7 +145,7 @@ def hold_out(rows: Rows, folds: int, fold: int, seed: int) -> tuple[Rows, Rows]:
 
 def completed(train: Rows, valid: Rows | None, test: Rows | None, wanted: Wanted) -> Splits:
     """Take the splits that are missing from the training rows."""
-    folds, fold, seed = wanted.folds, wanted.fold, wanted.split_seed
+    folds, fold, seed = wanted.fold_count, wanted.fold, wanted.split_seed
     if test is None:
         train, test = hold_out(train, folds, fold, seed)
         if valid is None:

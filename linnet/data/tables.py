@@ -100,7 +100,8 @@ def read_delimited(path: str, reader: csv.DictReader, columns: Columns) -> Itera
             check_width(where, row, len(reader.fieldnames or ()))
             yield labelled(where, row, columns)
     except csv.Error as error:
-        raise DataError(f"{path}, line {reader.line_num:,} is not a row of a table: {error}") from None
+        # The reader counts a line after it has read it.
+        raise DataError(f"{path}, line {reader.line_num + 1:,} is not a row of a table: {error}") from None
 
 
 def check_columns(where: str, found: Any, columns: Columns) -> None:

@@ -194,6 +194,10 @@ class Task(ABC):
 
     # ------------------------------------------------------------------------ what it may say as well
 
+    def show(self, answer: Any) -> str:
+        """Return an answer of `predict` as `linnet predict` prints it."""
+        return str(answer)
+
     def sample(self, model: nn.Module, tokens: int) -> str:
         """Return a text of `tokens` tokens that shows what a model has learned; "" for tasks without text."""
         return ""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -61,6 +61,7 @@ VOCABULARY, CHARACTERS, CLASSES = "vocabulary.json", "characters.json", "classes
 VOCABULARIES = ("train", "all", "vectors")
 SPREAD = 0.25  # words without a pretrained vector start in U(-SPREAD, SPREAD)
 MOST_MISTAKES = 20
+MOST_SHOWN = 5  # classes whose probabilities `linnet predict` prints
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ class ClassifyData(Checked):
     fold: int = option(
         0, "the fold that is the test set (or the validation set, if there is a test file)", least=0
     )
-    folds: int = option(FOLDS, "own: parts of equal size from which --fold is taken", least=2)
+    fold_count: int = option(FOLDS, "own: parts of equal size from which --fold is taken", least=2)
     split_seed: int = option(1, "own: the seed of the folds", least=0)
     words: str | None = option(
         None, "how a text is split into words (as the set needs it)", choices=(*WORD_SPLITS,)
@@ -102,7 +103,7 @@ class ClassifyData(Checked):
     )
 
 
-READ = ("path", "valid_path", "test_path", "text", "label", "data_dir", "fold", "folds", "split_seed")
+READ = ("path", "valid_path", "test_path", "text", "label", "data_dir", "fold", "fold_count", "split_seed")
 ACCURACY = Figure(
     "accuracy", "accuracy", "The share of texts with the right class; higher is better.", ".4f", True
 )
@@ -227,6 +228,8 @@ class Classify(Task):
     def examples(self, split: str, longest: int | None = None) -> list[Example]:
         index = {label: number for number, label in enumerate(self.classes)}
         rows = getattr(self.texts, split)
+        for row in rows:
+            check_label(split, row, index)
         return [
             self.example(words[:longest], index[row.label])
             for words, row in zip(self.words[split], rows, strict=True)
@@ -333,6 +336,11 @@ class Classify(Task):
         rounded = {label: round(value, 5) for label, value in zip(self.classes, probabilities, strict=True)}
         return {"label": max(rounded, key=rounded.__getitem__), "probabilities": rounded}
 
+    def show(self, answer: Mapping[str, Any]) -> str:
+        """The class, then the most probable classes."""
+        likely = sorted(answer["probabilities"].items(), key=lambda pair: -pair[1])[:MOST_SHOWN]
+        return f"{answer['label']}  ({', '.join(f'{label} {value:.3f}' for label, value in likely)})"
+
     # ------------------------------------------------------------------------------------ in comparisons
 
     @classmethod
@@ -362,7 +370,7 @@ class Classify(Task):
         known = SETS[data.set].folds
         if data.set == "kjv" or folds > (known or folds):
             raise ValueError(f"the set {data.set} has {known or 'no'} folds; got --folds {folds}")
-        parts = {} if known else {"folds": max(folds, 2)}
+        parts = {} if known else {"fold_count": max(folds, 2)}
         return [{**parts, "fold": fold} for fold in range(folds)]
 
 
@@ -418,7 +426,7 @@ def classes_of(splits: Splits) -> tuple[str, ...]:
     return tuple(sorted(found, key=(lambda label: (int(label), label)) if numbers else None))
 
 
-def check_label(split: str, row: Labelled, known: set[str]) -> None:
+def check_label(split: str, row: Labelled, known: Collection[str]) -> None:
     if row.label not in known:
         where = row.where or f"the {split} set"
         listed = ", ".join(sorted(known)[:10])
