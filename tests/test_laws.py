@@ -112,6 +112,11 @@ VARIANTS = [
     variant(linnet.SCRN, proj_size=3, norm="layer"),
     variant(linnet.SRU, square=True, residual=True, prenorm="layer"),
     variant(linnet.LSTM, square=True, residual=True, norm="rms"),
+    variant(linnet.LSTM, norm="rms", norm_on="all"),
+    variant(linnet.LSTM, norm="layer", norm_on="all", content="linear"),
+    variant(linnet.GRU, norm="layer", norm_on="all", form="before"),
+    variant(linnet.GRU, norm="rms", norm_on="all"),
+    variant(linnet.ATR, norm="rms", norm_on="all"),
     variant(linnet.GRU, prenorm="rms", zoneout=0.4),
     variant(linnet.LSTM, zoneout=0.25, peepholes=True),
 ]

@@ -129,6 +129,8 @@ class Cell(Unit):
             return ByNature("its projection is its own")
         if type(self).recur is not Cell.recur:
             return ByNature("its recurrence is no plain matrix")
+        if not all(isinstance(getattr(self, name).norm, nn.Identity) for name in self.recurrence):
+            return ByNature("its products with the state have norms")
         return None if self.projection is None else ByNature("its projected output recurs")
 
     @property

@@ -4,12 +4,13 @@ last        the last real step of the forward direction and the first step of th
             read the whole sequence
 max         the largest value of each channel
 mean        the mean of each channel
-attentive   a weighted mean; the weights are learned (`AttentivePooling`)
+attentive   a weighted mean; the weights are learned (`AttentivePooling`, `LinearPooling`)
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -56,6 +57,7 @@ class AttentivePooling(nn.Module):
     hidden_size     the size of the layer under tanh
     query_size      the size of a query q [B, query_size], such as the final states (0: no query)
     query_dropout   dropout on the query, with a new mask for each step
+    score_dropout   dropout on y where it is scored, with one mask for all steps; the mean is of y (R-Net)
     """
 
     def __init__(
@@ -64,6 +66,7 @@ class AttentivePooling(nn.Module):
         hidden_size: int,
         query_size: int = 0,
         query_dropout: float = 0.0,
+        score_dropout: float = 0.0,
         device=None,
         dtype=None,
     ):
@@ -77,6 +80,7 @@ class AttentivePooling(nn.Module):
         self.query = nn.Linear(query_size, hidden_size, **where) if query_size else None
         self.score = nn.Linear(hidden_size, 1, bias=False, **where)
         self.query_dropout = Dropout(query_dropout)
+        self.score_dropout = Dropout(score_dropout, "sequence")
 
     def forward(self, y: Tensor, lengths: Tensor | None = None, query: Tensor | None = None) -> Tensor:
         return self.attend(y, lengths, query)[0]
@@ -85,15 +89,10 @@ class AttentivePooling(nn.Module):
         self, y: Tensor, lengths: Tensor | None = None, query: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """The vector of each sequence, [B, F], and the weights of its steps, [T, B]."""
-        mask = None if lengths is None else mask_of_lengths(lengths, like=y)
-        if mask is not None:
-            y = y.masked_fill(~mask[..., None], 0)
-        scores = self.scores(y, query)
-        weights = (scores if mask is None else scores.masked_fill(~mask, -torch.inf)).softmax(0)
-        return (weights[..., None] * y).sum(0), weights
+        return weighted_mean(y, lengths, partial(self.scores, query=query))
 
     def scores(self, y: Tensor, query: Tensor | None) -> Tensor:
-        hidden = self.hidden(y)
+        hidden = self.hidden(self.score_dropout(y))
         if self.query is not None:
             hidden = hidden + self.query(self.dropped(self.check_query(query), len(y)))
         return self.score(torch.tanh(hidden))[..., 0]
@@ -109,3 +108,31 @@ class AttentivePooling(nn.Module):
             got = "None" if query is None else f"shape {tuple(query.shape)}"
             raise ValueError(f"this pooling needs a query [batch, {self.query_size}]; got {got}")
         return query
+
+
+class LinearPooling(nn.Module):
+    """A mean of the steps, each weighted by softmax(w . y_t + b) (the question in DrQA)."""
+
+    def __init__(self, input_size: int, device=None, dtype=None):
+        super().__init__()
+        self.score = nn.Linear(input_size, 1, device=device, dtype=dtype)
+
+    def forward(self, y: Tensor, lengths: Tensor | None = None) -> Tensor:
+        return self.attend(y, lengths)[0]
+
+    def attend(self, y: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """The vector of each sequence, [B, input_size], and the weights of its steps, [T, B]."""
+        return weighted_mean(y, lengths, lambda y: self.score(y)[..., 0])
+
+
+def weighted_mean(
+    y: Tensor, lengths: Tensor | None, score: Callable[[Tensor], Tensor]
+) -> tuple[Tensor, Tensor]:
+    """The mean of y [T, B, F], weighted by a softmax of its scores [T, B], and the weights."""
+    if lengths is None:
+        weights = score(y).softmax(0)
+    else:
+        mask = mask_of_lengths(lengths, like=y)
+        y = y.masked_fill(~mask[..., None], 0)
+        weights = score(y).masked_fill(~mask, -torch.inf).softmax(0)
+    return (weights[..., None] * y).sum(0), weights

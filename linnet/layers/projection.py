@@ -33,11 +33,32 @@ def norm_layer(option: str, kind: str | None, size: int, eps: float, device=None
     return norm(size, eps=eps, device=device, dtype=dtype)
 
 
+class GroupNorms(nn.Module):
+    """A norm for each of several groups of channels, which have these sizes and lie side by side."""
+
+    def __init__(self, kind: str, sizes: Sequence[int], eps: float, device=None, dtype=None):
+        super().__init__()
+        self.sizes = list(sizes)
+        self.norms = nn.ModuleList(norm_layer("norm", kind, size, eps, device, dtype) for size in sizes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        groups = zip(self.norms, x.split(self.sizes, -1), strict=True)
+        return torch.cat([norm(group) for norm, group in groups], -1)
+
+
+def norm_of_state(norm_on: str, norm: str | None) -> str | None:
+    """The norm of products with the state, for the cells that have the option norm_on."""
+    choose("norm_on", norm_on, ("input", "all"))
+    return norm if norm_on == "all" else None
+
+
 class Projection(nn.Module):
     """x [..., input_size] -> {name: [..., size]} for each of `parts`.
 
     biased   names of the parts that have a bias (True: all, False: none); they must come last
     rank     W = P Q through `rank` dimensions (0: a full matrix)
+
+    norm_groups   the sizes of groups of parts with a norm of their own (None: one norm for all)
     """
 
     def __init__(
@@ -48,6 +69,7 @@ class Projection(nn.Module):
         *,
         rank: int = 0,
         norm: str | None = None,
+        norm_groups: Sequence[int] | None = None,
         prenorm: str | None = None,
         input_dropout: float = 0.0,
         device=None,
@@ -73,7 +95,11 @@ class Projection(nn.Module):
         self.prenorm = norm_layer("prenorm", prenorm, input_size, PRENORM_EPS, **where)
         self.reduce = nn.Parameter(torch.empty(rank, input_size, **where)) if rank else None
         self.weight = nn.Parameter(torch.empty(size, rank or input_size, **where))
-        self.norm = norm_layer("norm", norm, size, NORM_EPS, **where)
+        self.norm = (
+            norm_layer("norm", norm, size, NORM_EPS, **where)
+            if norm is None or norm_groups is None
+            else GroupNorms(norm, norm_groups, NORM_EPS, **where)
+        )
         self.bias = nn.Parameter(torch.empty(biases, **where)) if biases else None
 
     def forward(self, x: Tensor) -> dict[str, Tensor]:

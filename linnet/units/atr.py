@@ -21,7 +21,7 @@ from linnet.fuse.unit import Named
 from linnet.layers.activations import pointwise
 from linnet.layers.cell import Cell
 from linnet.layers.init import clear_
-from linnet.layers.projection import Projection
+from linnet.layers.projection import Projection, norm_of_state
 from linnet.layers.recurrent import Recurrent
 
 
@@ -29,6 +29,8 @@ class ATRCell(Cell):
     """One step of ATR: x_t [B, input_size], h [B, hidden_size] -> h.
 
     activation   g: "tanh" or "identity"
+    norm_on      "input": `norm` is over the projected input; "all": over the product with h too (the LRN
+                 authors)
     """
 
     recurrence = {"recurrent": "h"}
@@ -42,13 +44,15 @@ class ATRCell(Cell):
         dtype=None,
         *,
         activation: str = "tanh",
+        norm_on: str = "input",
         **projection,
     ):
         super().__init__(input_size, hidden_size, {"h": hidden_size})
         self.g = pointwise(activation)
         where = {"device": device, "dtype": dtype}
+        norm = norm_of_state(norm_on, projection.get("norm"))
         self.input = Projection(input_size, {"p": hidden_size}, bias, **where, **projection)
-        self.recurrent = Projection(hidden_size, {"q": hidden_size}, bias, **where)
+        self.recurrent = Projection(hidden_size, {"q": hidden_size}, bias, norm=norm, **where)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

@@ -31,7 +31,7 @@ from linnet.base.options import choose
 from linnet.fuse.unit import Named
 from linnet.layers.cell import Cell
 from linnet.layers.init import INITS, clear_, gated_
-from linnet.layers.projection import Projection
+from linnet.layers.projection import Projection, norm_of_state
 from linnet.layers.recurrent import Recurrent
 
 
@@ -46,8 +46,10 @@ torch.serialization.add_safe_globals([GRUState])
 class GRUCell(Cell):
     """One step of GRU: x_t [B, input_size], h [B, hidden_size] -> h; with form="ran" the state is (c, h).
 
-    form   where the reset gate acts: "after" the product (torch's), "before" it (the papers'), or "ran"
-    init   "uniform" (torch's), "xavier" (the LRN authors) or "orthogonal" (the NRU authors)
+    form      where the reset gate acts: "after" the product (torch's), "before" it (the papers'), or "ran"
+    init      "uniform" (torch's), "xavier" (the LRN authors) or "orthogonal" (the NRU authors)
+    norm_on   "input": `norm` is over the projected input of all gates together; "all": a norm for each
+              product, of x and of h, and for gates and candidate separately (the LRN authors)
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class GRUCell(Cell):
         *,
         form: str = "after",
         init: str = "uniform",
+        norm_on: str = "input",
         **projection,
     ):
         choose("form", form, ("after", "before", "ran"))
@@ -73,9 +76,12 @@ class GRUCell(Cell):
             self.recurrence = {"recurrent": "c", "candidate": "h"}
         where = {"device": device, "dtype": dtype}
         parts = dict.fromkeys(("r", "z", "n"), hidden_size)
-        self.input = Projection(input_size, parts, bias, **where, **projection)
-        self.recurrent = Projection(hidden_size, {"r_h": hidden_size, "z_h": hidden_size}, **where)
-        self.candidate = Projection(hidden_size, {"n_h": hidden_size}, bias and form == "after", **where)
+        norm = norm_of_state(norm_on, projection.get("norm"))
+        groups = None if norm is None else (2 * hidden_size, hidden_size)
+        self.input = Projection(input_size, parts, bias, norm_groups=groups, **where, **projection)
+        gates, candidate = {"r_h": hidden_size, "z_h": hidden_size}, {"n_h": hidden_size}
+        self.recurrent = Projection(hidden_size, gates, norm=norm, **where)
+        self.candidate = Projection(hidden_size, candidate, bias and form == "after", norm=norm, **where)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

@@ -28,7 +28,7 @@ from linnet.fuse.unit import Named
 from linnet.layers.activations import pointwise
 from linnet.layers.cell import Cell
 from linnet.layers.init import INITS, chrono_, clear_, gated_
-from linnet.layers.projection import Projection
+from linnet.layers.projection import Projection, norm_of_state
 from linnet.layers.recurrent import Recurrent
 from linnet.units.janet import check_chrono
 
@@ -48,6 +48,8 @@ class LSTMCell(Cell):
     proj_size     h is projected to so many dimensions before it recurs, as in nn.LSTM; 0: not at all
     chrono        the longest dependency expected: b_f = log(1 ... chrono), b_i = -b_f; needs bias=True
     init          "uniform" (torch's), "xavier" (the LRN authors) or "orthogonal" (the NRU authors, b_f = 1)
+    norm_on       "input": `norm` is over the projected input of all gates together; "all": a norm for each
+                  product, of x and of h, and for gates and content separately (the LRN authors)
     """
 
     State = LSTMState
@@ -68,6 +70,7 @@ class LSTMCell(Cell):
         proj_size: int = 0,
         chrono: int | None = None,
         init: str = "uniform",
+        norm_on: str = "input",
         **projection,
     ):
         choose("content", content, ("recurrent", "linear"))
@@ -81,8 +84,13 @@ class LSTMCell(Cell):
         gates = ("i", "f", "o") if output_gate else ("i", "f")
         recurring = gates if content == "linear" else ("content", *gates)
         parts = dict.fromkeys(("content", *gates), hidden_size)
-        self.input = Projection(input_size, parts, recurring if bias else False, **where, **projection)
-        self.recurrent = Projection(read, {f"{gate}_h": hidden_size for gate in recurring}, **where)
+        norm = norm_of_state(norm_on, projection.get("norm"))
+        groups = None if norm is None else (hidden_size, len(gates) * hidden_size)
+        biased = recurring if bias else False
+        self.input = Projection(input_size, parts, biased, norm_groups=groups, **where, **projection)
+        products = {f"{gate}_h": hidden_size for gate in recurring}
+        of_h = groups if content == "recurrent" else None
+        self.recurrent = Projection(read, products, norm=norm, norm_groups=of_h, **where)
         if proj_size:
             self.projection = Projection(hidden_size, {"y": proj_size}, **where)
         self.p_i, self.p_f, self.p_o = (

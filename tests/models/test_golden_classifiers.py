@@ -6,7 +6,7 @@ tested, in tests/golden and in LINNET_GOLDEN.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,19 @@ from unittest.mock import patch
 
 import pytest
 import torch
-from golden_cases import Vectors, matching, recorded_mask, run, sru_weights
+from golden_cases import Vectors, recorded_mask, run, sru_weights
+from golden_units import (
+    CELLS,
+    Parameters,
+    call,
+    cell_parameters,
+    character_parameters,
+    check_gradients,
+    close,
+    files,
+    pooling_parameters,
+)
 from torch import Tensor
-from torch.func import functional_call
 
 import linnet
 from linnet.deploy.checkpoints import convert
@@ -25,36 +35,11 @@ from linnet.layers.output import smoothed_cross_entropy
 from linnet.layers.pooling import AttentivePooling
 from linnet.models.classifier import Classifier, ClassifierConfig
 
-Parameters = dict[str, Tensor]
-
 
 @pytest.fixture(params=["kernels", "reference"], autouse=True)
 def _backend(request: pytest.FixtureRequest):
     with linnet.backend("reference") if request.param == "reference" else nullcontext():
         yield
-
-
-def files(*patterns: str) -> Any:
-    return pytest.mark.parametrize("path", matching(*patterns), ids=lambda path: path.stem)
-
-
-def close(ours: Tensor, theirs: Tensor, what: str) -> None:
-    """To 1e-9 of the largest value: the tolerance of the LRN files, narrower than that of the SRU files."""
-    scale = theirs.abs().max().item() if theirs.numel() else 0.0
-    torch.testing.assert_close(
-        ours, theirs.to(ours.dtype), rtol=0, atol=1e-9 * scale + 1e-14, msg=lambda text: f"{what}: {text}"
-    )
-
-
-def check_gradients(loss: Tensor, leaves: Parameters, theirs: Parameters) -> None:
-    found = torch.autograd.grad(loss, list(leaves.values()), retain_graph=True)
-    for key, gradient in zip(leaves, found, strict=True):
-        close(gradient, theirs[key], f"gradient of {key}")
-
-
-def call(module: torch.nn.Module, parameters: Parameters, *inputs: Any) -> Any:
-    assert set(parameters) == {name for name, _ in module.named_parameters()}
-    return functional_call(module.double(), parameters, inputs)
 
 
 # ------------------------------------------------------------------------- the SRU authors' classifiers
@@ -135,22 +120,8 @@ def test_the_sru_authors_classifiers(path: Path, training: bool):
     theirs = {key: v[f"{prefix}grad.{key}"] for key in keys} | {"x": time_first(v, f"{prefix}grad.x")}
     check_gradients(loss, {**{key: v[f"w.{key}"] for key in keys}, "x": x}, theirs)
     if not training:
-        close(functional_call(Features(model), named(parameters), (v["ids"],)), v["feat"], "features")
-
-
-class Features(torch.nn.Module):
-    """The vectors that the output layer reads."""
-
-    def __init__(self, model: Classifier):
-        super().__init__()
-        self.model = model
-
-    def forward(self, *inputs: Any) -> Tensor:
-        return self.model.features(*inputs)
-
-
-def named(parameters: Parameters) -> Parameters:
-    return {f"model.{name}": tensor for name, tensor in parameters.items()}
+        features = call(model, parameters, v["ids"], function=Classifier.features)
+        close(features, v["feat"], "features")
 
 
 @files("INFER_qrnn_highway*")
@@ -191,10 +162,6 @@ def test_the_maximum_over_characters(path: Path):
     check_gradients(loss, {key: v[key] for key in v.gradients}, v.gradients)
 
 
-def character_parameters(table: Tensor, weight: Tensor, bias: Tensor) -> Parameters:
-    return {"embedding.weight": table, "linear.weight": weight.T, "linear.bias": bias}
-
-
 @files("pool_*")
 def test_attentive_pooling(path: Path):
     v = Vectors(path)
@@ -213,17 +180,6 @@ def test_attentive_pooling(path: Path):
     check_gradients(loss, {key: v[key] for key in v.gradients}, v.gradients)
 
 
-def pooling_parameters(v: Vectors, prefix: str) -> Parameters:
-    parameters = {
-        "hidden.weight": v[f"{prefix}W"].T,
-        "hidden.bias": v[f"{prefix}b"],
-        "score.weight": v[f"{prefix}v"].T,
-    }
-    if f"{prefix}Wq" in v:
-        parameters |= {"query.weight": v[f"{prefix}Wq"].T, "query.bias": v[f"{prefix}bq"]}
-    return parameters
-
-
 @files("label_smoothing*")
 def test_label_smoothing(path: Path):
     v = Vectors(path)
@@ -234,60 +190,6 @@ def test_label_smoothing(path: Path):
 
 
 # ------------------------------------------------------------------ the LRN authors' document classifier
-
-
-def lrn_cell(v: Vectors, prefix: str) -> Parameters:
-    return {"input.weight": v[f"{prefix}W"].T, "input.bias": v[f"{prefix}b"]}
-
-
-def atr_cell(v: Vectors, prefix: str) -> Parameters:
-    recurrent = {"recurrent.weight": v[f"{prefix}U"].T, "recurrent.bias": v[f"{prefix}bu"]}
-    return {**lrn_cell(v, prefix), **recurrent}
-
-
-def sru_cell(v: Vectors, prefix: str) -> Parameters:
-    """Their columns are r, f, candidate, skip."""
-    return {
-        "input.weight": in_order(v[f"{prefix}W"].T, (3, 2, 1, 0), 4),
-        "input.bias": in_order(v[f"{prefix}b"], (3, 2, 1, 0), 4),
-        "v_f": v[f"{prefix}vf"].flatten(),
-        "v_r": v[f"{prefix}vr"].flatten(),
-    }
-
-
-def in_order(tensor: Tensor, order: tuple[int, ...], count: int) -> Tensor:
-    chunks = tensor.chunk(count)
-    return torch.cat([chunks[number] for number in order])
-
-
-def gru_cell(v: Vectors, prefix: str) -> Parameters:
-    """Their gates are z, r; they add two biases to each gate, where we have one."""
-    gates, recurrent = (in_order(v[f"{prefix}{key}"].T, (1, 0), 2) for key in ("Wg", "Ug"))
-    gate_bias = in_order(v[f"{prefix}bg"] + v[f"{prefix}bug"], (1, 0), 2)
-    return {
-        "input.weight": torch.cat([gates, v[f"{prefix}Wc"].T]),
-        "input.bias": torch.cat([gate_bias, v[f"{prefix}bc"] + v[f"{prefix}buc"]]),
-        "recurrent.weight": recurrent,
-        "candidate.weight": v[f"{prefix}Uc"].T,
-    }
-
-
-def lstm_cell(v: Vectors, prefix: str) -> Parameters:
-    """Their gates are i, f, o; they add two biases to each gate, where we have one."""
-    return {
-        "input.weight": torch.cat([v[f"{prefix}Wc"].T, v[f"{prefix}Wg"].T]),
-        "input.bias": torch.cat([v[f"{prefix}bc"] + v[f"{prefix}buc"], v[f"{prefix}bg"] + v[f"{prefix}bug"]]),
-        "recurrent.weight": torch.cat([v[f"{prefix}Uc"].T, v[f"{prefix}Ug"].T]),
-    }
-
-
-CELLS: dict[str, tuple[Callable[[Vectors, str], Parameters], dict[str, Any]]] = {
-    "lrn": (lrn_cell, {}),
-    "atr": (atr_cell, {}),
-    "sru": (sru_cell, {"skip": "matrix", "full_bias": True, "rescale": False}),
-    "gru": (gru_cell, {"form": "before"}),
-    "lstm": (lstm_cell, {}),
-}
 
 
 def document_model(v: Vectors) -> Classifier:
@@ -339,9 +241,8 @@ def document_parameters(v: Vectors) -> Parameters:
         **{f"characters.{name}": tensor for name, tensor in characters.items()},
         **{f"pooling.{name}": tensor for name, tensor in pooling_parameters(v, "w.pool.").items()},
     }
-    cell = CELLS[v.meta["unit"]][0]
     for number, direction in enumerate(("fw", "bw")):
-        for name, tensor in cell(v, f"w.{direction}.").items():
+        for name, tensor in cell_parameters(v, f"w.{direction}").items():
             parameters[f"layers.0.directions.{number}.cell.{name}"] = tensor
     return parameters
 
@@ -354,7 +255,7 @@ def test_the_lrn_authors_document_classifier(path: Path):
     logits = call(model, parameters, *inputs)
     close(logits, v["logits"], "logits")
     assert torch.equal(logits.argmax(-1), v["pred"])
-    close(functional_call(Features(model), named(parameters), inputs), v["pooled"], "pooled")
+    close(call(model, parameters, *inputs, function=Classifier.features), v["pooled"], "pooled")
     cross_entropy = smoothed_cross_entropy(logits, v["l"], 0.1).mean()
     close(cross_entropy, v["ce"], "cross entropy")
     decay = sum(v[key].square().sum() for key in v.gradients)

@@ -1,0 +1,183 @@
+"""A classifier of pairs of sentences: the second is read with word-by-word attention to the first.
+
+    premise -> layers, both directions -> P
+    hypothesis -> matching recurrence, with attention to P, from the final states of the premise -> H
+    P, H -> layers of their own, both directions -> attentive pooling -> [p; h] -> logits [B, C]
+
+This is the model of Zhang and Sennrich (2019) for natural language inference (Table 1), after Rocktäschel et
+al. (2016). Their "+LN" is norm="rms": a norm on every projection except those of the poolings.
+
+    config = PairConfig(unit="lrn", inputs="both", tuned="special", embedding_size=300, hidden_size=300)
+    model = PairClassifier(30_000, 3, config, characters=80)
+    logits = model(Text(premise, letters), Text(hypothesis, its_letters), lengths, its_lengths)
+
+Differs from the authors' code, in which the dropout of the poolings stays on at test time; to have this,
+set dropout_at_test.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+from torch import Tensor
+
+from linnet.base.options import check_number, check_size, choose
+from linnet.layers.attention import AdditiveAttention, NormedLinear
+from linnet.layers.matching import MatchingRecurrence, state_size
+from linnet.layers.pooling import AttentivePooling, last
+from linnet.layers.sequence import mask_of_lengths
+from linnet.models.config import REFUSED, TextConfig, find_unit, option
+from linnet.models.encoder import StackEncoder, Text, TextEncoder
+from linnet.models.init import uniform_weights
+
+
+@dataclass(frozen=True)
+class PairConfig(TextConfig):
+    """The encoder of both sentences, the attention between them and the poolings."""
+
+    noun: ClassVar[str] = "pair classifier"
+    refused: ClassVar[dict[str, str]] = {
+        **REFUSED,
+        "bidirectional": "it reads both ways",
+    }
+
+    hidden_size: int = option(300, "the size of each layer, in each direction")
+    num_layers: int = option(1, "the number of layers before and after the attention")
+    heads: int = option(4, "the number of heads of the attention")
+    norm: str | None = option(None, "norm of all projections: None, rms (the LRN authors' LN) or layer")
+    attention_size: int = option(0, "the size of the hidden layer of the poolings (0: hidden_size)")
+    dropout_at_test: bool = option(
+        False, "as the LRN authors released it: output_dropout, before the poolings, stays on at test time"
+    )
+    init: str = option(
+        "unit",
+        "unit: each part as its paper or torch starts it; uniform: weights in U(+-init_scale), biases 0",
+    )
+    init_scale: float = option(0.08, "the scale of init=uniform")
+
+    def check_choices(self) -> None:
+        super().check_choices()
+        choose("norm", self.norm, (None, "layer", "rms"))
+        choose("init", self.init, ("unit", "uniform"))
+        check_number("init_scale", self.init_scale, least=0)
+
+    def check_sizes(self) -> None:
+        super().check_sizes()
+        check_size("heads", self.heads)
+        check_size("attention_size", self.attention_size, least=0)
+
+
+class Comparison(NamedTuple):
+    """What a pair classifier computes on the way to its logits."""
+
+    logits: Tensor  # [B, C]
+    features: Tensor  # [B, F], what the output layer reads
+    premise: Tensor  # [T, B, 2 hidden_size], before the attention
+    hypothesis: Tensor  # [T, B, hidden_size], with the attention
+    weights: Tensor  # [B, heads, hypothesis, premise]: the attention of each word
+
+
+class PairClassifier(TextEncoder):
+    """Logits of the classes of pairs of sentences. The layers of the encoder read the premise."""
+
+    config: PairConfig
+
+    def __init__(
+        self,
+        vocabulary_size: int,
+        classes: int,
+        config: PairConfig,
+        *,
+        characters: int = 0,
+        device=None,
+        dtype=None,
+    ):
+        where = {"device": device, "dtype": dtype}
+        super().__init__(
+            vocabulary_size, with_norm(config), characters=characters, bidirectional=True, **where
+        )
+        check_size("classes", classes)
+        premise = self.stack[-1].output_size
+        lower, higher = (self.make_cell(size, where) for size in (self.input_size, premise))
+        hypothesis = lower.output_size
+        attention = AdditiveAttention(hypothesis, premise, config.heads, config.norm, **where)
+        self.matching = MatchingRecurrence(lower, higher, attention)
+        self.start = NormedLinear(premise, state_size(lower), norm=config.norm, **where)
+        self.after_premise = SequenceEncoder(premise, self.config, where)
+        self.after_hypothesis = SequenceEncoder(hypothesis, self.config, where)
+        size, pool = self.after_premise.stack[-1].output_size, config.attention_size or config.hidden_size
+        self.pool_premise = AttentivePooling(size, pool, **where)
+        self.pool_hypothesis = AttentivePooling(size, pool, **where)
+        self.output = NormedLinear(2 * size, classes, norm=config.norm, **where)
+        if config.init == "uniform":
+            table = [] if self.characters is None else [self.characters.embedding.weight]
+            uniform_weights(self, config.init_scale, but=table)
+
+    def make_cell(self, input_size: int, where: dict[str, Any]) -> Any:
+        unit = find_unit(self.config.unit)
+        return unit(input_size, self.config.hidden_size, **self.config.unit_options, **where).first_cell
+
+    def forward(
+        self,
+        premise: Text,
+        hypothesis: Text,
+        premise_lengths: Tensor | None = None,
+        hypothesis_lengths: Tensor | None = None,
+    ) -> Tensor:
+        """Tokens [T, B] and, if they are read, characters [T, B, C]; logits [B, C]."""
+        return self.compare(premise, hypothesis, premise_lengths, hypothesis_lengths).logits
+
+    def compare(
+        self,
+        premise: Text,
+        hypothesis: Text,
+        premise_lengths: Tensor | None = None,
+        hypothesis_lengths: Tensor | None = None,
+    ) -> Comparison:
+        """The logits and what they are made of, such as the weights of the attention."""
+        first = self.encode(premise, lengths=premise_lengths).raw
+        start = torch.tanh(self.start(last(first, premise_lengths, directions=2)))
+        memory = self.matching.attention.remember(first, mask_for(premise_lengths, first))
+        x = self.read(hypothesis)
+        second = self.matching(x, memory, start, mask_for(hypothesis_lengths, x))
+        p = self.pool_premise(
+            self.after_premise.encode(first, lengths=premise_lengths).output, premise_lengths
+        )
+        after = self.after_hypothesis.encode(second.output, lengths=hypothesis_lengths).output
+        features = torch.cat([p, self.pool_hypothesis(after, hypothesis_lengths)], -1)
+        assert second.weights is not None
+        return Comparison(self.output(features), features, first, second.output, second.weights)
+
+    def train(self, mode: bool = True) -> PairClassifier:
+        super().train(mode)
+        if self.config.dropout_at_test:
+            for encoder in (self.after_premise, self.after_hypothesis):
+                encoder.layer_dropouts[-1].train()
+        return self
+
+
+class SequenceEncoder(StackEncoder):
+    """Layers in both directions over a sequence of vectors [T, B, input_size]."""
+
+    def __init__(self, input_size: int, config: TextConfig, where: dict[str, Any]):
+        super().__init__()
+        self.config = replace(config, input_dropout=0.0)
+        self.add_layers(input_size, True, where)
+
+    def read(self, x: Tensor) -> Tensor:
+        return x
+
+
+def mask_for(lengths: Tensor | None, like: Tensor) -> Tensor | None:
+    """[T, B], True at real steps; None if nothing is padded."""
+    return None if lengths is None else mask_of_lengths(lengths, like)
+
+
+def with_norm(config: PairConfig) -> PairConfig:
+    """The same settings, with the norm as an option of the unit too."""
+    if config.norm is None:
+        return config
+    everywhere = {"norm_on": "all"} if "norm_on" in find_unit(config.unit).options() else {}
+    return replace(config, unit_options={"norm": config.norm, **everywhere, **config.unit_options})

@@ -1,0 +1,229 @@
+"""Recorded models of several units: tolerances, gradients, and how files name the weights of a cell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+from golden_cases import Vectors, matching
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from linnet.layers.spans import SpanLogits
+
+Parameters = dict[str, Tensor]
+
+
+def files(*patterns: str) -> Any:
+    return pytest.mark.parametrize("path", matching(*patterns), ids=lambda path: path.stem)
+
+
+def close(ours: Tensor, theirs: Tensor, what: str) -> None:
+    """To 1e-9 of the largest value: the tolerance of the LRN files, narrower than that of the SRU files."""
+    scale = theirs.abs().max().item() if theirs.numel() else 0.0
+    torch.testing.assert_close(
+        ours, theirs.to(ours.dtype), rtol=0, atol=1e-9 * scale + 1e-14, msg=lambda text: f"{what}: {text}"
+    )
+
+
+def check_gradients(loss: Tensor, leaves: Parameters, theirs: Parameters) -> None:
+    found = torch.autograd.grad(
+        loss, list(leaves.values()), retain_graph=True, allow_unused=True, materialize_grads=True
+    )
+    for key, gradient in zip(leaves, found, strict=True):
+        close(gradient, theirs[key], f"gradient of {key}")
+
+
+def check_loss(v: Vectors, loss: Tensor) -> None:
+    """The loss and all gradients; some files leave out the "w." of a weight's name."""
+    close(loss, v["loss"], "loss")
+    check_gradients(loss, {key: v[key if key in v else f"w.{key}"] for key in v.gradients}, v.gradients)
+
+
+class Calling(nn.Module):
+    """Calls a function with a module, so that the module can have other parameters meanwhile."""
+
+    def __init__(self, module: nn.Module, function: Callable[..., Any]):
+        super().__init__()
+        self.module, self.function = module, function
+
+    def forward(self, *inputs: Any) -> Any:
+        return self.function(self.module, *inputs)
+
+
+def call(
+    module: nn.Module, parameters: Parameters, *inputs: Any, function: Callable[..., Any] | None = None
+) -> Any:
+    """module(*inputs), or function(module, *inputs), with these parameters and no others."""
+    assert set(parameters) == {name for name, _ in module.named_parameters()}
+    run = Calling(module.double(), function or nn.Module.__call__)
+    return functional_call(run, under("module", parameters), inputs)
+
+
+def under(prefix: str, parameters: Parameters) -> Parameters:
+    return {f"{prefix}.{name}": tensor for name, tensor in parameters.items()}
+
+
+# ------------------------------------------------------------------------------- the LRN authors' cells
+
+# The bias that is added to each product.
+BIASES = {"W": "b", "U": "bu", "Wg": "bg", "Wc": "bc", "Ug": "bug", "Uc": "buc", "Wq": "bq", "Wm": "bm"}
+
+
+class Product:
+    """One product of a cell: its matrix, its norm and its bias, with the gates in our order."""
+
+    def __init__(self, v: Vectors, prefix: str, name: str, order: Sequence[int] = (0,)):
+        def ours(key: str) -> Tensor | None:
+            return in_order(v[f"{prefix}{key}"].t(), order) if f"{prefix}{key}" in v else None
+
+        self.weight = ours(name)
+        self.bias = ours(BIASES[name])
+        self.norm = {"weight": ours(f"{name}_scale"), "bias": ours(f"{name}_offset")}
+
+    def norms(self, name: str) -> Parameters:
+        return {f"{name}.{key}": tensor for key, tensor in self.norm.items() if tensor is not None}
+
+
+def in_order(tensor: Tensor, order: Sequence[int]) -> Tensor:
+    chunks = tensor.chunk(len(order))
+    return torch.cat([chunks[number] for number in order])
+
+
+def linear(v: Vectors, prefix: str, name: str = "W") -> Parameters:
+    """A matrix with its norm and its bias, as NormedLinear and the input of a cell have them."""
+    return simple(Product(v, prefix, name))
+
+
+def simple(product: Product) -> Parameters:
+    bias = {} if product.bias is None else {"bias": product.bias}
+    return {"weight": product.weight, **bias, **product.norms("norm")}
+
+
+def total(*biases: Tensor | None) -> Tensor | None:
+    """The sum of the two biases that the authors have, where we have one."""
+    given = [bias for bias in biases if bias is not None]
+    return sum(given[1:], given[0]) if given else None
+
+
+def lrn_cell(v: Vectors, prefix: str) -> Parameters:
+    return under("input", linear(v, prefix))
+
+
+def atr_cell(v: Vectors, prefix: str) -> Parameters:
+    x, h = Product(v, prefix, "W"), Product(v, prefix, "U")
+    if x.bias is None and h.bias is not None:
+        x.bias = torch.zeros_like(h.bias)
+    return {**under("input", simple(x)), **under("recurrent", simple(h))}
+
+
+def sru_cell(v: Vectors, prefix: str) -> Parameters:
+    """Their columns are r, f, candidate, skip."""
+    product = simple(Product(v, prefix, "W", (3, 2, 1, 0)))
+    gates = {"v_f": v[f"{prefix}vf"].flatten(), "v_r": v[f"{prefix}vr"].flatten()}
+    return {**under("input", product), **gates}
+
+
+def gru_cell(v: Vectors, prefix: str) -> Parameters:
+    """Their gates are z, r."""
+    gates, recurrent = (Product(v, prefix, name, (1, 0)) for name in ("Wg", "Ug"))
+    new, candidate = (Product(v, prefix, name) for name in ("Wc", "Uc"))
+    biases = [total(gates.bias, recurrent.bias), total(new.bias, candidate.bias)]
+    return {
+        **joined("input", [gates, new], biases),
+        **joined("recurrent", [recurrent], []),
+        **joined("candidate", [candidate], []),
+    }
+
+
+def lstm_cell(v: Vectors, prefix: str) -> Parameters:
+    """Their gates are i, f, o, as ours; the content comes first here."""
+    of_x, of_h = ([Product(v, prefix, name) for name in names] for names in (("Wc", "Wg"), ("Uc", "Ug")))
+    biases = [total(x.bias, h.bias) for x, h in zip(of_x, of_h, strict=True)]
+    return {**joined("input", of_x, biases), **joined("recurrent", of_h, [])}
+
+
+def joined(name: str, products: list[Product], biases: Sequence[Tensor | None]) -> Parameters:
+    """Several products of theirs as one of ours, with a norm for each."""
+    parameters = {f"{name}.weight": torch.cat([product.weight for product in products])}
+    given = [bias for bias in biases if bias is not None]
+    if given:
+        parameters[f"{name}.bias"] = torch.cat(given)
+    for number, product in enumerate(products):
+        place = f"{name}.norm.norms.{number}" if len(products) > 1 else f"{name}.norm"
+        parameters |= product.norms(place)
+    return parameters
+
+
+# By unit: how its weights are read, and the options of the LRN authors' form.
+CELLS: dict[str, tuple[Callable[[Vectors, str], Parameters], dict[str, Any]]] = {
+    "lrn": (lrn_cell, {}),
+    "olrn": (lrn_cell, {}),
+    "atr": (atr_cell, {}),
+    "sru": (sru_cell, {"skip": "matrix", "full_bias": True, "rescale": False}),
+    "gru": (gru_cell, {"form": "before"}),
+    "lstm": (lstm_cell, {}),
+}
+
+
+def cell_parameters(v: Vectors, prefix: str) -> Parameters:
+    return CELLS[v.meta["unit"]][0](v, f"{prefix}.")
+
+
+# ------------------------------------------------------------------------------------- parts of models
+
+
+def character_parameters(table: Tensor, weight: Tensor, bias: Tensor) -> Parameters:
+    return {"embedding.weight": table, "linear.weight": weight.T, "linear.bias": bias}
+
+
+def pooling_parameters(v: Vectors, prefix: str) -> Parameters:
+    parameters = {
+        "hidden.weight": v[f"{prefix}W"].T,
+        "hidden.bias": v[f"{prefix}b"],
+        "score.weight": v[f"{prefix}v"].T,
+    }
+    if f"{prefix}Wq" in v:
+        parameters |= {"query.weight": v[f"{prefix}Wq"].T, "query.bias": v[f"{prefix}bq"]}
+    return parameters
+
+
+def attention_parameters(v: Vectors, prefix: str) -> Parameters:
+    score = {"weight": v[f"{prefix}w"].T, "bias": v[f"{prefix}b"]}
+    return {
+        **under("key", linear(v, prefix, "Wm")),
+        **under("query", linear(v, prefix, "Wq")),
+        **under("score", score),
+    }
+
+
+def gated_parameters(v: Vectors, prefix: str) -> Parameters:
+    names = {"query": "Wx", "key": "Wm", "gate": "Wg"}
+    return {f"{name}.weight": v[f"{prefix}{theirs}"].T for name, theirs in names.items()}
+
+
+def pointer_parameters(v: Vectors) -> Parameters:
+    cell = tensorflow_gru(v, "w.gru.", v["w.gru.Wc"].shape[1])
+    scores = {"hidden.weight": v["w.ptr.W"].T, "score.weight": v["w.ptr.v"].T}
+    return {**under("cell", cell), **scores}
+
+
+def tensorflow_gru(v: Vectors, prefix: str, size: int) -> Parameters:
+    """Rows are x, h; columns of the gates are r, u."""
+    gates, candidate = v[f"{prefix}Wg"].T, v[f"{prefix}Wc"].T
+    return {
+        "input.weight": torch.cat([gates[:, :-size], candidate[:, :-size]]),
+        "input.bias": torch.cat([v[f"{prefix}bg"], v[f"{prefix}bc"]]),
+        "recurrent.weight": gates[:, -size:],
+        "candidate.weight": candidate[:, -size:],
+    }
+
+
+def check_logits(v: Vectors, logits: SpanLogits) -> None:
+    """Theirs are about -1e30 at padding, ours -inf."""
+    for ours, key in ((logits.start, "logits1"), (logits.end, "logits2")):
+        real = v[key] > -1e20
+        assert torch.equal(ours.isfinite(), real)
+        close(ours[real], v[key][real], key)
