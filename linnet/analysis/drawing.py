@@ -34,7 +34,7 @@ def house_style() -> Iterator[None]:
     try:
         import matplotlib
     except ImportError as error:
-        raise missing("matplotlib", error) from None
+        raise missing("a plot", "matplotlib", error) from None
     with matplotlib.rc_context(STYLE):
         yield
 

@@ -40,10 +40,10 @@ class Checked:
 
 
 def check_field(owner: str, each: dataclasses.Field, value: Any) -> None:
-    choices, least = each.metadata.get("choices"), each.metadata.get("least")
-    if choices and value is not None and value not in choices:
-        near = did_you_mean(str(value), map(str, choices))
-        raise ValueError(f"{each.name} is one of {', '.join(map(str, choices))}; got {value!r}{near}")
+    choices, least = each.metadata.get("choices", ()), each.metadata.get("least")
+    if choices and value is not None:
+        for one in value if isinstance(value, tuple) else (value,):
+            one_of(each.name, one, choices)
     if least is not None and value is not None and not value >= least:
         raise ValueError(f"{each.name} is at least {least:g}; got {value!r} in {owner}")
     most = each.metadata.get("most")

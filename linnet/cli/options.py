@@ -107,9 +107,9 @@ def reader(field: dataclasses.Field, hint: Any) -> dict[str, Any]:
         return {"action": argparse.BooleanOptionalAction}
     if typing.get_origin(hint) is dict or hint is dict:
         return {"nargs": "+", "type": pair, "metavar": "NAME=VALUE"}
-    if typing.get_origin(hint) is tuple:
-        return {"nargs": "+", "type": inner[0], "metavar": "N"}
     choices = field.metadata.get("choices") or None
+    if typing.get_origin(hint) is tuple:
+        return {"nargs": "+", "type": inner[0], "choices": choices, "metavar": None if choices else "N"}
     return {"type": hint, "choices": choices, "metavar": None if choices else hint.__name__.upper()}
 
 

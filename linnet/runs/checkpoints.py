@@ -128,7 +128,7 @@ def write_weights(path: Path, weights: Mapping[str, Tensor]) -> None:
     try:
         from safetensors.torch import save
     except ImportError as error:
-        raise missing("safetensors", error) from None
+        raise missing("a checkpoint", "safetensors", error) from None
     write_synced(
         path, save({name: tensor.detach().cpu().contiguous().clone() for name, tensor in weights.items()})
     )

@@ -1,7 +1,7 @@
-"""A run as a value: frozen dataclasses, to JSON and back.
+"""The settings of a run: frozen dataclasses, to JSON and back.
 
-The fields of the parts become the options of the command line: `optimiser.lr` is `--lr`. So a name stands in
-one part only, and each field says in one line what it is.
+The fields of the parts become the options of the command line: `optimiser.lr` is `--lr`. So a name is used in
+one part only, and each field has one line of help.
 """
 
 from __future__ import annotations
@@ -17,99 +17,119 @@ from linnet.base.settings import Checked, fingerprint, fit, option, refuse_unkno
 from linnet.base.suggest import did_you_mean
 from linnet.tasks import TASKS
 
-OPTIMISERS = ("sgd", "adam", "adamax", "adagrad", "asgd", "nt-asgd")
-SCHEDULES = ("constant", "after", "plateau", "noam")
+OPTIMISERS = ("adam", "adamw", "adamax", "adadelta", "adagrad", "sgd", "asgd", "nt-asgd")
+SCHEDULES = ("constant", "after", "plateau", "cosine", "noam")
+LOGGERS = ("tensorboard", "csv", "mlflow", "wandb")
 SEEDS = 2**62  # each process adds to it, and torch takes 64 bits
 PRECISIONS = ("32-true", "64-true", "16-mixed", "bf16-mixed", "bf16-true")
 
 
 @dataclass(frozen=True)
 class OptimiserConfig(Checked):
-    """What turns a gradient into a step."""
+    """How a gradient changes the weights."""
 
-    optimiser: str = option("sgd", "nt-asgd: SGD, then ASGD once validation is stuck", choices=OPTIMISERS)
-    lr: float = option(1.0, "the learning rate before the schedule", least=0)
-    weight_decay: float = option(0.0, "an L2 penalty of half this on every weight", least=0)
+    optimiser: str = option(
+        "adam", "nt-asgd: SGD, then ASGD once the validation stops improving", choices=OPTIMISERS
+    )
+    lr: float = option(0.003, "the learning rate before the schedule", least=0)
+    weight_decay: float = option(
+        0.0, "add this times the weight to its gradient, an L2 penalty; adamw: decay the weight", least=0
+    )
     momentum: float = option(0.0, "of SGD", least=0, most=1)
-    betas: tuple[float, float] = option((0.9, 0.999), "of Adam and Adamax")
-    epsilon: float = option(1e-8, "of Adam, Adamax and Adagrad", least=0)
-    amsgrad: bool = option(False, "Adam keeps the largest second moment so far")
+    betas: tuple[float, float] = option((0.9, 0.999), "of Adam, AdamW and Adamax")
+    rho: float = option(0.9, "of Adadelta: decay of its averages of squares", least=0, most=1)
+    epsilon: float = option(1e-8, "of Adam, AdamW, Adamax, Adagrad and Adadelta (there often 1e-6)", least=0)
+    epsilon_unscaled: bool = option(
+        False, "Adam as in TensorFlow: epsilon is not scaled by the bias correction"
+    )
+    amsgrad: bool = option(False, "Adam and AdamW divide by the largest second moment so far")
     fused: bool = option(
         False,
-        "Adam updates all weights in one pass: several times faster for large tables, rounded otherwise",
+        "Adam and AdamW update all weights in one pass: several times faster for large tables, rounded otherwise",
     )
-    accumulator: float = option(0.0, "Adagrad's sum of squares starts here", least=0)
-    non_monotone: int = option(5, "nt-asgd: evaluations that may go by without a new best", least=1)
-    clip: float = option(0.0, "the largest norm of the whole gradient (0: any)", least=0)
+    accumulator: float = option(0.0, "the initial value of Adagrad's sum of squares", least=0)
+    non_monotone: int = option(
+        5, "nt-asgd: compare a validation with the best one before the last n", least=1
+    )
+    clip: float = option(1.0, "the largest norm of the whole gradient (0: no limit)", least=0)
     loss_over: str = option(
         "tokens",
         "mean over tokens, or over sequences: the sum over the steps of a window",
         choices=("tokens", "sequences"),
     )
-    accumulate: int = option(1, "batches whose gradients are averaged for one step", least=1)
+    accumulate: int = option(1, "batches whose gradients are averaged for one update", least=1)
     ema: float = option(
-        0.0, "evaluate an average of the weights with this decay (0: the weights)", least=0, most=1
+        0.0, "evaluate a moving average of the weights with this decay (0: the weights)", least=0, most=1
     )
     ema_warmup: bool = option(False, "the decay grows as (1 + t) / (10 + t) up to --ema")
 
 
 @dataclass(frozen=True)
 class ScheduleConfig(Checked):
-    """How the learning rate goes on."""
+    """How the learning rate changes during training."""
 
     schedule: str = option(
         "constant",
-        "after: decays each epoch after --decay-after; plateau: when validation is no better; noam: warms up",
+        "after: decay each epoch after --decay-after; plateau: decay if validation is no better; "
+        "cosine: warm up, then decay to 0 at the end of the run; noam: warm up, then decay as t^-1/2",
         choices=SCHEDULES,
     )
-    decay: float = option(0.5, "the factor of one decay", least=0)
-    decay_after: int = option(0, "after: the last epoch with the first learning rate", least=0)
-    warmup: int = option(8000, "noam: steps until the rate is highest", least=1)
-    width: int = option(1, "noam: the rate is divided by the root of this", least=1)
-    scale_by_length: bool = option(False, "a shorter window takes a proportionally smaller step")
+    decay: float = option(0.5, "after, plateau: the factor of one decay", least=0)
+    decay_after: int = option(0, "after: the last epoch with the initial learning rate", least=0)
+    warmup: int = option(0, "cosine, noam: updates until the learning rate is highest", least=0)
+    width: int = option(1, "noam: divide the learning rate by the root of this", least=1)
+    scale_by_length: bool = option(False, "scale the learning rate by the length of the window")
 
 
 @dataclass(frozen=True)
 class LoopConfig(Checked):
-    """How long, how often, and on what."""
+    """How long to train, how often to evaluate and write, and on which device."""
 
     seed: int = option(1, "of the weights, of dropout and of window lengths", least=0, most=SEEDS)
-    epochs: int = option(10, "passes over the training text", least=1)
-    steps: int = option(0, "stop after so many updates (0: when the epochs are done)", least=0)
-    patience: int = option(0, "stop when so many evaluations brought nothing better (0: never)", least=0)
-    stop_below: float = option(0.0, "stop once the metric that selects is below this (0: never)", least=0)
-    stop_above: float = option(0.0, "stop once the metric that selects is above this (0: never)", least=0)
+    epochs: int = option(10, "passes over the training data", least=1)
+    steps: int = option(0, "stop after this many updates (0: after --epochs)", least=0)
+    patience: int = option(0, "stop after this many validations without a new best (0: never)", least=0)
+    stop_below: float = option(0.0, "stop once the selecting metric is below this (0: never)", least=0)
+    stop_above: float = option(0.0, "stop once the selecting metric is above this (0: never)", least=0)
     evaluate_every: int = option(0, "updates between validations (0: at the end of each epoch)", least=0)
     log_every: int = option(100, "updates between rows of the training loss", least=1)
-    checkpoint_steps: int = option(0, "updates between checkpoints (0: by time alone)", least=0)
-    checkpoint_seconds: float = option(60.0, "seconds between checkpoints (0: at evaluations alone)", least=0)
+    checkpoint_steps: int = option(0, "updates between checkpoints (0: only by time)", least=0)
+    checkpoint_seconds: float = option(
+        60.0, "seconds between checkpoints (0: only after validations)", least=0
+    )
     select: str = option(
         "best", "test the weights of the best validation or the last", choices=("best", "last")
     )
-    precision: str = option("32-true", "of the numbers, by the names of Fabric", choices=PRECISIONS)
+    precision: str = option("32-true", "number format, by Fabric's names", choices=PRECISIONS)
     device: str = option(
-        "auto", "cpu, cuda, mps, or whatever is there", choices=("auto", "cpu", "cuda", "mps")
+        "auto", "auto: a GPU if there is one, else the CPU", choices=("auto", "cpu", "cuda", "mps")
     )
-    threads: int = option(0, "of torch in each process (0: as torch has it)", least=0)
-    tensorboard: bool = option(False, "write TensorBoard events too")
-    start_from: str | None = option(None, "begin with the best weights of this run: finetuning")
+    threads: int = option(
+        0, "CPU threads of each process (0: one, or torch's number for more than 10M parameters)", least=0
+    )
+    logger: tuple[str, ...] = option(
+        (), "also write the metrics to these; metrics.csv is always written", choices=LOGGERS
+    )
+    start_from: str | None = option(None, "start with the best weights of this run (finetuning)")
 
 
 LATER = (
     *("epochs", "steps", "patience", "stop_below", "stop_above"),
-    *("log_every", "checkpoint_steps", "checkpoint_seconds", "tensorboard"),
+    *("log_every", "checkpoint_steps", "checkpoint_seconds", "logger"),
 )
-"""What may change when a run goes on: how long and how often it writes, not what it computes."""
+"""The settings that may change when a run is resumed: how long it trains and how often it writes."""
+HORIZON = ("epochs", "steps")
+"""Of these, the ones on which the learning rate of the cosine schedule depends."""
 
 
 @dataclass(frozen=True)
 class RunConfig:
-    """Everything that makes a run what it is. `data` and `model` are those of the kind of task."""
+    """All settings of a run. `data` and `model` are of the classes `Data` and `Model` of the task."""
 
     task: str = "lm"
     data: Any = None
     model: Any = None
-    # What is not given is that of the kind of task.
+    # None: the defaults, with those of the task.
     optimiser: OptimiserConfig = None  # type: ignore[assignment]
     schedule: ScheduleConfig = None  # type: ignore[assignment]
     loop: LoopConfig = None  # type: ignore[assignment]
@@ -122,7 +142,7 @@ class RunConfig:
                 own = {name: value for name, value in defaults.items() if name in names}
                 object.__setattr__(self, part, cls(**own))
         if self.schedule.scale_by_length and not hasattr(self.data, "length"):
-            raise ValueError(f"scale_by_length goes by the length of windows of text; {self.task} has none")
+            raise ValueError(f"scale_by_length needs windows of text with a --length; {self.task} has none")
 
     @property
     def fingerprint(self) -> str:
@@ -130,7 +150,7 @@ class RunConfig:
 
 
 def parts(task: str) -> dict[str, type]:
-    """The parts of a run of this kind of task, in the order in which help shows them."""
+    """The parts of the settings of a task, in the order in which help shows them."""
     shared = {"optimiser": OptimiserConfig, "schedule": ScheduleConfig, "loop": LoopConfig}
     return {"data": TASKS[task].Data, "model": TASKS[task].Model, **shared}
 
@@ -162,8 +182,19 @@ def from_dict(values: Mapping[str, Any]) -> RunConfig:
         raise ValueError(f"task is the name of a task; got {task!r}")
     known = {"task": str, **parts(task)}
     refuse_unknown("a run", values, known)
+    values = with_logger(values)
     made = {name: settings_from(known[name], value) for name, value in values.items() if name != "task"}
     return RunConfig(task=task, **made)
+
+
+def with_logger(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings with `logger` in place of the `tensorboard` of version 0.1.0."""
+    loop = values.get("loop")
+    if not isinstance(loop, Mapping) or "tensorboard" not in loop:
+        return dict(values)
+    logger = ["tensorboard"] if loop["tensorboard"] else []
+    kept = {name: value for name, value in loop.items() if name != "tensorboard"}
+    return {**values, "loop": {"logger": logger, **kept}}
 
 
 def from_json(text: str) -> RunConfig:
@@ -190,6 +221,12 @@ def override(config: RunConfig, given: Mapping[str, Any]) -> RunConfig:
         changed.setdefault(part, {})[name] = fit(name, value, hint)
     new = {part: dataclasses.replace(getattr(config, part), **values) for part, values in changed.items()}
     return dataclasses.replace(config, **new)
+
+
+def changeable(config: RunConfig) -> tuple[str, ...]:
+    """Return the settings that may change when the run is resumed."""
+    fixed = HORIZON if config.schedule.schedule == "cosine" else ()
+    return tuple(name for name in LATER if name not in fixed)
 
 
 def current(config: RunConfig, name: str) -> Any:

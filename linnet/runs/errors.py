@@ -56,7 +56,6 @@ def room_for(path: Path) -> Iterator[None]:
         ) from error
 
 
-def missing(package: str, error: ImportError) -> ImportError:
-    return ImportError(
-        f"{package} is needed for this and is not installed: pip install linnet-rnn[lm]\n  ({error})"
-    )
+def missing(user: str, packages: str, error: ImportError) -> ImportError:
+    """Return an error that says what to install for `user`, a command or an option."""
+    return ImportError(f"{user} needs packages that are not installed: pip install {packages} ({error})")

@@ -33,7 +33,7 @@ from filelock import FileLock, Timeout
 
 from linnet.base import files
 from linnet.base.machine import installed_version, processor_name
-from linnet.runs.config import LATER, RunConfig, differences, from_dict, to_json
+from linnet.runs.config import RunConfig, changeable, differences, from_dict, to_json
 from linnet.runs.errors import Damaged, Mismatch, room_for
 from linnet.runs.untrusted import (
     LARGE,
@@ -228,7 +228,7 @@ def refuse_other(folder: Path, config: RunConfig) -> None:
 
 
 def refuse_changed(what: str, there: RunConfig, here: RunConfig) -> None:
-    changed = differences(there, here, ignore=LATER)
+    changed = differences(there, here, ignore=changeable(here))
     if changed:
         text = "; ".join(f"{name} was {old!r} and is now {new!r}" for name, (old, new) in changed.items())
         raise Mismatch(

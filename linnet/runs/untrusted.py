@@ -231,7 +231,7 @@ def read_safetensors(path: Path) -> dict[str, Any]:
         from safetensors import SafetensorError
         from safetensors.torch import load_file
     except ImportError as error:
-        raise missing("safetensors", error) from None
+        raise missing("a checkpoint", "safetensors", error) from None
     check(has_file(path), path, "it is missing")
     try:
         return load_file(path)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +35,17 @@ class Context:
     fabric: Any
     task: Task
     here: Position = field(default_factory=Position)
+
+    @cached_property
+    def total_steps(self) -> int | None:
+        """The number of updates of the whole run; None if it has no end."""
+        loop = self.config.loop
+        # Epochs of varied windows differ a little in their number; the first one stands for all.
+        size = self.task.batches_per_epoch(1)
+        if size is None:
+            return loop.steps or None
+        total = loop.epochs * math.ceil(size / self.config.optimiser.accumulate)
+        return min(total, loop.steps) if loop.steps else total
 
     @property
     def is_first(self) -> bool:

@@ -13,16 +13,19 @@ import torch
 from linnet.runs.config import LoopConfig
 from linnet.runs.errors import Stopped, missing
 
+SMALL = 10_000_000
+"""A model of up to this many parameters is trained with one thread."""
+TORCH_THREADS = torch.get_num_threads()
+"""What torch chose before anything changed it."""
+
 
 def make_fabric(settings: LoopConfig) -> Any:
     """Return the Fabric of this process, or of the processes that torchrun has started."""
     try:
         from lightning_fabric import Fabric
     except ImportError as error:
-        raise missing("lightning-fabric", error) from None
+        raise missing("training", "lightning-fabric", error) from None
     refuse_half_on_cpu(settings)
-    if settings.threads:
-        torch.set_num_threads(settings.threads)
     world, local = (int(os.environ.get(name, 1)) for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"))
     fabric = Fabric(
         accelerator=settings.device,
@@ -38,6 +41,16 @@ def make_fabric(settings: LoopConfig) -> Any:
         torch.use_deterministic_algorithms(True, warn_only=True)
         torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     return fabric
+
+
+def set_threads(settings: LoopConfig, parameters: int) -> None:
+    """Set the number of CPU threads of this process for a model of this size.
+
+    An idle thread of OpenMP spins, so on a busy machine two threads can be ten times as slow as one, while
+    small models gain little from the second one. OMP_NUM_THREADS is a choice that the user has made.
+    """
+    one = parameters <= SMALL and "OMP_NUM_THREADS" not in os.environ
+    torch.set_num_threads(settings.threads or (1 if one else TORCH_THREADS))
 
 
 @cache

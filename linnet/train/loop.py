@@ -37,7 +37,7 @@ from linnet.tasks.base import Metrics, Task
 from linnet.tasks.evaluation import collect
 from linnet.train.advice import remedy
 from linnet.train.context import Context
-from linnet.train.fabric import agreed, make_fabric
+from linnet.train.fabric import agreed, make_fabric, set_threads
 from linnet.train.progress import Progress, Silent
 from linnet.train.recorder import Recorder
 from linnet.train.schedules import stuck
@@ -79,6 +79,7 @@ class Run:
             raise ValueError(f"the batches of {config.task} never end; give the number of updates (--steps)")
         self.context = Context(config, folder, fabric, self.task)
         self.updater = Updater(self.context)
+        set_threads(config.loop, self.updater.model_size())
         self.recorder = Recorder(self.context, progress)
         self.store = Store(self.context, self.updater, self.recorder)
         if fabric.global_rank:
@@ -97,7 +98,7 @@ class Run:
             return result
         self.store.forget_what_came_after()
         size, done = self.updater.model_size(), self.context.here.step
-        self.recorder.progress.begin(size, done, self.total_steps())
+        self.recorder.progress.begin(size, done, self.context.total_steps)
         try:
             while not self.finished():
                 self.train_epoch()
@@ -124,15 +125,6 @@ class Run:
             return False
         value = self.task.selects.value(history[-1])
         return value < loop.stop_below or bool(loop.stop_above and value > loop.stop_above)
-
-    def total_steps(self) -> int | None:
-        loop = self.config.loop
-        # Epochs of varied windows differ a little; for a progress bar the first is close enough.
-        size = self.task.batches_per_epoch(1)
-        if size is None:
-            return loop.steps or None
-        total = loop.epochs * math.ceil(size / self.config.optimiser.accumulate)
-        return min(total, loop.steps) if loop.steps else total
 
     # -------------------------------------------------------------------------------- an epoch
 

@@ -1,7 +1,8 @@
-"""The papers' optimisers by name, the average of weights, and the norm of a gradient."""
+"""Optimisers by name, the moving average of weights, and the norm of a gradient."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -14,7 +15,7 @@ from linnet.train.schedules import ever_stuck
 
 
 def current(settings: OptimiserConfig, history: Sequence[float]) -> str:
-    """The optimiser that is in use after these validations: nt-asgd is one, then another."""
+    """Return the name of the optimiser after these validations: nt-asgd is first SGD and then ASGD."""
     if settings.optimiser != "nt-asgd":
         return settings.optimiser
     return "asgd" if ever_stuck(history, settings.non_monotone) else "sgd"
@@ -22,20 +23,40 @@ def current(settings: OptimiserConfig, history: Sequence[float]) -> str:
 
 def make(name: str, settings: OptimiserConfig, parameters: list[nn.Parameter]) -> optim.Optimizer:
     shared: dict[str, Any] = {"lr": settings.lr, "weight_decay": settings.weight_decay}
-    adaptive: dict[str, Any] = {**shared, "betas": settings.betas, "eps": settings.epsilon}
+    stable: dict[str, Any] = {**shared, "eps": settings.epsilon}
+    adaptive: dict[str, Any] = {**stable, "betas": settings.betas}
+    moments: dict[str, Any] = {**adaptive, "amsgrad": settings.amsgrad, "fused": settings.fused or None}
+    adam = TensorFlowAdam if settings.epsilon_unscaled else optim.Adam
     made: dict[str, Any] = {
         "sgd": lambda: optim.SGD(parameters, **shared, momentum=settings.momentum),
         # Averaging starts at once and takes no decay of its own: the switch is what was waited for.
         "asgd": lambda: optim.ASGD(parameters, **shared, t0=0, lambd=0.0),
-        "adam": lambda: optim.Adam(
-            parameters, **adaptive, amsgrad=settings.amsgrad, fused=settings.fused or None
-        ),
+        "adam": lambda: adam(parameters, **moments),
+        "adamw": lambda: optim.AdamW(parameters, **moments),
         "adamax": lambda: optim.Adamax(parameters, **adaptive),
+        "adadelta": lambda: optim.Adadelta(parameters, **stable, rho=settings.rho),
         "adagrad": lambda: optim.Adagrad(
-            parameters, **shared, eps=settings.epsilon, initial_accumulator_value=settings.accumulator
+            parameters, **stable, initial_accumulator_value=settings.accumulator
         ),
     }
     return made[name]()
+
+
+class TensorFlowAdam(optim.Adam):
+    """Adam as TensorFlow computes it: w -= lr sqrt(1 - b2^t) / (1 - b1^t) m / (sqrt(v) + epsilon).
+
+    torch divides sqrt(v) by sqrt(1 - b2^t) before it adds epsilon, so its epsilon has to be divided as well.
+    """
+
+    def __init__(self, parameters: list[nn.Parameter], *, eps: float, **options: Any):
+        super().__init__(parameters, eps=eps, **options)
+        self.epsilon = eps
+
+    def step(self, closure: Any = None) -> Any:
+        for group in self.param_groups:
+            done = max((float(self.state[p]["step"]) for p in group["params"] if self.state[p]), default=0)
+            group["eps"] = self.epsilon / math.sqrt(1 - group["betas"][1] ** (done + 1))
+        return super().step(closure)
 
 
 def set_rate(optimiser: optim.Optimizer, rate: float) -> None:

@@ -1,14 +1,14 @@
-"""What a run writes while it trains: rows of metrics, its speed, events for TensorBoard."""
+"""What a run writes while it trains: rows of metrics, its speed, and the same for loggers."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
-from linnet.runs.errors import missing
 from linnet.runs.records import Row, Rows, append
 from linnet.runs.untrusted import has_folder
 from linnet.train.context import Context
+from linnet.train.loggers import make_logger
 from linnet.train.progress import Progress, Silent
 
 
@@ -19,7 +19,7 @@ class Recorder:
         self.context = context
         self.progress = progress if context.is_first else Silent()
         self.rows = Rows(context.folder)
-        self.writer: Any = None
+        self.loggers: list[Any] | None = None
 
     def record(self, split: str, numbers: Row) -> None:
         """Add a row of metrics."""
@@ -28,8 +28,7 @@ class Recorder:
         here, row = self.context.here, self.row(split, numbers)
         self.rows.add(row)
         self.record_speed()
-        if self.context.config.loop.tensorboard:
-            self.add_events(split, numbers)
+        self.log(split, numbers)
         self.progress.row(row, here.tokens / max(here.seconds, 1e-9))
 
     def row(self, split: str, numbers: Row) -> Row:
@@ -41,20 +40,24 @@ class Recorder:
         speed = {"step": here.step, "tokens": here.tokens, "seconds": here.seconds, **more}
         append(self.context.folder / "speed.jsonl", json.dumps(speed) + "\n")
 
-    def add_events(self, split: str, numbers: Row) -> None:
-        step = self.context.here.step
-        if self.writer is None:
-            try:
-                from torch.utils.tensorboard import SummaryWriter
-            except ImportError as error:
-                raise missing("tensorboard", error) from None
-            has_folder(self.context.folder / "events")
-            self.writer = SummaryWriter(str(self.context.folder / "events"), purge_step=step)
-        for name, value in numbers.items():
-            self.writer.add_scalar(f"{split}/{name}", value, step)
-        self.writer.flush()
+    def log(self, split: str, numbers: Row) -> None:
+        if self.loggers is None:
+            self.loggers = self.make_loggers()
+        for logger in self.loggers:
+            logger.log_metrics({f"{split}/{name}": value for name, value in numbers.items()}, self.step)
+            logger.save()
+
+    def make_loggers(self) -> list[Any]:
+        names, folder = self.context.config.loop.logger, self.context.folder
+        if names:
+            has_folder(folder / "events")
+        return [make_logger(name, folder, self.step) for name in names]
+
+    @property
+    def step(self) -> int:
+        return self.context.here.step
 
     def close(self) -> None:
         self.progress.end()
-        if self.writer is not None:
-            self.writer.close()
+        for logger in self.loggers or ():
+            logger.finalize("success")

@@ -1,13 +1,15 @@
-"""The learning rate, as a pure function of where a run is: nothing to save, nothing to forget.
+"""The learning rate as a pure function of the position of a run: there is nothing to save.
 
 constant   lr
 after      lr decay^max(epoch - n, 0)                      RAN; SCRN with variational dropout
-plateau    lr decay^(times validation was no better than the best before it)       SCRN, naive dropout
+plateau    lr decay^(number of validations that did not improve on the best)       SCRN, naive dropout
+cosine     lr min(t / warmup, (1 + cos(pi s)) / 2)         s: from 0 after the warm-up to 1 at the end
 noam       lr / sqrt(width) min(t^-1/2, t warmup^-3/2)     SRU on enwik8, with lr 3
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -15,11 +17,12 @@ from linnet.runs.config import ScheduleConfig
 
 
 class Moment(NamedTuple):
-    """How far a run is: epochs and steps count from 1; `history` has what selects, lower is better."""
+    """The position of a run: epochs and updates count from 1; `history` has the costs of the validations."""
 
     epoch: int
     step: int
     history: Sequence[float]
+    steps: int | None = None  # updates of the whole run
 
 
 def constant(settings: ScheduleConfig, moment: Moment) -> float:
@@ -35,14 +38,26 @@ def plateau(settings: ScheduleConfig, moment: Moment) -> float:
 
 
 def noam(settings: ScheduleConfig, moment: Moment) -> float:
-    t, warm = moment.step, settings.warmup
-    return settings.width**-0.5 * min(t**-0.5, t * warm**-1.5)
+    t, warmup = moment.step, max(settings.warmup, 1)
+    return settings.width**-0.5 * min(t**-0.5, t * warmup**-1.5)
+
+
+def cosine(settings: ScheduleConfig, moment: Moment) -> float:
+    t, warmup, end = moment.step, settings.warmup, moment.steps
+    if t <= warmup:
+        return t / warmup
+    if end is None:
+        raise ValueError("the cosine schedule needs the number of updates of the run (--steps)")
+    # Windows of varied lengths may give a few more updates than the first epoch promised.
+    done = min((t - 1 - warmup) / max(end - warmup, 1), 1.0)
+    return (1 + math.cos(math.pi * done)) / 2
 
 
 FACTORS: dict[str, Callable[[ScheduleConfig, Moment], float]] = {
     "constant": constant,
     "after": after,
     "plateau": plateau,
+    "cosine": cosine,
     "noam": noam,
 }
 
@@ -52,12 +67,12 @@ def factor(settings: ScheduleConfig, moment: Moment) -> float:
 
 
 def disappointments(history: Sequence[float]) -> int:
-    """How often a validation was no better than the best one before it."""
+    """Return how often a validation did not improve on the best one before it."""
     return sum(loss >= min(history[:i]) for i, loss in enumerate(history) if i)
 
 
 def stuck(history: Sequence[float], n: int) -> bool:
-    """Whether the last validation is worse than the best of those that lie more than n before it."""
+    """Return whether the last validation is worse than the best of those more than n before it."""
     past = history[:-1]
     return len(past) > n and history[-1] > min(past[:-n])
 

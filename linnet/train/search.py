@@ -152,7 +152,7 @@ def load_optuna() -> Any:
     try:
         import optuna
     except ImportError as error:
-        raise missing("optuna", error) from None
+        raise missing("linnet search", "optuna", error) from None
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     return optuna
 

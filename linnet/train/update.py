@@ -146,7 +146,7 @@ class Updater:
     def rate(self, length: float) -> float:
         """Return the learning rate of the next update, whose windows have `length` time steps."""
         settings, here = self.config.schedule, self.context.here
-        moment = Moment(here.epoch, here.step + 1, here.history)
+        moment = Moment(here.epoch, here.step + 1, here.history, self.context.total_steps)
         rate = self.config.optimiser.lr * factor(settings, moment)
         return rate * length / self.config.data.length if settings.scale_by_length else rate
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from linnet.runs.config import (
     LATER,
     RunConfig,
     ScheduleConfig,
+    changeable,
     differences,
     from_dict,
     from_json,
@@ -80,7 +82,7 @@ def test_each_option_has_one_part_and_one_line():
 
 def test_differences_are_named_with_both_values():
     a, b = RunConfig(), override(RunConfig(), {"lr": 0.5, "epochs": 3})
-    assert differences(a, b, ignore=LATER) == {"lr": (1.0, 0.5)}
+    assert differences(a, b, ignore=LATER) == {"lr": (0.003, 0.5)}
 
 
 # ------------------------------------------------------------------------------------- schedules
@@ -108,6 +110,32 @@ def test_noam_rises_and_falls():
     assert factor(settings, Moment(1, 100, [])) == pytest.approx(0.2 * 0.1)
     assert factor(settings, Moment(1, 50, [])) == pytest.approx(0.2 * 0.05)
     assert factor(settings, Moment(1, 400, [])) == pytest.approx(0.2 * 0.05)
+
+
+def test_cosine_warms_up_and_decays_to_zero_at_the_end():
+    settings = ScheduleConfig(schedule="cosine", warmup=10)
+    rates = {t: factor(settings, Moment(1, t, [], steps=110)) for t in (1, 5, 10, 11, 61, 86, 110, 120)}
+    assert (rates[1], rates[5], rates[10], rates[11]) == (0.1, 0.5, 1.0, 1.0)
+    assert rates[61] == pytest.approx(0.5)
+    assert rates[86] == pytest.approx((1 + math.cos(0.75 * math.pi)) / 2)
+    assert 0 < rates[110] < 0.001
+    assert rates[120] == 0.0
+    assert factor(ScheduleConfig(schedule="cosine"), Moment(1, 1, [], steps=1)) == 1.0
+
+
+def test_the_length_of_a_run_with_a_cosine_schedule_is_fixed():
+    config = RunConfig()
+    assert "steps" in changeable(config)
+    assert "epochs" not in changeable(override(config, {"schedule": "cosine"}))
+    assert "logger" in changeable(override(config, {"schedule": "cosine"}))
+
+
+def test_settings_of_version_0_1_0_may_ask_for_tensorboard():
+    old = to_dict(RunConfig())
+    del old["loop"]["logger"]
+    for wanted, logger in ((True, ("tensorboard",)), (False, ())):
+        old["loop"]["tensorboard"] = wanted
+        assert from_dict(old).loop.logger == logger
 
 
 def test_stuck_is_worse_than_the_best_of_long_ago():
@@ -157,6 +185,27 @@ def test_recipes_have_the_sizes_of_their_papers(name: str, vocabulary: int, mill
     config = override(RunConfig(), recipe(name).settings)
     count = LanguageModel(vocabulary, config.model, device="meta").count() / 1e6
     assert count == pytest.approx(millions, rel=0.003)
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_no_recipe_depends_on_the_default_optimiser(name: str):
+    assert {"optimiser", "lr", "clip"} <= set(recipe(name).settings)
+
+
+@pytest.mark.parametrize(
+    ("name", "optimiser", "lr", "clip"),
+    [
+        ("scrn-small-nd-wt", "sgd", 0.8, 5.0),
+        ("ran-ptb-tanh-medium", "sgd", 1.0, 5.0),
+        ("ran-text8", "sgd", 0.2, 10.0),
+        ("lrn-ptb", "nt-asgd", 10.0, 0.25),
+        ("sru-enwik8-6", "adam", 3.0, 0.3),
+        ("nru-copy-100-eurnn", "adam", 1e-3, 0.0),
+    ],
+)
+def test_recipes_train_as_their_papers_do(name: str, optimiser: str, lr: float, clip: float):
+    settings = recipe(name).settings
+    assert (settings["optimiser"], settings["lr"], settings["clip"]) == (optimiser, lr, clip)
 
 
 def test_an_unknown_recipe_is_answered():

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import csv
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import toy  # noqa: F401, makes the kind of task known
@@ -19,6 +23,8 @@ from linnet.runs.records import Rows, read_rows, write_json
 from linnet.train import dynamic, optimisers
 from linnet.train.progress import Plain, time_left
 from linnet.units import LSTM
+
+GOLDEN = Path(__file__).parent.parent / "golden" / "tasks_lrn"
 
 # ----------------------------------------------------------------------------------- checkpoints
 
@@ -149,6 +155,90 @@ def test_optimisers_are_those_of_torch_with_the_papers_options():
     assert optimisers.make("adam", OptimiserConfig(amsgrad=True), weight).defaults["amsgrad"]
     asgd = optimisers.make("asgd", OptimiserConfig(), weight).defaults
     assert (asgd["t0"], asgd["lambd"]) == (0, 0.0)
+
+
+@pytest.fixture(scope="module")
+def recorded() -> dict[str, np.ndarray]:
+    """Weights after each of six updates by TensorFlow's rules, from the gradients before clipping."""
+    return dict(np.load(GOLDEN / "optimisers.npz"))
+
+
+def updates(recorded: dict[str, np.ndarray], settings: OptimiserConfig) -> Iterator[list[nn.Parameter]]:
+    """Yield the weights after each update."""
+    weights = [nn.Parameter(torch.from_numpy(recorded[f"p0.{name}"].copy())) for name in "ab"]
+    optimiser = optimisers.make(settings.optimiser, settings, weights)
+    for number in range(len(recorded["g.a"])):
+        # torch's own clipping divides by the norm plus 1e-6.
+        share = min(1.0, settings.clip / recorded["global_norm"][number])
+        for weight, name in zip(weights, "ab", strict=True):
+            weight.grad = torch.from_numpy(recorded[f"g.{name}"][number] * share)
+        optimiser.step()
+        yield weights
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("adam_tf_1e-8", {"optimiser": "adam", "lr": 0.01, "epsilon_unscaled": True}),
+        ("adam_keras_1e-7", {"optimiser": "adam", "lr": 0.01, "epsilon": 1e-7, "epsilon_unscaled": True}),
+        ("adam_tf_1e-2_demo", {"optimiser": "adam", "lr": 0.01, "epsilon": 1e-2, "epsilon_unscaled": True}),
+        ("adadelta", {"optimiser": "adadelta", "lr": 0.5, "rho": 0.95, "epsilon": 1e-6}),
+    ],
+)
+def test_optimisers_take_the_recorded_steps(
+    name: str, settings: dict[str, Any], recorded: dict[str, np.ndarray]
+):
+    for number, weights in enumerate(updates(recorded, OptimiserConfig(**settings))):
+        for weight, part in zip(weights, "ab", strict=True):
+            expected = recorded[f"{name}.{part}"][number]
+            np.testing.assert_allclose(weight.detach().numpy(), expected, rtol=1e-9, atol=1e-14)
+
+
+def test_the_average_of_weights_is_the_recorded_one(recorded: dict[str, np.ndarray]):
+    settings = OptimiserConfig(optimiser="adam", lr=0.01, epsilon_unscaled=True)
+    average: optimisers.Average | None = None
+    for number, weights in enumerate(updates(recorded, settings)):
+        if average is None:
+            start = [nn.Parameter(torch.from_numpy(recorded[f"p0.{name}"].copy())) for name in "ab"]
+            average = optimisers.Average(start, decay=0.9999, warmup=True)
+            average.parameters = weights
+        average.update(number + 1)
+        for shadow, part in zip(average.shadows, "ab", strict=True):
+            expected = recorded[f"ema.{part}"][number]
+            np.testing.assert_allclose(shadow.numpy(), expected, rtol=1e-9, atol=1e-14)
+
+
+def test_a_resumed_adam_of_tensorflow_takes_the_same_steps():
+    settings = OptimiserConfig(optimiser="adam", epsilon=1e-2, epsilon_unscaled=True)
+    weights = [nn.Parameter(torch.ones(2)), nn.Parameter(torch.ones(2))]
+    first, second = (optimisers.make("adam", settings, [weight]) for weight in weights)
+    for _ in range(3):
+        weights[0].grad = torch.tensor([1.0, -0.1])
+        first.step()
+    weights[1].data.copy_(weights[0].data)
+    second.load_state_dict(copy.deepcopy(first.state_dict()))
+    for weight, optimiser in zip(weights, (first, second), strict=True):
+        weight.grad = torch.tensor([0.5, 0.2])
+        optimiser.step()
+    assert torch.equal(*weights)
+
+
+def test_weight_decay_is_the_gradient_of_half_the_squares():
+    """The L2 penalty of the LRN authors: weight_decay times the sum of tf.nn.l2_loss, sum(w^2) / 2."""
+    with_option, with_penalty = (nn.Parameter(torch.tensor([1.0, -2.0])) for _ in range(2))
+    settings = OptimiserConfig(optimiser="sgd", lr=0.1, weight_decay=0.3)
+    with_option.grad = torch.zeros(2)
+    optimisers.make("sgd", settings, [with_option]).step()
+    (0.3 * with_penalty.square().sum() / 2).backward()
+    optimisers.make("sgd", OptimiserConfig(optimiser="sgd", lr=0.1), [with_penalty]).step()
+    torch.testing.assert_close(with_option, with_penalty)
+
+
+def test_adamw_decays_weights_and_not_gradients():
+    weight = nn.Parameter(torch.tensor([2.0]))
+    weight.grad = torch.zeros(1)
+    optimisers.make("adamw", OptimiserConfig(lr=0.1, weight_decay=0.5), [weight]).step()
+    assert float(weight.detach()) == pytest.approx(2.0 * (1 - 0.1 * 0.5))
 
 
 # ---------------------------------------------------------------------------- dynamic evaluation
