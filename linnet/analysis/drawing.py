@@ -33,8 +33,8 @@ def house_style() -> Iterator[None]:
     """Draw and write figures with these settings of matplotlib."""
     try:
         import matplotlib
-    except ImportError as error:
-        raise missing("a plot", "matplotlib", error) from None
+    except ImportError:
+        raise missing("a plot", "matplotlib") from None
     with matplotlib.rc_context(STYLE):
         yield
 

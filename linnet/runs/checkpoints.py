@@ -127,8 +127,8 @@ def write_synced(path: Path, content: bytes) -> None:
 def write_weights(path: Path, weights: Mapping[str, Tensor]) -> None:
     try:
         from safetensors.torch import save
-    except ImportError as error:
-        raise missing("a checkpoint", "safetensors", error) from None
+    except ImportError:
+        raise missing("a checkpoint", "safetensors") from None
     write_synced(
         path, save({name: tensor.detach().cpu().contiguous().clone() for name, tensor in weights.items()})
     )

@@ -45,7 +45,7 @@ class OptimiserConfig(Checked):
     amsgrad: bool = option(False, "Adam and AdamW divide by the largest second moment so far")
     fused: bool = option(
         False,
-        "Adam and AdamW update all weights in one pass: several times faster for large tables, rounded otherwise",
+        "Adam and AdamW: update all weights in one pass; faster for large tables, other rounding",
     )
     accumulator: float = option(0.0, "the initial value of Adagrad's sum of squares", least=0)
     non_monotone: int = option(

@@ -56,6 +56,6 @@ def room_for(path: Path) -> Iterator[None]:
         ) from error
 
 
-def missing(user: str, packages: str, error: ImportError) -> ImportError:
+def missing(user: str, packages: str) -> ImportError:
     """Return an error that says what to install for `user`, a command or an option."""
-    return ImportError(f"{user} needs packages that are not installed: pip install {packages} ({error})")
+    return ImportError(f"{user} needs what is not installed: pip install {packages}")

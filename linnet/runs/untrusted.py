@@ -230,8 +230,8 @@ def read_safetensors(path: Path) -> dict[str, Any]:
     try:
         from safetensors import SafetensorError
         from safetensors.torch import load_file
-    except ImportError as error:
-        raise missing("a checkpoint", "safetensors", error) from None
+    except ImportError:
+        raise missing("a checkpoint", "safetensors") from None
     check(has_file(path), path, "it is missing")
     try:
         return load_file(path)

@@ -32,6 +32,8 @@ from linnet.tasks.base import (
 VOCABULARY = "vocabulary.json"
 READ = ("corpus", "path", "data_dir", "level", "vocabulary_size", "lowercase", "order")
 """The settings that decide what is read, as opposed to how it is cut into batches."""
+UNBOUNDED = ("nru", "eurnn")
+"""Units whose state never saturates: carried through a text, it grows until nothing can be learned."""
 WARMUP, PROMPT = 200, 6
 """For a sample, a model reads 200 tokens of the validation text and continues the next 6 words."""
 
@@ -55,7 +57,10 @@ class LanguageData(Checked):
     length: int = option(35, "time steps of a window: gradients go back this far", least=1)
     varied: bool = option(False, "draw the length of each window around --length, as in AWD-LSTM")
     delta: int = option(40, "varied: how much longer than --length a window may be", least=0)
-    carry: bool = option(True, "start each window from the state of the one before; otherwise from zeros")
+    carry: bool = option(
+        True,
+        "start each window from the last state of the window before; no: from zeros, as nru and eurnn do",
+    )
     tail: str | None = option(None, "tokens that do not fill a window: keep, trim or drop", choices=TAILS)
     eval_batch: int = option(10, "columns in evaluation", least=1)
     eval_length: int | None = option(None, "time steps of a window in evaluation (--length)", least=1)
@@ -77,7 +82,6 @@ COMPARISON = Comparison(
     # A few minutes on two cores for six units; too few updates for a deep LSTM.
     settings={
         **{"corpus": "kjv", "tied": True, "num_layers": 1, "input_dropout": 0.1, "output_dropout": 0.1},
-        **{"optimiser": "adam", "lr": 0.003, "clip": 1.0},
         **{"steps": 300, "evaluate_every": 100, "log_every": 20},
     },
 )
@@ -110,13 +114,10 @@ class Language(Task):
     comparison = COMPARISON
     splits = (*SPLITS, "all")
     asset_files = (VOCABULARY,)
-    # SCRN's paper, for naive dropout; for variational dropout it searches state_dropout too.
     ranges = {
         "input_dropout": (0.01, 0.6),
         "layer_dropout+output_dropout": (0.01, 0.6),
-        "lr": (0.5, 0.99),
-        "decay": (0.5, 0.89),
-        "init_scale": (0.05, 0.3),
+        "lr": (0.001, 0.01),
     }
 
     def __init__(
@@ -260,11 +261,8 @@ class Language(Task):
 
     @classmethod
     def implied(cls, given: Mapping[str, Any]) -> dict[str, Any]:
-        """A path means the corpus "text", another corpus has no path, and NRU starts each window from zeros.
-
-        The memory of NRU never saturates, and grows without bound if its state is carried through a text.
-        """
-        follows: dict[str, Any] = {"carry": False} if given.get("unit") == "nru" else {}
+        """A path means the corpus "text", another corpus has no path, and some units start from zeros."""
+        follows: dict[str, Any] = {"carry": False} if given.get("unit") in UNBOUNDED else {}
         if given.get("path") is not None:
             follows["corpus"] = "text"
         elif "corpus" in given:

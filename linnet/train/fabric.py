@@ -23,8 +23,8 @@ def make_fabric(settings: LoopConfig) -> Any:
     """Return the Fabric of this process, or of the processes that torchrun has started."""
     try:
         from lightning_fabric import Fabric
-    except ImportError as error:
-        raise missing("training", "lightning-fabric", error) from None
+    except ImportError:
+        raise missing("training", "lightning-fabric") from None
     refuse_half_on_cpu(settings)
     world, local = (int(os.environ.get(name, 1)) for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"))
     fabric = Fabric(

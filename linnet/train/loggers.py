@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,18 +19,19 @@ PROJECT = "linnet"
 
 
 class Source(NamedTuple):
-    """Where a logger class is, and the packages it needs."""
+    """The module and the class of a logger, and the package that it writes with."""
 
     module: str
     name: str
-    packages: str
+    package: str
 
 
+FABRIC, LIGHTNING = "lightning_fabric.loggers", "pytorch_lightning.loggers"
 SOURCES = {
-    "tensorboard": Source("lightning_fabric.loggers", "TensorBoardLogger", "lightning-fabric tensorboard"),
-    "csv": Source("lightning_fabric.loggers", "CSVLogger", "lightning-fabric"),
-    "mlflow": Source("pytorch_lightning.loggers", "MLFlowLogger", "pytorch-lightning mlflow"),
-    "wandb": Source("pytorch_lightning.loggers", "WandbLogger", "pytorch-lightning wandb"),
+    "tensorboard": Source(FABRIC, "TensorBoardLogger", "tensorboard"),
+    "csv": Source(FABRIC, "CSVLogger", "csv"),
+    "mlflow": Source(LIGHTNING, "MLFlowLogger", "mlflow"),
+    "wandb": Source(LIGHTNING, "WandbLogger", "wandb"),
 }
 OPTIONS: dict[str, Callable[[Path, int], dict[str, Any]]] = {
     # Events after `step` are of a part of the run that is made again.
@@ -44,12 +46,16 @@ OPTIONS: dict[str, Callable[[Path, int], dict[str, Any]]] = {
 }
 
 
+def check_installed(name: str) -> None:
+    """Raise ImportError if a package of this logger is not installed."""
+    source = SOURCES[name]
+    packages = source.module.partition(".")[0], source.package
+    lacking = [package for package in packages if find_spec(package) is None]
+    if lacking:
+        raise missing(f"--logger {name}", " ".join(lacking).replace("_", "-"))
+
+
 def make_logger(name: str, run: Path, step: int) -> Any:
     """Return a logger for the run in directory `run`, which begins or resumes after update `step`."""
     source = SOURCES[name]
-    try:
-        cls = getattr(import_module(source.module), source.name)
-        return cls(**OPTIONS[name](run, step))
-    # Lightning raises ModuleNotFoundError as well if the package behind a logger is not installed.
-    except ImportError as error:
-        raise missing(f"--logger {name}", source.packages, error) from None
+    return getattr(import_module(source.module), source.name)(**OPTIONS[name](run, step))

@@ -8,7 +8,7 @@ from typing import Any
 from linnet.runs.records import Row, Rows, append
 from linnet.runs.untrusted import has_folder
 from linnet.train.context import Context
-from linnet.train.loggers import make_logger
+from linnet.train.loggers import check_installed, make_logger
 from linnet.train.progress import Progress, Silent
 
 
@@ -20,6 +20,8 @@ class Recorder:
         self.progress = progress if context.is_first else Silent()
         self.rows = Rows(context.folder)
         self.loggers: list[Any] | None = None
+        for name in context.config.loop.logger:
+            check_installed(name)
 
     def record(self, split: str, numbers: Row) -> None:
         """Add a row of metrics."""

@@ -151,8 +151,8 @@ def hold(folder: Path, trial: Any) -> Held | None:
 def load_optuna() -> Any:
     try:
         import optuna
-    except ImportError as error:
-        raise missing("linnet search", "optuna", error) from None
+    except ImportError:
+        raise missing("linnet search", "optuna") from None
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     return optuna
 

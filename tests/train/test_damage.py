@@ -27,7 +27,7 @@ from linnet.train.loop import train
 SETTINGS = override(
     RunConfig(task="toy"),
     {
-        **{"epochs": 3, "lr": 0.5, "log_every": 2, "device": "cpu"},
+        **{"optimiser": "sgd", "clip": 0.0, "epochs": 3, "lr": 0.5, "log_every": 2, "device": "cpu"},
         **{"checkpoint_steps": 5, "checkpoint_seconds": 0.0},
     },
 )

@@ -214,6 +214,7 @@ def test_in_a_comparison_of_texts_nru_forgets_at_each_window(tmp_path: Path):
     ("words", "carry"),
     [
         ("--unit nru", False),
+        ("--unit eurnn", False),
         ("--unit nru --carry", True),
         ("--unit lrn", True),
         # As the paper has it.
@@ -221,7 +222,7 @@ def test_in_a_comparison_of_texts_nru_forgets_at_each_window(tmp_path: Path):
         ("--recipe nru-ptb-char --unit nru", True),
     ],
 )
-def test_nru_starts_each_window_from_zeros_unless_it_is_told_otherwise(words: str, carry: bool):
+def test_units_whose_state_grows_start_each_window_from_zeros_unless_told_otherwise(words: str, carry: bool):
     command = LazyParser()
     add_task_options(command, "lm")
     assert run_config(command.parse_args(words.split()), "lm").data.carry is carry

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import errno
 import json
 import os
@@ -20,10 +21,10 @@ import toy
 
 import linnet
 from linnet.runs import checkpoints
-from linnet.runs.config import RunConfig, override
+from linnet.runs.config import LoopConfig, RunConfig, override
 from linnet.runs.errors import DiskFull, Mismatch, NotFinite
 from linnet.runs.records import read_metrics, read_result
-from linnet.train import loop
+from linnet.train import fabric, loggers, loop
 from linnet.train.loop import train
 from linnet.train.recorder import Recorder
 from linnet.train.state import Store
@@ -31,10 +32,23 @@ from linnet.train.update import Updater
 
 ROOT = str(Path(linnet.__file__).parents[1])
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": ROOT}
-SHORT = {"epochs": 3, "lr": 0.5, "log_every": 4, "checkpoint_seconds": 0.0, "device": "cpu"}
+SHORT = {
+    **{"optimiser": "sgd", "lr": 0.5, "clip": 0.0, "epochs": 3},
+    **{"log_every": 4, "checkpoint_seconds": 0.0, "device": "cpu"},
+}
 VARIANTS = {
     "sgd, plateau": {"schedule": "plateau", "clip": 0.5},
-    "adam, ema": {"optimiser": "adam", "lr": 0.01, "ema": 0.9, "ema_warmup": True},
+    "adam, ema": {
+        **{"optimiser": "adam", "lr": 0.01, "epsilon": 0.01, "epsilon_unscaled": True},
+        **{"ema": 0.9, "ema_warmup": True},
+    },
+    "adamw, cosine": {
+        "optimiser": "adamw",
+        "lr": 0.01,
+        "weight_decay": 0.1,
+        "schedule": "cosine",
+        "warmup": 5,
+    },
     "nt-asgd": {"optimiser": "nt-asgd", "lr": 5.0, "non_monotone": 1, "evaluate_every": 2},
     "adagrad, accumulated": {"optimiser": "adagrad", "accumulator": 1.0, "accumulate": 3, "lr": 0.1},
     "adamax, noam": {"optimiser": "adamax", "schedule": "noam", "warmup": 5, "width": 4, "lr": 0.1},
@@ -51,6 +65,57 @@ def metrics(folder: Path) -> bytes:
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:
     return checkpoints.read_weights(folder / "last")
+
+
+def test_loggers_get_every_row(tmp_path: Path):
+    settings = config(logger=["csv", "tensorboard"])
+    train(override(settings, {"steps": 8}), tmp_path)
+    train(settings, tmp_path)
+    assert list((tmp_path / "events").glob("events.out.tfevents.*"))
+    logged = [
+        row
+        for part in sorted((tmp_path / "events").glob("version_*/metrics.csv"))
+        for row in csv.DictReader(part.read_text().splitlines())
+    ]
+    for split in ("train", "valid"):
+        steps = [int(row["step"]) for row in logged if row.get(f"{split}/loss")]
+        # The first part ended with a validation that the whole run has not.
+        known = {row["step"] for row in read_metrics(tmp_path, split)}
+        assert known <= set(steps)
+
+
+@pytest.mark.parametrize("name", ["mlflow", "wandb"])
+def test_a_logger_that_is_not_installed_says_what_to_install(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(loggers, "find_spec", lambda package: None)
+    with pytest.raises(ImportError, match=f"--logger {name} needs .*pip install pytorch-lightning {name}"):
+        train(config(logger=[name]), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "parameters", "environment", "threads"),
+    [
+        (0, 10_000_000, {}, 1),
+        (0, 10_000_001, {}, 3),
+        (2, 1000, {}, 2),
+        (0, 1000, {"OMP_NUM_THREADS": "3"}, 3),
+    ],
+)
+def test_small_models_are_trained_with_one_thread(
+    given: int, parameters: int, environment: dict[str, str], threads: int, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(fabric, "TORCH_THREADS", 3)
+    before = torch.get_num_threads()
+    try:
+        fabric.set_threads(LoopConfig(threads=given), parameters)
+        assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
 
 
 @pytest.mark.parametrize("name", VARIANTS)
@@ -359,7 +424,10 @@ def free_port() -> str:
         return str(found.getsockname()[1])
 
 
-ALIKE = {"dropout": 0.0, "epochs": 2, "log_every": 1, "clip": 0.25, "lr": 0.5, "device": "cpu"}
+ALIKE = {
+    **{"dropout": 0.0, "epochs": 2, "log_every": 1, "device": "cpu"},
+    **{"optimiser": "sgd", "lr": 0.5, "clip": 0.25},
+}
 """Without dropout two processes do what one does."""
 CUT = {
     **{"epochs": 12, "optimiser": "adam", "lr": 0.01, "ema": 0.9, "log_every": 7, "clip": 0.25},

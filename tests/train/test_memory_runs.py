@@ -42,7 +42,7 @@ def test_memory_tasks_have_settings_of_their_own():
         config = RunConfig(task=name)
         assert (config.optimiser.optimiser, config.optimiser.lr, config.optimiser.clip) == ("adam", 1e-3, 1.0)
         assert from_json(to_json(config)) == config
-    assert RunConfig().optimiser.optimiser == "sgd"
+    assert RunConfig().optimiser.lr == 3e-3
 
 
 @pytest.mark.parametrize("task", ENDLESS)

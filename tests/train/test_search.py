@@ -23,8 +23,15 @@ from linnet.train.loop import train
 from linnet.train.search import Plan
 
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(linnet.__file__).parents[1])}
-SHORT = {"epochs": 1, "steps": 3, "device": "cpu", "checkpoint_seconds": 0.0}
-LONG = {"epochs": 12, "device": "cpu", "checkpoint_steps": 5, "checkpoint_seconds": 0.0}
+SHORT = {"optimiser": "sgd", "clip": 0.0, "epochs": 1, "steps": 3, "device": "cpu", "checkpoint_seconds": 0.0}
+LONG = {
+    "optimiser": "sgd",
+    "clip": 0.0,
+    "epochs": 12,
+    "device": "cpu",
+    "checkpoint_steps": 5,
+    "checkpoint_seconds": 0.0,
+}
 RANGES = {"lr": (0.1, 2.0)}
 
 
