@@ -168,6 +168,42 @@ def test_vectors_of_the_sru_authors_have_norm_one():
     assert embedding.rows()[2].tolist() == [0.5] * 4
 
 
+def test_words_without_a_vector_are_drawn_or_left():
+    embedding = WordEmbedding(6, 50)
+    before = embedding.rows()
+    use_vectors(embedding, torch.ones(1, 50), torch.tensor([2]))
+    assert torch.equal(embedding.rows()[3:], before[3:])
+    use_vectors(embedding, torch.ones(1, 50), torch.tensor([2]), spread=0.25)
+    assert 0.2 < embedding.rows()[3:].abs().max() <= 0.25
+    assert embedding.rows()[2].eq(1).all()
+
+
+def test_vectors_are_used_on_meta_too():
+    """Where the parameters of a model are counted."""
+    with torch.device("meta"):
+        model = make_new(tuned="special")
+        use_vectors(model.embedding, torch.ones(1, 60), torch.tensor([2]), spread=0.25, unit_norm=True)
+    assert model.embedding.weight.is_meta
+
+
+def test_each_step_draws_its_own_mask_on_the_query():
+    pooling = AttentivePooling(4, 3, query_size=50, query_dropout=0.5)
+    masked = pooling.dropped(torch.ones(2, 50), 3)
+    assert masked.shape == (3, 2, 50)
+    assert not torch.equal(masked[0], masked[1])
+    assert torch.equal(pooling.eval().dropped(torch.ones(2, 50), 3), torch.ones(2, 50))
+
+
+@pytest.mark.parametrize("rate", ["pooled_dropout", "output_dropout", "input_dropout", "character_dropout"])
+def test_dropouts_act_while_training_only(rate: str):
+    model = make(inputs="both", pooling="attentive", **{rate: 0.5})
+    tokens, characters = torch.ones(4, 3, dtype=torch.int64), torch.ones(4, 3, 2, dtype=torch.int64)
+    inputs = tokens, None, characters
+    assert torch.equal(model(*inputs), model(*inputs))
+    model.train()
+    assert not torch.equal(model(*inputs), model(*inputs))
+
+
 def test_words_are_dropped_while_training_only():
     model = make(word_dropout=0.5)
     tokens = torch.full((200, 3), 7)
