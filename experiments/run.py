@@ -20,6 +20,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
+from statistics import mean, stdev
 from typing import Any
 
 from linnet.analysis.runs import updates_to_solve
@@ -32,16 +33,17 @@ from linnet.cli.options import add_run_options, changed, given_options
 from linnet.cli.parser import Parser
 from linnet.runs.config import RunConfig, differences, override
 from linnet.runs.records import read_environment, read_metrics, write_atomically
+from linnet.train.compare import repeats
 from linnet.train.recipes import recipe
 
 HERE = Path(__file__).resolve().parent
 RESULTS, README, RUNS = HERE / "results.csv", HERE / "README.md", Path("runs") / "experiments"
 BEGIN, END = "<!-- tables: begin, written by run.py --readme -->", "<!-- tables: end -->"
-METRICS = ("perplexity", "bpc", "loss", "accuracy")
+METRICS = ("perplexity", "bpc", "loss", "accuracy", "error")
 FIGURES = ("parameters", "rnn_parameters", "valid", "test", "accuracy", "minutes", "solved")
 COLUMNS = (
     *("date", "commit", "cpu", "threads", "table", "row", "changed", "epochs", "steps"),
-    *("parameters", "valid", "test", "tokens_per_second", "note", "baseline", "solved"),
+    *("parameters", "valid", "test", "tokens_per_second", "note", "baseline", "solved", "repeats"),
 )
 # Where and how a run is made, which is no part of what it computes; and what the row itself settles.
 ELSEWHERE = (
@@ -71,6 +73,7 @@ class Row:
     after: str = ""  # the row whose best weights this one starts from
     dynamic: dict[str, float] | None = None  # no training: dynamic evaluation of `after`, so set
     expected: dict[str, Any] = field(default_factory=dict)  # settings that the recipe must have
+    seeds: tuple[int, ...] = ()  # a run for each seed instead of each fold
 
 
 @dataclass(frozen=True)
@@ -87,6 +90,8 @@ class Table:
     about: str = ""
     settings: dict[str, Any] = field(default_factory=dict)  # of every row, over its recipe
     reasons: dict[str, str] = field(default_factory=dict)
+    folds: int = 0  # a row is a run for each of the first folds, and its figures are their means
+    pairs: tuple[tuple[str, str], ...] = ()  # models that are compared fold by fold; rows are <set>-<model>
 
     def find(self, name: str) -> Row:
         rows = {row.name: row for row in self.row}
@@ -235,25 +240,43 @@ def make_run(table: Table, row: Row, given: dict[str, Any], folder: Path | None,
     if row.after:
         given = {"start_from": str(folder_of(table, row.after)), **given}
     config = config_of(table, row, given)
-    from linnet.train.loop import train
-    from linnet.train.progress import choose
-
-    result = train(config, folder, choose())
-    valid = read_metrics(folder, "valid")
+    results = [trained(each, place) for each, place in repeated(table, row, config, folder)]
+    first = next(place for _, place in repeated(table, row, config, folder))
+    valid = read_metrics(first, "valid")
     measured = {
         "changed": told(differences(config_of(table, row), config, ignore=ELSEWHERE)),
         "epochs": valid[-1]["epoch"],
-        "steps": result["step"],
-        "parameters": result["parameters"],
-        **{split: figure(table, result[split]) for split in ("valid", "test")},
-        "tokens_per_second": round(result["tokens_per_second"]),
+        "steps": results[0]["step"],
+        "parameters": results[0]["parameters"],
+        **{split: mean(figure(table, each[split]) for each in results) for split in ("valid", "test")},
+        "tokens_per_second": round(mean(each["tokens_per_second"] for each in results)),
         **solving(table, valid),
     }
-    return line(table, row, {**measured, "commit": began, "note": note}, folder)
+    if len(results) > 1:
+        measured["repeats"] = " ".join(text(figure(table, each["test"])) for each in results)
+    return line(table, row, {**measured, "commit": began, "note": note}, first)
+
+
+def trained(config: RunConfig, folder: Path) -> dict[str, Any]:
+    from linnet.train.loop import train
+    from linnet.train.progress import choose
+
+    return train(config, folder, choose())
+
+
+def repeated(table: Table, row: Row, config: RunConfig, folder: Path) -> Iterator[tuple[RunConfig, Path]]:
+    """The run itself, or a run for each seed or fold, in folders of their own."""
+    if not table.folds:
+        yield config, folder
+        return
+    for label, settings in repeats(config, row.seeds, 0 if row.seeds else table.folds):
+        yield override(config, settings), folder / label.strip("-")
 
 
 def figure(table: Table, numbers: dict[str, float]) -> float:
-    """Accuracy in %, as papers have it."""
+    """Accuracy and error in %, as papers have them."""
+    if table.metric == "error":
+        return 100 * (1 - numbers["accuracy"])
     return numbers[table.metric] * (100 if table.metric == "accuracy" else 1)
 
 
@@ -318,7 +341,46 @@ def show(table: Table, results: Sequence[Result]) -> str:
     body = [cells for row in table.row for cells in lines_of(table, row, results, used, bool(says))]
     source = [table.paper] if table.paper else []
     shown = text_table([head, *body], left=range(len(head)))
-    return "\n".join([f"{table.name}: {table.title}", *source, table.about.strip(), "", shown])
+    compared = [list(PAIR_HEAD), *paired_lines(table, results)]
+    more = ["", text_table(compared, left=range(3))] if len(compared) > 1 else []
+    return "\n".join([f"{table.name}: {table.title}", *source, table.about.strip(), "", shown, *more])
+
+
+PAIR_HEAD = ("table", "set", "models", "paper's difference", "ours", "standard error")
+
+
+def paired_lines(table: Table, results: Sequence[Result]) -> Iterator[list[str]]:
+    """The mean differences of pairs of models on the same folds, beside the paper's differences."""
+    rows = {row.name: row for row in table.row}
+    for one, other in table.pairs:
+        for name in (name for name in rows if name.endswith(f"-{one}")):
+            group = name.removesuffix(f"-{one}")
+            both = [rows[each] for each in (name, f"{group}-{other}") if each in rows]
+            found = (
+                paired_difference(*(ours(results, table, row) for row in both)) if len(both) == 2 else None
+            )
+            if found:
+                theirs = [row.paper.get("test") for row in both]
+                published = "-" if None in theirs else f"{theirs[0] - theirs[1]:+.1f}"  # type: ignore[operator]
+                yield [
+                    table.name,
+                    group,
+                    f"{one} - {other}",
+                    published,
+                    f"{found[0]:+.2f}",
+                    f"{found[1]:.2f}",
+                ]
+
+
+def paired_difference(one: Sequence[Result], other: Sequence[Result]) -> tuple[float, float] | None:
+    """The mean difference of runs with the same changes, and its standard error."""
+    known = {found["changed"]: found["repeats"].split() for found in other}
+    for found in one:
+        values, others = found["repeats"].split(), known.get(found["changed"], [])
+        if len(values) == len(others) > 1:
+            differences = [float(a) - float(b) for a, b in zip(values, others, strict=True)]
+            return mean(differences), stdev(differences) / len(differences) ** 0.5
+    return None
 
 
 def lines_of(
@@ -369,7 +431,9 @@ def readme_part(results: Sequence[Result]) -> str:
         [f"[{t.name}]({t.name}.toml)", t.title, progress(t, results), " / ".join(left(t, results)) or "-"]
         for t in tables
     ]
-    return f"{markdown(head, body)}\n\n{measured_part(tables, results)}"
+    compared = [found for table in tables for found in paired_lines(table, results)]
+    pairs = f"\n\n{markdown(PAIR_HEAD, compared)}" if compared else ""
+    return f"{markdown(head, body)}\n\n{measured_part(tables, results)}{pairs}"
 
 
 def left(table: Table, results: Sequence[Result]) -> list[str]:
@@ -436,6 +500,7 @@ def parser(task: str) -> Parser:
     made.add_argument("--list", action="store_true", help="all tables, and how far each is")
     made.add_argument("--readme", action="store_true", help="write the tables of the README anew")
     made.add_argument("--row", help="make this run, or go on with it, and keep its figures")
+    made.add_argument("--folds", type=int, default=0, help="the number of folds (that of the table)")
     made.add_argument("--run-dir", type=Path, dest="folder", metavar="DIR", help=f"({RUNS}/<table>/<row>)")
     made.add_argument("--overwrite", action="store_true", help="begin anew where a run is")
     made.add_argument("--results", type=Path, default=RESULTS, metavar="CSV", help="where figures are kept")
@@ -468,10 +533,14 @@ def run(options: argparse.Namespace) -> None:
 def run_row(options: argparse.Namespace, given: dict[str, Any]) -> None:
     table = read_table(options.table)
     row = table.find(options.row)
+    if options.folds:
+        table = dataclasses.replace(table, folds=options.folds)
     if not is_run(table, row):
         raise ValueError(f"{row.name} of {table.name} cannot be run; {state(table, row, [])}")
     if options.overwrite and row.dynamic is None:
-        overwrite(options.folder or folder_of(table, row.name))
+        folder = options.folder or folder_of(table, row.name)
+        for _, place in repeated(table, row, config_of(table, row, given), folder):
+            overwrite(place)
     result = make_run(table, row, given, options.folder, options.note)
     keep(result, options.results)
     if table.curves:

@@ -14,6 +14,7 @@ import pytest
 from linnet.models.language import LanguageModel, LanguageModelConfig, with_hidden_size
 from linnet.models.sequence import SequenceModel
 from linnet.runs.config import options
+from linnet.runs.records import read_result
 from linnet.tasks import TASKS
 
 FOLDER = Path(__file__).parent.parent / "experiments"
@@ -27,7 +28,8 @@ VOCABULARIES = {
 }
 BUDGET = 2_500_000  # of units_on_ptb
 PAPERS = {
-    *("ran_table1", "ran_table2", "ran_table3", "lrn_table5", "lrn_table7", "sru_table4", "nru_table2"),
+    *("ran_table1", "ran_table2", "ran_table3", "lrn_table2", "lrn_table5", "lrn_table7"),
+    *("sru_table1", "sru_table4", "nru_table2"),
     *(f"scrn_table{number}" for number in range(2, 8)),
     *("nru_figure1", "nru_figure2", "nru_figure4", "nru_table3", "nru_figure8", "nru_analysis"),
 }
@@ -325,3 +327,60 @@ def test_wrong_rows_are_answered(row: str, told: str, tmp_path: Path, monkeypatc
     with pytest.raises(ValueError, match=r"own\.toml") as caught:
         experiments.read_table("own")
     assert told in str(caught.value)
+
+
+# ------------------------------------------------------------------------------ repeated runs, pairs
+
+
+FOLDS = """task = "classify"
+folds = 2
+pairs = [["sru", "lrn"]]
+settings = { unit = "sru", num_layers = 1, hidden_size = 4, embedding_size = 4, epochs = 1, device = "cpu" }
+row = [
+  { name = "birds-sru", label = "SRU", settings = { set = "own" }, paper = { test = 90.5 } },
+  { name = "birds-lrn", label = "LRN", settings = { set = "own", unit = "lrn" }, paper = { test = 88.0 } },
+  { name = "birds-ran", label = "RAN", settings = { set = "own", unit = "ran" }, seeds = [1, 2], says = "" },
+]
+"""
+
+
+def test_a_row_is_a_run_for_each_fold(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    write(monkeypatch, tmp_path, FOLDS)
+    path = tmp_path / "own.toml"
+    path.write_text(path.read_text().replace("bpc", "error"))
+    monkeypatch.setattr(experiments, "RUNS", tmp_path / "runs")
+    table = tmp_path / "birds.csv"
+    table.write_text("text,label\n" + "a fine song,bird\na dull noise,crow\n" * 20)
+    common = ["--path", str(table), "--results", str(tmp_path / "results.csv")]
+    for name in ("sru", "lrn", "ran"):
+        assert experiments.main(["own", "--row", f"birds-{name}", *common]) == 0
+    lines = {line["row"]: line for line in experiments.read_results(tmp_path / "results.csv")}
+    runs = tmp_path / "runs" / "own"
+    folders = sorted(f"{place.parent.name}/{place.name}" for place in runs.glob("*/*") if place.is_dir())
+    assert folders == [
+        *("birds-lrn/fold0", "birds-lrn/fold1", "birds-ran/1", "birds-ran/2"),
+        *("birds-sru/fold0", "birds-sru/fold1"),
+    ]
+    tests = [read_result(runs / "birds-sru" / f"fold{fold}")["test"] for fold in (0, 1)]
+    errors = [100 * (1 - each["accuracy"]) for each in tests]
+    assert float(lines["birds-sru"]["test"]) == pytest.approx(sum(errors) / 2, rel=1e-4)
+    assert [float(value) for value in lines["birds-sru"]["repeats"].split()] == pytest.approx(
+        errors, rel=1e-4
+    )
+    capsys.readouterr()
+    assert experiments.main(["own", "--results", str(tmp_path / "results.csv")]) == 0
+    (line,) = [line.split() for line in capsys.readouterr().out.splitlines() if "sru - lrn" in line]
+    assert line[:6] == ["own", "birds", "sru", "-", "lrn", "+2.5"]
+
+
+def test_differences_are_paired():
+    def made(repeats: str, changed: str = "") -> dict[str, str]:
+        return {"repeats": repeats, "changed": changed}
+
+    difference, error = experiments.paired_difference([made("3 5 7")], [made("1 1", "lr=2"), made("2 3 4")])
+    assert difference == pytest.approx(2)
+    assert error == pytest.approx(3**-0.5)
+    assert experiments.paired_difference([made("3 5")], [made("2")]) is None
+    assert experiments.paired_difference([made("")], [made("")]) is None
