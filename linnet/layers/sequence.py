@@ -28,6 +28,11 @@ def mask_of_lengths(lengths: Tensor | Sequence[int], like: Tensor) -> Tensor:
     return torch.arange(time, device=like.device)[:, None] < lengths.to(like.device)
 
 
+def mask_for(lengths: Tensor | None, like: Tensor) -> Tensor | None:
+    """`mask_of_lengths`, or None if there are no lengths: then nothing is padded."""
+    return None if lengths is None else mask_of_lengths(lengths, like)
+
+
 def is_unknown(lengths: Tensor) -> bool:
     """A tensor that has a shape and no numbers."""
     return lengths.is_meta or isinstance(lengths, FakeTensor)

@@ -27,9 +27,10 @@ from linnet.base.options import check_number, check_size, choose
 from linnet.layers.attention import AdditiveAttention, NormedLinear
 from linnet.layers.matching import MatchingRecurrence, state_size
 from linnet.layers.pooling import AttentivePooling, last
-from linnet.layers.sequence import mask_of_lengths
+from linnet.layers.sequence import mask_for
+from linnet.models.bidirectional import BidirectionalEncoder
 from linnet.models.config import REFUSED, TextConfig, find_unit, option
-from linnet.models.encoder import StackEncoder, Text, TextEncoder
+from linnet.models.encoder import Text, TextEncoder
 from linnet.models.init import uniform_weights
 
 
@@ -105,9 +106,9 @@ class PairClassifier(TextEncoder):
         attention = AdditiveAttention(hypothesis, premise, config.heads, config.norm, **where)
         self.matching = MatchingRecurrence(lower, higher, attention)
         self.start = NormedLinear(premise, state_size(lower), norm=config.norm, **where)
-        self.after_premise = SequenceEncoder(premise, self.config, where)
-        self.after_hypothesis = SequenceEncoder(hypothesis, self.config, where)
-        size, pool = self.after_premise.stack[-1].output_size, config.attention_size or config.hidden_size
+        self.after_premise = BidirectionalEncoder(premise, self.config, where)
+        self.after_hypothesis = BidirectionalEncoder(hypothesis, self.config, where)
+        size, pool = self.after_premise.output_size, config.attention_size or config.hidden_size
         self.pool_premise = AttentivePooling(size, pool, **where)
         self.pool_hypothesis = AttentivePooling(size, pool, **where)
         self.output = NormedLinear(2 * size, classes, norm=config.norm, **where)
@@ -156,23 +157,6 @@ class PairClassifier(TextEncoder):
             for encoder in (self.after_premise, self.after_hypothesis):
                 encoder.layer_dropouts[-1].train()
         return self
-
-
-class SequenceEncoder(StackEncoder):
-    """Layers in both directions over a sequence of vectors [T, B, input_size]."""
-
-    def __init__(self, input_size: int, config: TextConfig, where: dict[str, Any]):
-        super().__init__()
-        self.config = replace(config, input_dropout=0.0)
-        self.add_layers(input_size, True, where)
-
-    def read(self, x: Tensor) -> Tensor:
-        return x
-
-
-def mask_for(lengths: Tensor | None, like: Tensor) -> Tensor | None:
-    """[T, B], True at real steps; None if nothing is padded."""
-    return None if lengths is None else mask_of_lengths(lengths, like)
 
 
 def with_norm(config: PairConfig) -> PairConfig:

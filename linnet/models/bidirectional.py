@@ -1,0 +1,38 @@
+"""Layers in both directions over a sequence of vectors, for models that encode several sequences."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from torch import Tensor, nn
+
+from linnet.layers.recurrent import Recurrent
+from linnet.models.config import EncoderConfig
+from linnet.models.encoder import StackEncoder, make_dropouts, make_layers
+
+
+class BidirectionalEncoder(StackEncoder):
+    """x [T, B, input_size] -> layers by an EncoderConfig; its input_dropout is left to the model.
+
+    Each layer is a stack of its own: what a unit does in all layers of a stack but the last (SRU's cell
+    dropout), it does here in all layers.
+    """
+
+    def __init__(self, input_size: int, config: EncoderConfig, where: dict[str, Any]):
+        super().__init__()
+        self.config = config
+        layers: list[Recurrent] = []
+        for size in config.sizes:
+            one = replace(config, hidden_size=size, num_layers=1, hidden_sizes=None)
+            layers += make_layers(one, input_size, True, where)
+            input_size = layers[-1].output_size
+        self.layers = nn.ModuleList(layers)
+        self.layer_dropouts = nn.ModuleList(make_dropouts(config, layers))
+
+    @property
+    def output_size(self) -> int:
+        return self.stack[-1].output_size
+
+    def read(self, x: Tensor) -> Tensor:
+        return x

@@ -1,0 +1,323 @@
+"""Readers: where in a passage the answer to a question starts and ends, with any unit.
+
+    passage, question -> encoders, both directions -> scores of each word to be the first and the last
+
+`DocumentReader` is the reader of DrQA (Chen et al. 2017) as in the SRU paper (Table 2): the question becomes
+one vector, which is compared with each word of the passage. `RNet` is R-Net (Wang et al. 2017) in the form of
+the LRN paper (Table 4): the passage reads the question and itself by gated attention, and pointers read it.
+
+    reader = DocumentReader(90_000, ReaderConfig(unit="sru", embedding_size=300), features=4, tags=(56, 19))
+    logits = reader(Passage(tokens, lengths, features, (pos, ner)), Passage(question, its_lengths))
+    first, last, probability = logits.best(longest=15)
+
+Padding never changes a result. Differs from the SRU authors' code, which runs its units over padding in
+training; to have this, set padding="read".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from linnet.base.options import check_rate, check_size, choose
+from linnet.layers.attention import AlignedAttention, GatedAttention, clear_padding
+from linnet.layers.dropout import Dropout
+from linnet.layers.embedding import TUNED, WordEmbedding, check_tokens
+from linnet.layers.pooling import AttentivePooling, LinearPooling
+from linnet.layers.sequence import mask_for
+from linnet.layers.spans import BilinearSpans, PointerNetwork, SpanLogits
+from linnet.models.bidirectional import BidirectionalEncoder
+from linnet.models.config import REFUSED, EncoderConfig, option
+from linnet.models.encoder import Encoded
+from linnet.units.gru import GRU, GRUCell
+
+
+@dataclass(frozen=True)
+class ReaderConfig(EncoderConfig):
+    """The encoders of both texts, which run in both directions."""
+
+    noun: ClassVar[str] = "reader"
+    refused: ClassVar[dict[str, str]] = {**REFUSED, "bidirectional": "it reads both ways"}
+
+    form: str = option("drqa", "drqa (DrQA's reader) or rnet (R-Net)")
+    embedding_size: int = option(300, "the size of a word's vector")
+    hidden_size: int = option(128, "the size of each layer, in each direction")
+    num_layers: int = option(3, "the number of layers of the encoders")
+    tuned: str = option(
+        "special", "word vectors that are trained: all, special (the first tuned_words) or none"
+    )
+    tuned_words: int = option(1002, "the number of words whose vectors tuned=special trains")
+    padding: str = option(
+        "masked",
+        "masked: padding never changes a result; read: as the SRU authors do in training, the layers read "
+        "the padding too",
+    )
+    joined: bool = option(False, "drqa: an encoder's output is that of all its layers, instead of the last")
+    tag_sizes: tuple[int, ...] = option(
+        (), "drqa: the size of the vectors of each kind of tag (0: one-hot; none given: the number of tags)"
+    )
+    character_size: int = option(8, "rnet: the size of a character's vector")
+    character_hidden: int = option(100, "rnet: the size of the GRU over characters, in each direction")
+    read_dropout: float = option(
+        0.0, "rnet: dropout on what layers, attention and pointers read, one mask for all words"
+    )
+
+    def __post_init__(self) -> None:
+        # JSON has no tuples.
+        object.__setattr__(self, "tag_sizes", tuple(self.tag_sizes))
+        super().__post_init__()
+
+    def check_choices(self) -> None:
+        super().check_choices()
+        choose("form", self.form, ("drqa", "rnet"))
+        choose("tuned", self.tuned, TUNED)
+        choose("padding", self.padding, ("masked", "read"))
+        check_rate("read_dropout", self.read_dropout)
+
+    def check_sizes(self) -> None:
+        super().check_sizes()
+        for name in ("embedding_size", "tuned_words", "character_size", "character_hidden"):
+            check_size(name, getattr(self, name))
+        for size in self.tag_sizes:
+            check_size("each of tag_sizes", size, least=0)
+
+
+class Passage(NamedTuple):
+    """A batch of passages or of questions, time first."""
+
+    tokens: Tensor  # int64 [T, B]; 0 is padding
+    lengths: Tensor | None = None  # [B], needed where texts are padded
+    features: Tensor | None = None  # numbers of each word, [T, B, F]; passages for DocumentReader
+    tags: tuple[Tensor, ...] = ()  # int64 [T, B] for each kind of tag; passages for DocumentReader
+    characters: Tensor | None = None  # int64 [T, B, C], 0 is padding; for RNet
+
+
+class DocumentReader(nn.Module):
+    """DrQA's reader. The input of the passage's encoder is, for each word,
+
+        [its vector; its features; the question as attention from this word sees it; vectors of its tags]
+
+    vocabulary_size   words; word 0 is padding
+    features          the number of features of each word of a passage
+    tags              for each kind of tag, the number of tags
+    """
+
+    def __init__(
+        self,
+        vocabulary_size: int,
+        config: ReaderConfig,
+        *,
+        features: int = 0,
+        tags: Sequence[int] = (),
+        device=None,
+        dtype=None,
+    ):
+        super().__init__()
+        check_size("features", features, least=0)
+        where = {"device": device, "dtype": dtype}
+        self.config, self.features = config, features
+        size = config.embedding_size
+        self.embedding = WordEmbedding(vocabulary_size, size, config.tuned, config.tuned_words, **where)
+        self.align = AlignedAttention(size, **where)
+        sizes = config.tag_sizes or tuple(tags)
+        if len(sizes) != len(tags):
+            raise ValueError(
+                f"tag_sizes has {len(sizes)} sizes for {len(tags)} kinds of tags; give one for each"
+            )
+        self.tags = nn.ModuleList(TagEmbedding(*each, **where) for each in zip(tags, sizes, strict=True))
+        tag_size = sum(tag.size for tag in self.tags)  # type: ignore[misc]
+        self.passage_encoder = BidirectionalEncoder(2 * size + features + tag_size, config, where)
+        self.question_encoder = BidirectionalEncoder(size, config, where)
+        self.merge = LinearPooling(self.output_size, **where)
+        self.spans = BilinearSpans(self.output_size, self.output_size, **where)
+        self.passage_dropout, self.question_dropout = (Dropout(config.input_dropout) for _ in range(2))
+        self.tag_dropouts = nn.ModuleList(Dropout(config.input_dropout) for _ in tags)
+
+    @property
+    def output_size(self) -> int:
+        """The size of the output of both encoders."""
+        sizes = [layer.output_size for layer in self.question_encoder.stack]
+        return sum(sizes) if self.config.joined else sizes[-1]
+
+    def forward(self, passage: Passage, question: Passage) -> SpanLogits:
+        return self.attend(passage, question)[0]
+
+    def attend(self, passage: Passage, question: Passage) -> tuple[SpanLogits, Tensor]:
+        """The logits, and the weights of the question's words for each word of the passage, [B, 1, T, Q]."""
+        x, asked = self.passage_dropout(self.embed(passage)), self.question_dropout(self.embed(question))
+        aligned, weights = self.align(x, asked, mask_for(question.lengths, asked))
+        joined = torch.cat([x, *self.described(passage), aligned, *self.tagged(passage)], -1)
+        y = self.encode(self.passage_encoder, joined, passage)
+        query = self.merge(self.encode(self.question_encoder, asked, question), question.lengths)
+        return self.spans(y, query, mask_for(passage.lengths, y)), weights
+
+    def embed(self, text: Passage) -> Tensor:
+        """Word vectors, zeros at padding."""
+        check_tokens("tokens", text.tokens, self.embedding.words)
+        vectors = self.embedding(text.tokens)
+        return clear_padding(vectors, mask_for(text.lengths, vectors))
+
+    def described(self, passage: Passage) -> list[Tensor]:
+        found = 0 if passage.features is None else passage.features.shape[-1]
+        if found != self.features:
+            raise ValueError(f"this reader was built with features={self.features}; a passage has {found}")
+        return [] if passage.features is None else [passage.features.to(self.embedding.weight.dtype)]
+
+    def tagged(self, passage: Passage) -> list[Tensor]:
+        if len(passage.tags) != len(self.tags):
+            raise ValueError(
+                f"this reader was built for {len(self.tags)} kinds of tags; a passage has {len(passage.tags)}"
+            )
+        triples = zip(self.tags, self.tag_dropouts, passage.tags, strict=True)
+        return [dropout(embed(tags).to(self.embedding.weight.dtype)) for embed, dropout, tags in triples]
+
+    def encode(self, encoder: BidirectionalEncoder, x: Tensor, text: Passage) -> Tensor:
+        encoded = encoder.encode(x, lengths=None if self.config.padding == "read" else text.lengths)
+        return join_layers(encoder, encoded) if self.config.joined else encoded.output
+
+
+def join_layers(encoder: BidirectionalEncoder, encoded: Encoded) -> Tensor:
+    """The output of all layers side by side, with the dropout of the last."""
+    return encoder.layer_dropouts[-1](torch.cat(encoded.layers, -1))
+
+
+class TagEmbedding(nn.Module):
+    """Ids of `count` tags -> vectors of `size`, N(0, 1) at first; one-hot vectors if size is 0."""
+
+    def __init__(self, count: int, size: int, device=None, dtype=None):
+        super().__init__()
+        check_size("the number of tags", count)
+        self.count, self.size = count, size or count
+        self.table = nn.Embedding(count, size, device=device, dtype=dtype) if size else None
+
+    def forward(self, tags: Tensor) -> Tensor:
+        return F.one_hot(tags, self.count) if self.table is None else self.table(tags)
+
+
+# --------------------------------------------------------------------------------------------- R-Net
+
+
+class RNetReading(NamedTuple):
+    """What R-Net computes on the way to its logits; all but the logits are time first."""
+
+    logits: SpanLogits
+    passage: Tensor  # [T, B, F], the layers of the encoder side by side
+    question: Tensor  # [Q, B, F]
+    attended: Tensor  # [T, B, 2 hidden_size], after reading the question
+    matched: Tensor  # [T, B, 2 hidden_size], after reading the passage itself
+    start: Tensor  # [B, 2 hidden_size], the question as one vector
+    weights: Tensor  # [B, 1, T, Q]: the words of the question for each word of the passage
+    own_weights: Tensor  # [B, 1, T, T]: the words of the passage for each of them
+
+
+class RNet(nn.Module):
+    """R-Net. `unit` is that of the encoder and of the layers after attention; characters and pointers have a
+    GRU.
+
+    vocabulary_size   words; word 0 is padding
+    characters        the size of the alphabet; character 0 is padding
+
+    Differs from HKUST's code: passage and question draw dropout masks of their own.
+    """
+
+    def __init__(
+        self, vocabulary_size: int, config: ReaderConfig, *, characters: int, device=None, dtype=None
+    ):
+        super().__init__()
+        where = {"device": device, "dtype": dtype}
+        self.config = config
+        hidden, rate = config.hidden_size, config.read_dropout
+        self.embedding = WordEmbedding(
+            vocabulary_size, config.embedding_size, config.tuned, config.tuned_words, **where
+        )
+        self.characters = CharacterGRU(characters, config, where)
+        dropped = replace(config, unit_options={"input_dropout": rate, **config.unit_options})
+        one = replace(dropped, num_layers=1, hidden_sizes=None)
+        self.encoder = BidirectionalEncoder(
+            config.embedding_size + self.characters.output_size, dropped, where
+        )
+        size = sum(layer.output_size for layer in self.encoder.stack)
+        self.attention = GatedAttention(size, size, hidden, rate, **where)
+        self.after_attention = BidirectionalEncoder(2 * size, one, where)
+        size = self.after_attention.output_size
+        self.match = GatedAttention(size, size, hidden, rate, **where)
+        self.after_match = BidirectionalEncoder(2 * size, one, where)
+        question = self.encoder.output_size
+        self.merge = AttentivePooling(question, hidden, score_dropout=rate, **where)
+        self.pointer = PointerNetwork(tensorflow_gru(size, question, where), hidden, rate, **where)
+
+    def forward(self, passage: Passage, question: Passage) -> SpanLogits:
+        return self.attend(passage, question).logits
+
+    def attend(self, passage: Passage, question: Passage) -> RNetReading:
+        """The logits and what they are made of."""
+        read, asked = self.encode(passage), self.encode(question)
+        x, q = (torch.cat(encoded.layers, -1) for encoded in (read, asked))
+        mask, q_mask = mask_for(passage.lengths, x), mask_for(question.lengths, q)
+        attended, weights = self.attention(x, q, q_mask)
+        attended = self.after_attention.encode(attended, lengths=passage.lengths).output
+        matched, own_weights = self.match(attended, attended, mask)
+        matched = self.after_match.encode(matched, lengths=passage.lengths).output
+        start = self.merge(asked.raw, question.lengths)
+        logits = self.pointer(matched, start, mask)
+        return RNetReading(logits, x, q, attended, matched, start, weights, own_weights)
+
+    def encode(self, text: Passage) -> Encoded:
+        check_tokens("tokens", text.tokens, self.embedding.words)
+        if text.characters is None:
+            raise ValueError(
+                "this reader reads characters: give those of each word, [time, batch, character]"
+            )
+        x = torch.cat([self.embedding(text.tokens), self.characters(text.characters)], -1)
+        return self.encoder.encode(x, lengths=text.lengths)
+
+
+class CharacterGRU(nn.Module):
+    """Characters [T, B, C] -> the final states of a bidirectional GRU over those of each word, [T, B, F].
+
+    A word without characters, such as padding, gets zeros.
+    """
+
+    def __init__(self, characters: int, config: ReaderConfig, where: dict[str, Any]):
+        super().__init__()
+        self.embedding = nn.Embedding(characters, config.character_size, **where)
+        self.layer = GRU(
+            config.character_size,
+            config.character_hidden,
+            bidirectional=True,
+            form="before",
+            init="xavier",
+            **where,
+        )
+        self.output_size = self.layer.output_size
+        self.dropout = Dropout(config.read_dropout, "sequence")
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        nn.init.normal_(self.embedding.weight, 0, 0.01)
+        self.layer.reset_parameters()
+        for cell in self.layer.cells:
+            open_gates(cell)
+
+    def forward(self, characters: Tensor) -> Tensor:
+        steps = characters.flatten(0, 1).T
+        _, state = self.layer(self.dropout(self.embedding(steps)), mask=steps != 0)
+        return torch.cat(state.unbind(0), -1).unflatten(0, characters.shape[:2])
+
+
+def tensorflow_gru(input_size: int, hidden_size: int, where: dict[str, Any]) -> GRUCell:
+    """The cell of TensorFlow's GRU, whose gates start with a bias of 1."""
+    cell = GRUCell(input_size, hidden_size, form="before", init="xavier", **where)
+    open_gates(cell)
+    return cell
+
+
+@torch.no_grad()
+def open_gates(cell: GRUCell) -> None:
+    for gate in ("r", "z"):
+        cell.input.bias_of(gate).fill_(1.0)

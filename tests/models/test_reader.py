@@ -1,0 +1,143 @@
+"""Readers: padding never changes an answer unless it is read as the SRU authors do; the papers' sizes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from helpers import liven, same
+from torch import nn
+
+import linnet
+from linnet.layers.spans import SpanLogits
+from linnet.models.reader import DocumentReader, Passage, ReaderConfig, RNet
+
+V, TAGS, LETTERS = 11, (5, 3), 9
+LENGTHS, ASKED = torch.tensor([6, 2, 4]), torch.tensor([1, 4, 3])
+SMALL = {"embedding_size": 6, "hidden_size": 4, "num_layers": 2}
+
+
+def draw(highest: int, *shape: int) -> torch.Tensor:
+    return torch.randint(1, highest, shape, generator=torch.Generator().manual_seed(0))
+
+
+def texts() -> tuple[Passage, Passage]:
+    """Full of words at padded steps too: what is there must not matter."""
+    features = torch.rand(6, 3, 2, generator=torch.Generator().manual_seed(1)).double()
+    tags = tuple(draw(count, 6, 3) for count in TAGS)
+    passage = Passage(draw(V, 6, 3), LENGTHS, features, tags, draw(LETTERS, 6, 3, 5))
+    return passage, Passage(draw(V, 4, 3), ASKED, characters=draw(LETTERS, 4, 3, 5))
+
+
+def alone(text: Passage, number: int, lengths: torch.Tensor) -> Passage:
+    """One text of a batch without its padding."""
+
+    def cut(x: torch.Tensor | None) -> torch.Tensor | None:
+        return None if x is None else x[: lengths[number], number : number + 1]
+
+    tags = tuple(cut(tags) for tags in text.tags)
+    return Passage(cut(text.tokens), None, cut(text.features), tags, cut(text.characters))
+
+
+def make(form: str, unit: str = "sru", **given: Any) -> nn.Module:
+    config = ReaderConfig(form=form, unit=unit, **{**SMALL, **given})
+    if form == "rnet":
+        return liven(RNet(V, config, characters=LETTERS)).eval()
+    return liven(DocumentReader(V, config, features=2, tags=TAGS)).eval()
+
+
+def answers_alone(model: nn.Module) -> list[SpanLogits]:
+    passage, question = texts()
+    return [model(alone(passage, n, LENGTHS), alone(question, n, ASKED)) for n in range(3)]
+
+
+@pytest.mark.parametrize("unit", linnet.UNITS)
+@pytest.mark.parametrize("form", ["drqa", "rnet"])
+def test_padding_changes_nothing(form: str, unit: str):
+    model = make(form, unit, joined=form == "drqa")
+    found = model(*texts())
+    for number, expected in enumerate(answers_alone(model)):
+        same(found.start[number, : LENGTHS[number]], expected.start[0])
+        same(found.end[number, : LENGTHS[number]], expected.end[0])
+        assert found.start[number, LENGTHS[number] :].isinf().all()
+
+
+def test_padding_is_read_on_request():
+    model = make("drqa", padding="read")
+    found, expected = model(*texts()), answers_alone(model)[1]
+    assert (found.start[1, :2] - expected.start[0]).abs().max() > 1e-6
+
+
+def test_words_that_are_not_tuned_get_no_gradient():
+    model = make("drqa", tuned="special", tuned_words=4)
+    model(*texts()).loss(torch.zeros(3).long(), torch.ones(3).long()).sum().backward()
+    assert model.embedding.special.grad[1:3].any(-1).all()
+    assert not model.embedding.weight.requires_grad
+    # Padding is word 0 here, and its vector is not read.
+    assert not model.embedding.special.grad[0].any()
+
+
+def test_what_is_missing_is_named():
+    reader, (passage, question) = make("drqa"), texts()
+    with pytest.raises(ValueError, match="built with features=2; a passage has 0"):
+        reader(passage._replace(features=None), question)
+    with pytest.raises(ValueError, match="built for 2 kinds of tags; a passage has 1"):
+        reader(passage._replace(tags=passage.tags[:1]), question)
+    with pytest.raises(ValueError, match="give those of each word"):
+        make("rnet")(passage._replace(characters=None), question)
+    with pytest.raises(ValueError, match="tag_sizes has 1 sizes for 2 kinds of tags"):
+        make("drqa", tag_sizes=(4,))
+
+
+def test_weights_can_be_seen():
+    passage, question = texts()
+    _, weights = make("drqa").attend(passage, question)
+    assert weights.shape == (3, 1, 6, 4)
+    found = make("rnet").attend(passage, question)
+    assert found.weights.shape == (3, 1, 6, 4)
+    assert found.own_weights.shape == (3, 1, 6, 6)
+    assert not found.own_weights[1, :, :, 2:].any()
+
+
+# ------------------------------------------------------------------------------- the papers' sizes
+
+
+@pytest.mark.parametrize(
+    ("layers", "size", "total"),
+    [
+        (3, 300, 2_020_710),
+        (4, 300, 2_415_974),
+        (6, 300, 3_206_502),
+        (3, 50, 1_164_960),
+        (4, 50, 1_560_224),
+        (6, 50, 2_350_752),
+    ],
+)
+def test_sizes_of_the_sru_paper(layers: int, size: int, total: int):
+    config = ReaderConfig(unit="sru", num_layers=layers, embedding_size=size, tuned="none")
+    reader = DocumentReader(100, config, features=4, tags=(56, 19), device="meta")
+    assert count(reader) == total
+
+
+def count(model: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+# Table 4 without the 8 parameters of each character. The authors add two biases to each gate of LSTM and GRU,
+# in each of ten cells; we have one.
+RNETS = {
+    "lstm": (2_655_825, 10 * 4 * 75, {}),
+    "gru": (2_298_075, 10 * 3 * 75, {"form": "before"}),
+    "atr": (1_582_575, 0, {}),
+    "sru": (2_429_325, 0, {"skip": "matrix", "full_bias": True, "rescale": False}),
+    "lrn": (2_127_075, 0, {}),
+}
+
+
+@pytest.mark.parametrize("unit", RNETS)
+def test_sizes_of_rnet(unit: str):
+    total, second_biases, options = RNETS[unit]
+    config = ReaderConfig(form="rnet", unit=unit, unit_options=options, hidden_size=75, tuned="none")
+    model = RNet(100, config, characters=1300, device="meta")
+    assert count(model) - 8 * 1300 == total - second_biases
