@@ -39,7 +39,7 @@ from linnet.train.recipes import recipe
 HERE = Path(__file__).resolve().parent
 RESULTS, README, RUNS = HERE / "results.csv", HERE / "README.md", Path("runs") / "experiments"
 BEGIN, END = "<!-- tables: begin, written by run.py --readme -->", "<!-- tables: end -->"
-METRICS = ("perplexity", "bpc", "loss", "accuracy", "error")
+METRICS = ("perplexity", "bpc", "loss", "accuracy", "error", "f1")
 FIGURES = ("parameters", "rnn_parameters", "valid", "test", "accuracy", "minutes", "solved")
 COLUMNS = (
     *("date", "commit", "cpu", "threads", "table", "row", "changed", "epochs", "steps"),
@@ -274,10 +274,10 @@ def repeated(table: Table, row: Row, config: RunConfig, folder: Path) -> Iterato
 
 
 def figure(table: Table, numbers: dict[str, float]) -> float:
-    """Accuracy and error in %, as papers have them."""
+    """Accuracy, error and F1 in %, as papers have them."""
     if table.metric == "error":
         return 100 * (1 - numbers["accuracy"])
-    return numbers[table.metric] * (100 if table.metric == "accuracy" else 1)
+    return numbers[table.metric] * (100 if table.metric in ("accuracy", "f1") else 1)
 
 
 def solving(table: Table, valid: Sequence[dict[str, Any]]) -> dict[str, Any]:

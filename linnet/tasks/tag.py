@@ -319,7 +319,7 @@ class Tag(Task):
             follows["set"] = "own"
         elif "set" in given:
             follows = {"path": None, "valid_path": None, "test_path": None}
-        if given.get("vectors") is not None:
+        if given.get("vectors") is not None and "embedding_size" not in given:
             follows["embedding_size"] = vector_size(given["vectors"], given.get("data_dir"))
         return {**follows, **given}
 
