@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from linnet.bench import checks, classifier, growth, loss, memory, recurrence, start
+from linnet.bench import checks, classifier, growth, loss, memory, recurrence, start, tagging
 from linnet.bench.report import table
 from linnet.bench.rows import HUGE_PAGES, Book, Row, Say
 from linnet.bench.settings import Settings
@@ -105,5 +105,6 @@ PARTS: dict[str, Part] = {
     "start": plain("start, in fresh processes", start.measure),
     "loss": plain("the loss of a language model, beside its three products", loss.measure),
     "classifier": plain("a training step of a sentence classifier", classifier.measure),
+    "tagging": plain("a training step of a tagger, and the CRF", tagging.measure),
     "loop": plain("the training loop, beside the model's own work", measure_loop),
 }

@@ -43,6 +43,8 @@ class Words(NamedTuple):
 SOFTMAXES = tuple(Words(d, words) for words in (10_000, 33_278) for d in (200, 650))
 STEP, GROWING, PEAK = Shape(1, 1, 512), Shape(0, 8, 256), Shape(1024, 8, 512)
 SENTENCES = Shape(32, 32, 128)  # words, sentences and hidden size of a classifier
+TAGGED = Shape(32, 32, 100)  # the same of a tagger
+CHAINS = Shape(50, 32, 10)  # words, sentences and tags of a CRF
 SHAPES = (Shape(32, 32, 256), Shape(256, 32, 512), PEAK, Shape(784, 100, 128), STEP)
 RACED = ("sru", "lrn", "ran", "scrn", "atr", "lstm", "gru", "nru", "janet", "qrnn", "rnn")
 MODES = ("inference", "training")
@@ -68,6 +70,8 @@ class Settings:
     starting: tuple[str, ...] = ("sru", "lstm", "nru")
     softmaxes: tuple[Words, ...] = SOFTMAXES
     classified: Shape = SENTENCES
+    tagged: Shape = TAGGED
+    chained: Shape = CHAINS
     repeats: int = 3  # of what needs a process of its own
 
     def __post_init__(self) -> None:
@@ -101,5 +105,7 @@ def quick(settings: Settings) -> Settings:
         starting=settings.starting[:1],
         softmaxes=(Words(8, 50),),
         classified=Shape(6, 3, 16),
+        tagged=Shape(6, 3, 16),
+        chained=Shape(6, 3, 4),
         repeats=1,
     )

@@ -52,6 +52,8 @@ TARGETS = (
     # At least 90 % of what the model alone would do.
     Target(("sru", "lstm", "scrn"), ("training",), "forward, backward and step", 1 / 0.9),
     Target(("sru",), ("training",), "classifier with nn.LSTM", 0.5),
+    Target(("sru",), ("training",), "tagger with nn.LSTM", 0.5),
+    Target(("crf",), ("training", "inference"), "pytorch-crf", 1 / 3),
     Target(LOSSES, ("training",), "F.cross_entropy", 1.0),
     Target(LOSSES, ("training",), "limit", 1.25),
 )

@@ -20,6 +20,7 @@ from linnet.bench import (
     report,
     rows,
     start,
+    tagging,
     targets,
     timing,
 )
@@ -166,6 +167,20 @@ def test_classifiers_race_with_as_many_layers_and_all_dropouts(book: rows.Book):
     ours, torchs = classifier.ours("lstm", Shape(6, 3, 16)), classifier.TorchClassifier(16)
     trained = sum(weight.numel() for weight in torchs.parameters() if weight.requires_grad)
     assert trained == ours.count() + 2 * 4 * 16
+
+
+def test_taggers_race_with_the_same_model_of_torch_and_the_crf_with_its_peer(book: rows.Book):
+    pytest.importorskip("torchcrf")
+    made = tagging.measure(TINY, book)
+    assert [(row["unit"], row["mode"], row["ratio_to"]) for row in made] == [
+        *((unit, "training", tagging.TORCH) for unit in ("sru", "lrn", "gru")),
+        ("nn.LSTM", "training", ""),
+        *(("crf", mode, to) for mode in ("training", "inference") for to in (tagging.PEER, "")),
+    ]
+    ours, torchs = tagging.ours("lstm", 16), tagging.TorchTagger(16)
+    # nn.LSTM has two biases for each gate.
+    twice = 2 * 4 * (16 + tagging.SPELT)
+    assert sum(weight.numel() for weight in torchs.parameters()) == ours.count() + twice
 
 
 def test_a_step_of_the_classifier_updates_it():

@@ -139,12 +139,13 @@ def cell_gru(w: Parameters, size: int) -> Parameters:
 
 
 def cell_atr(w: Parameters, size: int) -> Parameters:
-    """`kernel` reads x and `candidate` h."""
+    """One matrix reads x, the other h; the rows tell which."""
+    x, h = sorted(("kernel", "candidate"), key=lambda name: len(w[name]) != size)
     return {
-        "input.weight": w["kernel"].T,
-        "input.bias": w["kernel_bias"],
-        "recurrent.weight": w["candidate"].T,
-        "recurrent.bias": w["candidate_bias"],
+        "input.weight": w[x].T,
+        "input.bias": w[f"{x}_bias"],
+        "recurrent.weight": w[h].T,
+        "recurrent.bias": w[f"{h}_bias"],
     }
 
 
