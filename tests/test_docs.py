@@ -80,6 +80,7 @@ def test_where_examples_are_expected_there_are_some():
         "onnx.md",
         "own_task.md",
         "own_unit.md",
+        "tag.md",
         "training.md",
     }
     assert with_examples == {"README.md", "CONTRIBUTING.md", *own}
