@@ -65,3 +65,31 @@ def count_characters(words: Iterable[str], least: int = 1, width: int = WIDTH) -
     counts = Counter(character for word in words for character in word)
     kept = [character for character in counts if counts[character] >= least]
     return Characters("".join(sorted(kept, key=lambda each: (-counts[each], each))), width)
+
+
+class Spellings:
+    """The characters of many words, each word stored once: a step of a text needs one number, not `width`.
+
+    numbers = spellings.numbers(["a", "linnet"])     # [2]; 0 is padding
+    spellings.look_up(numbers)                       # [2, C], C characters of the longest of these words
+    """
+
+    def __init__(self, characters: Characters):
+        self.characters = characters
+        self.index: dict[str, int] = {"": 0}
+        self.table = characters.encode([""])
+
+    def numbers(self, words: Sequence[str]) -> Tensor:
+        """Return the number of each word; a new word gets the next number."""
+        index = self.index
+        found = [index.setdefault(word, len(index)) for word in words]
+        return torch.tensor(found, dtype=torch.int64)
+
+    def look_up(self, numbers: Tensor) -> Tensor:
+        """Return the characters [..., C] of words by number, on the device of `numbers`."""
+        if len(self.table) < len(self.index):
+            new = list(self.index)[len(self.table) :]
+            self.table = torch.cat([self.table, self.characters.encode(new)])
+        spelt = self.table[numbers.cpu()]
+        longest = int((spelt != PAD).sum(-1).max()) if spelt.numel() else 0
+        return spelt[..., : max(longest, 1)].to(numbers.device)

@@ -11,6 +11,8 @@ accuracy on the validation set.
 from __future__ import annotations
 
 import json
+import logging
+import sys
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +26,7 @@ from torch.nn import functional as F
 
 from linnet.base.settings import Checked, fingerprint, option
 from linnet.data.batches import IGNORE, epoch_generator
-from linnet.data.characters import Characters, count_characters
+from linnet.data.characters import Characters, Spellings, count_characters
 from linnet.data.errors import DataError
 from linnet.data.labelled import FOLDS, SETS, WORD_SPLITS, Splits, load_labelled
 from linnet.data.padded import (
@@ -55,6 +57,8 @@ from linnet.tasks.base import (
     Variant,
     unit_options_checked,
 )
+
+log = logging.getLogger("linnet")
 
 PAD = "<pad>"
 VOCABULARY, CHARACTERS, CLASSES = "vocabulary.json", "characters.json", "classes.json"
@@ -120,7 +124,7 @@ class Classify(Task):
     selects = Metric("accuracy", higher=True)
     asset_files = (VOCABULARY, CHARACTERS, CLASSES)
     defaults = {
-        **{"optimiser": "adam", "lr": 1e-3, "clip": 5.0, "epochs": 10},
+        **{"optimiser": "adam", "lr": 1e-3, "clip": 5.0, "fused": True, "epochs": 10},
         **{"embedding_size": 100, "hidden_size": 128, "input_dropout": 0.3, "pooled_dropout": 0.3},
     }
     comparison = Comparison(budget=200_000, settings={"embedding_size": 50, "epochs": 5})
@@ -172,8 +176,15 @@ class Classify(Task):
 
     @cached_property
     def words(self) -> dict[str, list[list[str]]]:
-        """The words of each text of each split."""
-        return {split: [self.split_words(row.text) for row in getattr(self.texts, split)] for split in SPLITS}
+        """The words of each text of each split; equal words are one object, which saves half the memory."""
+        return {
+            split: [[*map(sys.intern, self.split_words(row.text))] for row in getattr(self.texts, split)]
+            for split in SPLITS
+        }
+
+    @cached_property
+    def spellings(self) -> Spellings:
+        return Spellings(self.characters)
 
     def split_words(self, text: str) -> list[str]:
         return WORD_SPLITS[self.data.words or SETS[self.data.set].words](text)
@@ -237,7 +248,7 @@ class Classify(Task):
 
     def example(self, words: Sequence[str], label: int | None = None) -> Example:
         ids = torch.from_numpy(self.vocabulary.encode_words([self.folded(word) for word in words]))
-        features = {"characters": self.characters.encode(words)} if self.model.reads_characters else {}
+        features = {"spelling": self.spellings.numbers(words)} if self.model.reads_characters else {}
         return Example(ids, label, features=features)
 
     def batches_per_epoch(self, epoch: int) -> int:
@@ -260,7 +271,9 @@ class Classify(Task):
         return StepResult(total / max(count, 1), total.detach(), count, batch.tokens, outputs=outputs)
 
     def logits(self, model: nn.Module, batch: PaddedBatch) -> Tensor:
-        return model(batch.inputs.steps, batch.inputs.lengths, batch.inputs.features.get("characters"))
+        spelling = batch.inputs.features.get("spelling")
+        characters = None if spelling is None else self.spellings.look_up(spelling)
+        return model(batch.inputs.steps, batch.inputs.lengths, characters)
 
     @property
     def smoothing(self) -> float:
@@ -418,12 +431,19 @@ def classes_of(splits: Splits) -> tuple[str, ...]:
         only = f"only {min(found)!r}" if found else "no text"
         raise DataError(f"the training set has {only}; classification needs at least two classes")
     for split in ("valid", "test"):
-        for row in getattr(splits, split):
-            check_label(split, row, found)
-        if not getattr(splits, split):
-            raise DataError(f"the {split} set has no texts; give more texts or a file of its own")
+        check_split(split, getattr(splits, split), found)
     numbers = all(label.lstrip("-").isdecimal() for label in found)
     return tuple(sorted(found, key=(lambda label: (int(label), label)) if numbers else None))
+
+
+def check_split(split: str, rows: Sequence[Labelled], known: set[str]) -> None:
+    """Refuse a split without texts or with classes that are not known; name the classes that it lacks."""
+    if not rows:
+        raise DataError(f"the {split} set has no texts; give more texts or a file of its own")
+    for row in rows:
+        check_label(split, row, known)
+    if missing := known - {row.label for row in rows}:
+        log.warning("the %s set has no text of the class %s", split, ", ".join(sorted(missing)))
 
 
 def check_label(split: str, row: Labelled, known: Collection[str]) -> None:

@@ -415,7 +415,8 @@ DOCUMENTS: Settings = {
     **{"word_dropout": 0.1, "character_dropout": 0.05, "output_dropout": 0.1, "input_dropout": 0.0},
     **{"pooled_dropout": 0.0, "init": "uniform", "init_scale": 0.08, "label_smoothing": 0.1},
     **{"batch": 64, "eval_batch": 64, "order": "chunks", "optimiser": "adam", "lr": 1e-3},
-    **{"weight_decay": 3e-5, "clip": 5.0, "schedule": "after", "decay": 0.5, "decay_after": 1},
+    **{"epsilon_unscaled": True, "weight_decay": 3e-5, "clip": 5.0},
+    **{"schedule": "after", "decay": 0.5, "decay_after": 1},
     **{"ema": 0.9999, "ema_warmup": True},
 }
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from linnet.data.characters import Characters, count_characters
+from linnet.data.characters import Characters, Spellings, count_characters
 from linnet.data.errors import DataError, MissingDataError
 from linnet.data.vectors import VECTORS, read_vectors
 
@@ -121,6 +121,18 @@ def test_characters_of_words():
         [0, 0, 0, 0],
         [3, 3, 3, 3],
     ]
+
+
+def test_spellings_are_the_characters_of_each_word():
+    characters = Characters("it", 4)
+    spellings = Spellings(characters)
+    numbers = spellings.numbers(["tit", "it", "tit", ""])
+    assert numbers.tolist() == [1, 2, 1, 0]
+    found = spellings.look_up(numbers)
+    assert torch.equal(found, characters.encode(["tit", "it", "tit", ""])[:, :3])
+    # Words that come later, and padding alone.
+    assert spellings.look_up(spellings.numbers(["titi", "it"])).tolist() == [[3, 2, 3, 2], [2, 3, 0, 0]]
+    assert spellings.look_up(torch.zeros(2, 3, dtype=torch.int64)).shape == (2, 3, 1)
 
 
 def test_characters_are_kept_as_json():

@@ -188,7 +188,9 @@ def test_words_keep_or_lose_their_case(tmp_path: Path):
     assert task.vocabulary.tokens[3:] == ("a", "bird")
     upper, lower = (task.example(["Bird"]), task.example(["bird"]))
     assert torch.equal(upper.inputs, lower.inputs)
-    assert not torch.equal(upper.features["characters"], lower.features["characters"])
+    assert not torch.equal(upper.features["spelling"], lower.features["spelling"])
+    characters = task.spellings.look_up(torch.cat([upper.features["spelling"], lower.features["spelling"]]))
+    assert torch.equal(characters, task.characters.encode(["Bird", "bird"])[:, :4])
 
 
 def test_pretrained_vectors_are_placed_scaled_and_frozen(table: Path, tmp_path: Path):
@@ -267,6 +269,21 @@ def test_too_few_texts_for_three_splits(tmp_path: Path):
     path.write_text("text,label\nx,good\ny,bad\n")
     with pytest.raises(DataError, match="the valid set has no texts"):
         task_of(path)
+
+
+def test_a_class_that_a_fold_does_not_have_is_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    path = tmp_path / "a.csv"
+    path.write_text("text,label\n" + "x,good\ny,bad\n" * 20 + "z,odd\n")
+    task_of(path)
+    assert caplog.messages == [
+        "the valid set has no text of the class odd",
+        "the test set has no text of the class odd",
+    ]
+
+
+def test_of_equally_good_validations_the_first_is_kept(table: Path, tmp_path: Path):
+    result = train(settings(table, lr=0.0, epochs=3, batch=13), tmp_path / "run")
+    assert (result["step"], result["best_step"]) == (9, 3)
 
 
 def test_numbers_are_sorted_by_value(tmp_path: Path):
