@@ -1,4 +1,4 @@
-# Two commands do everything on a machine that has Python and make: `make test` and `make run`.
+# With Python and make, two commands do everything: `make test` and `make run`.
 PYTHON ?= python3
 VENV ?= .venv
 READY := $(VENV)/.ready
@@ -6,8 +6,9 @@ BIN := $(VENV)/bin
 
 .PHONY: run test check format bench soak clean
 
-run: $(READY)  ## the main job: language models of six units at one budget; a table, samples, a page
-	$(BIN)/linnet compare $(RUN)
+# Threads that wait must not spin: on a busy machine they would take the cores from those that work.
+run: $(READY)  ## train and compare language models of six units: a table, samples, a page; under five minutes
+	OMP_WAIT_POLICY=passive $(BIN)/linnet compare --threads 2 $(RUN)
 
 test: check  ## every check: format, lint, types, tests
 	$(BIN)/python -m pytest -n 2
@@ -17,11 +18,11 @@ check: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-format: $(READY)  ## put the code into shape
+format: $(READY)  ## format the code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(READY)  ## measure everything, about ten minutes; the rows, the plot and the README's tables
+bench: $(READY)  ## measure speed and memory, about ten minutes, and write the tables of the READMEs
 	$(BIN)/linnet bench --what all --plot $(BENCH)
 	$(BIN)/python -m tools.pages
 
@@ -31,7 +32,7 @@ soak: $(READY)  ## an hour of random cases; SOAK="--minutes 5 --seed 1" for anot
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-# The environment: made anew when what it is made of changes.
+# The environment, rebuilt when its versions change.
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"

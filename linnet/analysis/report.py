@@ -24,6 +24,11 @@ from linnet.units import UNITS
 REFRESH = 5
 """Seconds after which a browser reads the page of an unfinished comparison again."""
 
+INTRODUCTION = (
+    "A recurrent unit is the part of a network that decides, at each step of a sequence, what to remember "
+    "and what to forget. These models differ in their unit; they read the same data in the same order."
+)
+
 MOST_COLUMNS = 6
 """On a phone, a table with more columns becomes a list of cards."""
 
@@ -76,6 +81,7 @@ def page(runs: Sequence[Recorded], title: str, expected: int = 0) -> str:
     body = [
         f"<h1>{escape(title)}</h1>",
         progress(done, expected) if unfinished else "",
+        introduction(runs),
         *(section(panel, number) for number, panel in enumerate(panels(runs), 1)),
         samples(runs),
         details(runs),
@@ -105,6 +111,11 @@ def escape(text: object) -> str:
 
 def progress(done: int, expected: int) -> str:
     return f"<p><strong>{done} of {expected} models are trained.</strong> This page updates by itself.</p>"
+
+
+def introduction(runs: Sequence[Recorded]) -> str:
+    units = {run.config.model.unit for run in runs}
+    return f"<p>{escape(INTRODUCTION)}</p>" if len(units) > 1 else ""
 
 
 def circumstances(runs: Sequence[Recorded]) -> str:

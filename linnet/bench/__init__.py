@@ -1,1 +1,1 @@
-"""Speed and memory, beside the peers and beside the limit; and the soak."""
+"""Benchmarks of speed and memory, relative to other packages and to the limits of the hardware."""

@@ -1,4 +1,4 @@
-"""A training step of a sentence classifier, beside the same classifier with nn.LSTM.
+"""A training step of a sentence classifier, compared with the same classifier with nn.LSTM.
 
 Both have the dropouts of the SRU authors' classifier (Table 1), frozen word vectors and Adam. A step is
 forward, backward and update; all sentences have the same length.

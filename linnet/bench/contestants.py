@@ -1,4 +1,4 @@
-"""Who races: our units, torch's layers, the peer package, and the limit that nobody can beat."""
+"""What is timed: our units, torch's layers, the other package, and the matrix products as a lower limit."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def has_kernel(unit: str, device: str = "cpu") -> bool:
     try:
         with backend(KERNELS[device]), torch.device(device):
             UNITS[unit](16, 16)(torch.zeros(1, 1, 16))
-    except Exception:  # whatever it is, the race will tell
+    except Exception:  # the race reports whatever is wrong
         return False
     return True
 
@@ -136,7 +136,7 @@ def matrices_of(unit: str) -> int:
 
 
 def limit(matrices: int, shape: Shape, mode: str) -> Contestant:
-    """The products that no layer with so many matrices can do without, in memory that is there already.
+    """The matrix products that a layer with this many matrices needs at least, in allocated memory.
 
     Forward one, U = X W^T. Training two more, dX = dU W and dW = dU^T X.
     """

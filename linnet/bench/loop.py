@@ -1,4 +1,4 @@
-"""What the training loop costs beside the model it trains.
+"""The overhead of the training loop over the model that it trains.
 
 The same model on the same windows: by the loop, with its records and its checks, and by hand, which is no
 more than forward, backward, the clipping of the gradient and the optimiser's step.
@@ -64,7 +64,7 @@ def by_loop(unit: str, folder: Path) -> Call:
 
 
 def windows_of(run: Any) -> Iterator[Window]:
-    """Those of an epoch, and then again: the state goes on."""
+    """Yield the batches of an epoch again and again; the state is carried on."""
     return cycle(run.task.batches("train", 1))
 
 

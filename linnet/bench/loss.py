@@ -1,7 +1,7 @@
-"""What the loss of a language model costs, forward and backward: most of what a small one computes.
+"""The cost of the loss of a language model, forward and backward: most of what a small model computes.
 
-Ours goes through the rows in pieces (linnet.layers.softmax); beside it the two functions of torch that one
-would write, and the limit, the three products without which there are no logits and no gradients.
+Ours processes the rows in pieces (linnet.layers.softmax). It is compared with the two functions of torch that
+one would use, and with the limit: the three matrix products that logits and gradients need.
 """
 
 from __future__ import annotations

@@ -56,21 +56,21 @@ def peak_of(name: str, settings: Settings) -> float:
 
 
 def peak() -> float:
-    """Megabytes at most so far."""
+    """Return the peak memory of the process so far, in megabytes."""
     try:
-        told = Path("/proc/self/status").read_text(encoding="utf-8")
+        status = Path("/proc/self/status").read_text(encoding="utf-8")
     except OSError:
         import resource  # not on Windows
 
         most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return most / (1 << 20 if sys.platform == "darwin" else 1 << 10)
     # Not ru_maxrss: on Linux a process that another one starts begins with the peak of that one.
-    (line,) = [line for line in told.splitlines() if line.startswith("VmHWM")]
+    (line,) = [line for line in status.splitlines() if line.startswith("VmHWM")]
     return int(line.split()[1]) / 1024
 
 
 def resident() -> float:
-    """Megabytes now; 0 where the system does not tell."""
+    """Return the current memory in megabytes; 0 if the system does not report it."""
     try:
         pages = int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[1])
     except OSError:
@@ -79,7 +79,7 @@ def resident() -> float:
 
 
 def trim() -> None:
-    """Give back what nobody uses, so that what is left is held."""
+    """Return unused memory to the system, so that only used memory is counted."""
     gc.collect()
     if sys.platform.startswith("linux"):
         with contextlib.suppress(AttributeError):  # not every C library has it

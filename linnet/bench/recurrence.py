@@ -1,4 +1,4 @@
-"""The recurrence alone, beside a copy of as many bytes: what the memory allows.
+"""The recurrence alone, compared with a copy of the same number of bytes: the limit of the memory.
 
 The kernels are timed where they are launched, within an ordinary forward and backward pass, and
 for a second time: the first touch of fresh memory costs more than the recurrence, and is not what
@@ -32,7 +32,7 @@ def measure(settings: Settings, book: Book) -> list[Row]:
         for unit in settings.elementwise("sru", "lrn"):
             try:
                 times, moved = alone(unit, shape, settings)
-            except Exception as error:  # say what failed, and go on
+            except Exception as error:  # report what failed, and continue
                 book.say(f"skipped: recurrence of {unit} at {shape}: {error}")
                 continue
             made += book.add(*(row(unit, shape, kind, times, moved) for kind in KINDS))
@@ -122,7 +122,7 @@ def launched(call: Call) -> float:
 
 @contextmanager
 def launches(instead: Callable[..., None]) -> Iterator[None]:
-    """Within this context `instead(run, *arguments)` is called where a kernel would be."""
+    """Within this context, `instead(run, *arguments)` is called in place of a kernel."""
     from linnet.fuse.cpu import jit
 
     run = jit.run

@@ -39,13 +39,13 @@ def shape_of(row: Row) -> Shape:
 
 
 def raced(rows: Iterable[Row], huge_pages: str = "no") -> list[Row]:
-    """Our layers beside nn.LSTM."""
+    """Rows of our layers relative to nn.LSTM."""
     fixed = {"what": "speed", "ratio_to": "nn.LSTM", "huge_pages": huge_pages}
     return [row for row in latest(rows) if all(row[key] == value for key, value in fixed.items())]
 
 
 def shapes_in(rows: Sequence[Row]) -> list[Shape]:
-    """The shapes the project reports; where none of them was measured, those that were."""
+    """The shapes that the project reports; if none of them was measured, all measured shapes."""
     there = list(dict.fromkeys(map(shape_of, rows)))
     return [shape for shape in SHAPES if shape in there] or there
 
@@ -70,7 +70,9 @@ def write_plot(path: Path, rows: Sequence[Row]) -> None:
         raise RuntimeError('a plot needs matplotlib: pip install "linnet-rnn[plot]"') from error
     found = raced(rows)
     if not found:
-        raise ValueError("no rows of layers beside nn.LSTM; `linnet bench --what speed` measures them")
+        raise ValueError(
+            "there are no rows of layers relative to nn.LSTM; `linnet bench --what speed` measures them"
+        )
     shapes, units = shapes_in(found), units_in(found)
     figure = Figure(figsize=(2.6 * len(shapes) + 1, 0.35 * len(units) + 1.4), layout="constrained")
     panels = figure.subplots(1, len(shapes), sharey=True, squeeze=False)[0]

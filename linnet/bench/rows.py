@@ -60,7 +60,7 @@ def text(value: Any) -> str:
 
 
 def append(path: Path, rows: Sequence[Row]) -> None:
-    """In one step, so that whoever reads sees all of the new rows or none."""
+    """Write in one step, so that a reader sees all of the new rows or none."""
     old = path.read_text(encoding="utf-8") if path.exists() else header()
     if not old.startswith(header()):
         raise ValueError(f"{path} has other columns than {', '.join(COLUMNS)}; move it away first")

@@ -55,7 +55,7 @@ def speed(settings: Settings, book: Book, again: bool) -> None:
 
 
 def with_other_pages(settings: Settings, book: Book) -> None:
-    """SRU and LRN beside nn.LSTM once more, in a fresh process, with huge pages for all or for none."""
+    """SRU and LRN relative to nn.LSTM once more, in a new process, with or without huge pages."""
     units = [unit for unit in ("sru", "lrn") if unit in settings.units]
     shapes = [str(shape) for shape in settings.shapes if not shape.is_step]
     if not units or not shapes or not huge_pages_are_granted():
@@ -98,13 +98,13 @@ def measure_loop(settings: Settings, book: Book) -> list[Row]:
 ON_GPU = ("speed", "growth")
 PARTS: dict[str, Part] = {
     "speed": speed,
-    "recurrence": plain("recurrence alone, beside a copy of as many bytes", recurrence.measure),
-    "checks": plain("the checks before a kernel, beside the whole call", checks.measure),
+    "recurrence": plain("recurrence alone, relative to a copy of the same bytes", recurrence.measure),
+    "checks": plain("the checks before a kernel, relative to the whole call", checks.measure),
     "growth": plain("growth with the length of the sequences", growth.measure),
     "memory": plain("peak memory of a training step, in fresh processes", memory.measure),
     "start": plain("start, in fresh processes", start.measure),
-    "loss": plain("the loss of a language model, beside its three products", loss.measure),
+    "loss": plain("the loss of a language model, relative to its three products", loss.measure),
     "classifier": plain("a training step of a sentence classifier", classifier.measure),
     "tagging": plain("a training step of a tagger, and the CRF", tagging.measure),
-    "loop": plain("the training loop, beside the model's own work", measure_loop),
+    "loop": plain("the training loop, relative to the model alone", measure_loop),
 }

@@ -1,4 +1,4 @@
-"""What a benchmark is to measure."""
+"""What a benchmark measures."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Shape(NamedTuple):
 
 
 class Words(NamedTuple):
-    """A softmax over so many words, of d features."""
+    """A softmax over `words` words, of d features."""
 
     d: int
     words: int

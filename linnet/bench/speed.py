@@ -1,4 +1,4 @@
-"""How fast a layer is: beside torch's, beside its own loop, beside the peer and beside the limit."""
+"""The speed of a layer relative to torch's, to the reference loop, to another package and to the limit."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def beside_torch(settings: Settings, units: list[str], shape: Shape, mode: str) 
 
 
 def beside_the_peer(shape: Shape, mode: str, device: str) -> Race:
-    """Apart: it takes as long as all others together, and leaves the memory in pieces for whoever is next."""
+    """Timed separately: it takes as long as all others together, and leaves the memory fragmented."""
     entrants = {
         "nn.LSTM": contestants.torchs("nn.LSTM", shape, mode, device),
         "sru": contestants.ours("sru", shape, mode, device),
@@ -105,7 +105,7 @@ def beside_its_loop(unit: str, shape: Shape, mode: str, device: str) -> Race:
 
 
 def cells(settings: Settings, shape: Shape) -> Race:
-    """One step by a cell, beside nn.LSTMCell."""
+    """One step of a cell, relative to nn.LSTMCell."""
     entrants = {unit: contestants.cell_step(unit, shape) for unit in (*settings.units, "nn.LSTMCell")}
     comparisons = [Comparison(unit, "nn.LSTMCell", "nn.LSTMCell") for unit in settings.units]
     return Race("cell", shape, "step", entrants, comparisons)

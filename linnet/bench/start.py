@@ -1,4 +1,4 @@
-"""What one waits for at the start: the import, the first call, and the first call ever."""
+"""Start-up times: the import, the first call, and the first call with an empty kernel cache."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def measure(settings: Settings, book: Book) -> list[Row]:
 
 
 def first_calls(unit: str, settings: Settings) -> list[dict[str, Any]]:
-    """With an empty cache of kernels, each time anew, and with a full one."""
+    """With an empty cache of kernels, emptied each time, and with a full one."""
     code = FIRST_CALL.format(unit=UNITS[unit].__name__, threads=settings.threads)
     cold, warm = [], []
     for _ in range(settings.repeats):

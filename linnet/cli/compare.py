@@ -119,7 +119,8 @@ class Comparing:
         with Board([path.name for _, path in self.runs], figure, self.validated) as board:
             for number, (config, path) in enumerate(self.runs, 1):
                 self.train_one(config, path, board)
-                self.write_page(number)
+                if number < len(self.runs):
+                    self.write_page(number)
         say("measuring the speed of each model alone ...")
         measure_speeds(self.runs, self.task)
         self.write_page(len(self.runs))
@@ -129,9 +130,8 @@ class Comparing:
         from linnet.train.loop import train
 
         board.finished(path.name, train(config, path, board.progress(path.name), self.task))
-        if text := self.task.with_settings(config.data, config.model, config.loop.seed).sample(
-            load(path).model, self.tokens
-        ):
+        task = self.task.with_settings(config.data, config.model, config.loop.seed)
+        if text := task.sample(load(path).model, self.tokens):
             write_atomically(path / "sample.txt", text.encode())
 
     def validated(self) -> None:

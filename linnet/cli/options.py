@@ -162,7 +162,7 @@ def settings_in(path: Path) -> Any:
         with open(path, "rb") as file:
             return config_from(path, parse_json(path, file.read(SMALL)))
     except (OSError, Damaged) as error:
-        raise ValueError(f"--config takes the config.json of a run, and {path} is none: {error}") from None
+        raise ValueError(f"--config needs the config.json of a run; {path} is not one: {error}") from None
 
 
 def changed(config: Any, given: dict[str, Any]) -> Any:

@@ -1,4 +1,4 @@
-"""How the command line reads, and how it answers what it cannot read."""
+"""Parsing of the command line, with errors of one line."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class HelpFormatter(argparse.HelpFormatter):
 
 
 class Parser(argparse.ArgumentParser):
-    """Answers a mistake in one line: what is wrong, the nearest valid name, and where the help is."""
+    """Reports a mistake in one line: what is wrong, the nearest valid name, and where the help is."""
 
     def __init__(self, *arguments: Any, **given: Any):
         super().__init__(*arguments, **{"formatter_class": HelpFormatter, **given})
@@ -42,10 +42,10 @@ class Parser(argparse.ArgumentParser):
 
 
 class LazyParser(Parser):
-    """Gets its options when it is asked to read some: what they are made of takes time to import."""
+    """Adds its options when it first parses: the modules that define them take time to import."""
 
     fill: Callable[[argparse.ArgumentParser], None] | None = None
-    first_word: str | None = None  # of what it is asked to read: its options may depend on it
+    first_word: str | None = None  # of the arguments: the options may depend on it
 
     def parse_known_args(self, *arguments: Any, **given: Any) -> Any:
         if self.fill is not None:
@@ -54,7 +54,7 @@ class LazyParser(Parser):
             fill(self)
         found, left = super().parse_known_args(*arguments, **given)
         if left and self._subparsers is None:
-            # Left to the whole program, a wrong option would be compared with the options of that.
+            # Otherwise the main parser would report it, and compare it with its own options.
             self.error(f"unrecognized arguments: {' '.join(left)}")
         return found, left
 

@@ -65,12 +65,14 @@ def run(options: argparse.Namespace) -> None:
 def say_best(study: Any, folder: Path, selects: Metric) -> None:
     counts = Counter(trial.state.name.lower() for trial in study.get_trials(deepcopy=False))
     if counts["running"]:
-        say(f"{counts['running']} runs are still made by other processes")
+        say(f"{counts['running']} runs are still being trained by other processes")
     if not counts["complete"]:
-        raise NotFinite(f"no run in {folder} came to its end with a finite loss: try ranges of smaller rates")
+        raise NotFinite(
+            f"no run in {folder} finished with a finite loss: try a range of smaller learning rates"
+        )
     best = study.best_trial
-    place = folder / f"{best.number:04}"
+    path = folder / f"{best.number:04}"
     value = selects.value(best.value)
-    say(f"the best of {counts['complete']} runs is {place}: valid {selects.name} {value:.5g}")
+    say(f"the best of {counts['complete']} runs is {path}: valid {selects.name} {value:.5g}")
     drawn = best.user_attrs["settings"]
     say("  ".join(f"--{name.replace('_', '-')} {value:.4g}" for name, value in drawn.items()))

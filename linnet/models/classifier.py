@@ -32,7 +32,7 @@ from linnet.models.config import CNN, REFUSED, TextConfig, default_options, opti
 from linnet.models.encoder import Encoded, Text, TextEncoder
 from linnet.models.init import uniform_weights
 
-# The SRU authors pad each batch to at least so many steps, the widest filter of their CNN.
+# The SRU authors pad each batch to at least this many steps, the widest filter of their CNN.
 FEWEST_STEPS = 5
 
 

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from linnet.layers.init import clear_
 
-# The model's layers, and its matrices beside them: (embedding, output matrices, output biases).
+# The model's layers, and its other matrices: (embedding, output matrices, output biases).
 Outer = tuple[list[Tensor], list[Tensor], list[Tensor]]
 
 

@@ -47,7 +47,7 @@ class LossParts(NamedTuple):
     objective: Tensor  # the mean of -log p over the counted targets, and the penalties; to be differentiated
     nll: Tensor  # the sum of -log p, without penalties and without a graph
     count: int  # type: ignore[assignment]  # how many targets were counted
-    penalties: dict[str, float]  # each as it stands in the objective
+    penalties: dict[str, float]  # each as it is added to the objective
     state: State  # after the window, without a graph
 
 
@@ -73,7 +73,7 @@ class LanguageModel(TokenEncoder):
         initialise(self, self.layers, outer, self.config.init, self.config.init_scale)
 
     def reset_parameters(self) -> None:
-        """Start anew, as the config says."""
+        """Initialise the weights as the config says."""
         for module in self.modules():
             if module is not self and isinstance(
                 module, (Recurrent, nn.Linear, nn.AdaptiveLogSoftmaxWithLoss)

@@ -1,12 +1,12 @@
-"""Checkpoints that are whole or are not read.
+"""Checkpoints: an incomplete or changed one is never read.
 
 A checkpoint is a folder: model.safetensors, more files, and last of all manifest.json, which has the digests
-of these files and of itself. It is written under a temporary name, and takes its place by renaming:
+of these files and of itself. It is written under a temporary name, and then renamed:
 
-    write last.new  ->  last.old goes  ->  last becomes last.old  ->  last.new becomes last
+    write last.new  ->  delete last.old  ->  rename last to last.old  ->  rename last.new to last
 
-So the checkpoint before the last is kept, and whenever this is cut off, at least one of the three is whole.
-Of `best` there is one only: an older one would be another result.
+So the previous checkpoint is kept, and after an interruption at least one of the three is complete.
+There is only one `best`: an older one would give another result.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ MANIFEST = "manifest.json"
 WEIGHTS = "model.safetensors"
 FILES = re.compile(r"model\.safetensors|state\.pt|rank-[0-9]{1,6}\.pt")
 ANY_MODEL = 100_000
-"""Sizes up to this cost next to nothing to try."""
+"""Sizes up to this can be allocated without a check."""
 # What Linnet 0.1.0 wrote into a manifest, which it did not seal.
 OLD_NAMES = {
     "last": ("step", "position", "rows", "world", "guard", "files"),
@@ -68,10 +68,10 @@ class Survey(NamedTuple):
 
 
 def stage(folder: Path, name: str) -> Path:
-    """The empty folder into which a checkpoint is written before it counts."""
+    """Return an empty folder to write a new checkpoint into."""
     new = folder / f"{name}.new"
     if not has_folder(folder / name) and is_whole(new, name):
-        # It was cut off between two renames: what is being replaced is not yet in its place.
+        # The process ended between two renames: finish them first.
         settle(folder, name)
     discard(new)
     with room_for(new):
@@ -80,7 +80,7 @@ def stage(folder: Path, name: str) -> Path:
 
 
 def publish(folder: Path, name: str, about: Mapping[str, Any]) -> str:
-    """Seal what stands in the staging folder, and put it in the place of the one before it; the seal."""
+    """Seal the checkpoint in the staging folder and replace the previous one; return the seal."""
     new = folder / f"{name}.new"
     files = {path.name: digest(path) for path in sorted(new.iterdir())}
     manifest = untrusted.sealed({"name": name, **about, "files": files})
@@ -91,18 +91,18 @@ def publish(folder: Path, name: str, about: Mapping[str, Any]) -> str:
 
 
 def settle(folder: Path, name: str) -> None:
-    place, new, old = (folder / f"{name}{end}" for end in ("", ".new", ".old"))
-    if has_folder(place):
+    current, new, old = (folder / f"{name}{end}" for end in ("", ".new", ".old"))
+    if has_folder(current):
         discard(old)
-        os.replace(place, old)
-    os.replace(new, place)
+        os.replace(current, old)
+    os.replace(new, current)
     sync_folder(folder)
     if name != "last":
         discard(old)
 
 
 def discard(path: Path) -> None:
-    """Remove a checkpoint, its manifest first: what is half removed is then not taken for damaged."""
+    """Remove a checkpoint, its manifest first: a partly removed one is then not reported as damaged."""
     if has_folder(path):
         if has_file(path / MANIFEST):
             (path / MANIFEST).unlink()
@@ -110,7 +110,7 @@ def discard(path: Path) -> None:
 
 
 def set_aside(path: Path) -> Path:
-    """Out of the way of the next checkpoint, for whoever wants to look at it."""
+    """Rename a damaged checkpoint, so that it can be inspected; return its new path."""
     aside = path.with_name(f"{path.name}.damaged")
     if has_folder(aside):
         shutil.rmtree(aside)
@@ -151,7 +151,7 @@ def survey(folder: Path, name: str) -> Survey:
     found = Survey([], {})
     for end in ("", ".new", ".old"):
         path = folder / f"{name}{end}"
-        # Without a manifest it is one that was being written or removed, unless it stands in its place.
+        # A folder without a manifest was being written or removed, unless it has the final name.
         if has_folder(path) and (not end or has_file(path / MANIFEST)):
             try:
                 found.whole.append(read(path, name))
@@ -163,14 +163,14 @@ def survey(folder: Path, name: str) -> Survey:
 
 
 def find(folder: Path, name: str) -> Checkpoint | None:
-    """The newest whole checkpoint of this name."""
+    """Return the newest complete checkpoint of this name."""
     return next(iter(survey(folder, name).whole), None)
 
 
 def must_find(folder: Path, name: str) -> Checkpoint:
-    """The checkpoint of this name, not one before it: another checkpoint would be another result."""
+    """Return the checkpoint of this name; an older one would give another result."""
     whole, damaged = survey(folder, name)
-    # One that is whole and was not yet renamed is newer than what stands in its place.
+    # A complete one that was not yet renamed is newer than the one with the final name.
     chosen = next((each for each in whole if each.path != folder / f"{name}.old"), None)
     if chosen is not None:
         return chosen
@@ -187,27 +187,27 @@ def is_whole(path: Path, name: str) -> bool:
 
 
 def read(path: Path, name: str) -> Checkpoint:
-    """A checkpoint whose manifest and files are all as they were written."""
-    place = path / MANIFEST
-    value = untrusted.read_json(place)
-    check(value is not None, place, "it is missing")
-    manifest = untrusted.unsealed(place, value, OLD_NAMES[name])
-    check(manifest.get("name", name) == name, place, f"it is that of another checkpoint than {name!r}")
+    """Return a checkpoint after checking that its manifest and files are as they were written."""
+    where = path / MANIFEST
+    value = untrusted.read_json(where)
+    check(value is not None, where, "it is missing")
+    manifest = untrusted.unsealed(where, value, OLD_NAMES[name])
+    check(manifest.get("name", name) == name, where, f"it is that of another checkpoint than {name!r}")
     if "name" not in manifest:
-        log.warning("%s was written by Linnet 0.1.0, without a seal: damage to it is not noticed", place)
-    check_object(place, "it", manifest, ("step", "files"))
-    check_count(place, "step", manifest["step"])
+        log.warning("%s was written by Linnet 0.1.0, without a seal: damage to it is not noticed", where)
+    check_object(where, "it", manifest, ("step", "files"))
+    check_count(where, "step", manifest["step"])
     if name == "best":
-        check_object(place, "it", manifest, ("metrics",))
-        check_figures(place, "metrics", manifest["metrics"])
-    check_object(place, "files", manifest["files"], (WEIGHTS,))
+        check_object(where, "it", manifest, ("metrics",))
+        check_figures(where, "metrics", manifest["metrics"])
+    check_object(where, "files", manifest["files"], (WEIGHTS,))
     for file, code in manifest["files"].items():
         check_file(path, file, code)
     return Checkpoint(path, manifest)
 
 
 def check_file(path: Path, name: str, code: Any) -> None:
-    """Only what Linnet writes is opened, whatever a manifest names."""
+    """Check a file; only names that Linnet writes are opened."""
     known = FILES.fullmatch(name) is not None
     check(known, path / MANIFEST, f"it names {name!r}, which is no file of a checkpoint")
     check(has_file(path / name), path / name, "it is missing")
@@ -215,10 +215,10 @@ def check_file(path: Path, name: str, code: Any) -> None:
 
 
 def guard_of(checkpoint: Checkpoint) -> dict[str, Any]:
-    """What the run that wrote it said of its model and its data."""
-    place = checkpoint.path / MANIFEST
-    check_object(place, "it", checkpoint.manifest, ("guard",))
-    check_object(place, "guard", checkpoint.manifest["guard"])
+    """Return what the run that wrote the checkpoint recorded about its model and data."""
+    manifest = checkpoint.path / MANIFEST
+    check_object(manifest, "it", checkpoint.manifest, ("guard",))
+    check_object(manifest, "guard", checkpoint.manifest["guard"])
     return checkpoint.manifest["guard"]
 
 
@@ -263,7 +263,7 @@ def load_model(checkpoint: Checkpoint, config: RunConfig, task: Any) -> Any:
 
 
 def refuse_larger(settings: Path, model: Mapping[str, Any], count: int) -> None:
-    """Each size of a model is the least number of parameters it can have, so the weights bound them all."""
+    """Raise if a size in the settings is larger than the number of weights: no model could have it."""
     sizes = {**model, **model.get("unit_options", {})}
     for name, value in sizes.items():
         for size in value if isinstance(value, (list, tuple)) else (value,):
@@ -272,7 +272,7 @@ def refuse_larger(settings: Path, model: Mapping[str, Any], count: int) -> None:
 
 
 def refuse_other_settings(checkpoint: Checkpoint, config: RunConfig) -> None:
-    """A checkpoint has the settings it was written with; those of 0.1.0 had not."""
+    """Raise if config.json was changed after the checkpoint; version 0.1.0 recorded no settings in it."""
     path = checkpoint.path / MANIFEST
     if "settings" in checkpoint.manifest:
         there = config_from(f"{path}, settings", checkpoint.manifest["settings"])
@@ -292,12 +292,12 @@ def refuse_other_shapes(path: Path, weights: Mapping[str, Tensor], model: nn.Mod
 
 
 def shape_code(model: nn.Module) -> str:
-    """The same for two models when the weights of one fit the other."""
+    """Return a code that two models share if the weights of one fit the other."""
     return fingerprint({name: list(tensor.shape) for name, tensor in model.state_dict().items()})
 
 
 def refuse_foreign(path: Path, there: Mapping[str, Any], here: Mapping[str, Any], files: str = "") -> None:
-    """A checkpoint fits a task when the task describes itself as the one that wrote it did."""
+    """Raise unless the task of a checkpoint and this task describe themselves in the same way."""
     names = [name for name in {**there, **here} if name not in OLD_GUARDS]
     wrong = [name for name in names if there.get(name) != here.get(name)]
     if wrong:

@@ -1,4 +1,4 @@
-"""What ends a run before its end, each with an exit code of its own."""
+"""Errors that end a run early, each with its own exit code."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 log = logging.getLogger("linnet")
-"""Where a run says what its user must know, whatever shows its progress."""
+"""Warnings of a run, independent of how its progress is shown."""
 
 
-class Stopped(RuntimeError):  # noqa: N818, it is what happened
-    """A run that cannot go on; what it has written stays."""
+class Stopped(RuntimeError):  # noqa: N818, the name of an event
+    """A run cannot continue; its files are kept."""
 
     exit_code = 1
 
@@ -25,7 +25,7 @@ class NotFinite(Stopped):
 
 
 class DiskFull(Stopped):
-    """There is no room for a file; the checkpoint before it is whole."""
+    """There is no space for a file; the checkpoint before it is complete."""
 
     exit_code = 4
 
@@ -37,14 +37,14 @@ class Mismatch(Stopped):
 
 
 class Damaged(Mismatch):
-    """A file of a run that is not as it was written, or is something that no run has."""
+    """A file of a run was changed after it was written, or does not belong in a run directory."""
 
     exit_code = 6
 
 
 @contextmanager
 def room_for(path: Path) -> Iterator[None]:
-    """Say what a full disk means for the run."""
+    """Turn the error of a full disk into a `DiskFull` that says what to do."""
     try:
         yield
     except OSError as error:
@@ -52,10 +52,10 @@ def room_for(path: Path) -> Iterator[None]:
             raise
         raise DiskFull(
             f"no room to write {path} ({error.strerror}); the last whole checkpoint is kept: "
-            "free some space and give the same command again to go on from it"
+            "free some space and repeat the command to resume from it"
         ) from error
 
 
 def missing(user: str, packages: str) -> ImportError:
     """Return an error that says what to install for `user`, a command or an option."""
-    return ImportError(f"{user} needs what is not installed: pip install {packages}")
+    return ImportError(f"{user} needs packages that are not installed: pip install {packages}")

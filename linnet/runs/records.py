@@ -2,15 +2,15 @@
 
 config.json        the settings, written before the first step
 environment.json   versions, machine, threads, the command
-metrics.jsonl      one row for each evaluation and each stretch of training: the same, to the last
-                   digit, whenever the same run is made on the same machine
-metrics.csv        the same numbers, one to a line
-speed.jsonl        seconds and tokens a second, and when a checkpoint was written: not the same twice, so kept
-                   apart
+metrics.jsonl      a row for each evaluation and each interval of training; on the same machine the same
+                   run writes the same rows, to the last digit
+metrics.csv        the same numbers, one per line
+speed.jsonl        seconds and tokens, and when checkpoints were written: these differ between equal runs
+speed.json         tokens per second, measured by `linnet compare` for each model alone
 result.json        the figures of the finished run
 details.json       tables of its test that are no figures, such as a confusion matrix, if its task has any
 best/, last/       checkpoints, and in last.old/ the one before the last
-events/            for TensorBoard, if asked for
+events/            the files of --logger
 
 All of it is read by `untrusted`: a directory may be damaged, or a stranger's.
 """
@@ -56,7 +56,7 @@ from linnet.runs.untrusted import (
 from linnet.tasks.base import Section
 
 COLUMNS = ("step", "epoch", "split", "name", "value")
-PLACE = COLUMNS[:3]
+POSITION = COLUMNS[:3]
 FIGURES = ("step", "epoch", "tokens", "parameters", "best_step", "valid", "test")
 TIMES = ("seconds", "tokens_per_second")
 PACKAGES = ("linnet-rnn", "torch", "numpy", "lightning-fabric", "safetensors")
@@ -65,7 +65,7 @@ Row = dict[str, Any]
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """The old file or the new one, whole, whatever happens in between."""
+    """Replace a file such that after a crash it has the old content or the new, and nothing in between."""
     with room_for(path):
         files.write_atomically(path, content)
 
@@ -92,28 +92,28 @@ class Rows:
         append(self.csv, head + text)
 
     def lengths(self) -> list[int]:
-        """In bytes, and safe on the disk: a checkpoint is about to rely on them."""
+        """Return the lengths in bytes, after everything is on the disk: a checkpoint relies on them."""
         return [synced_length(path) for path in self.paths]
 
     def digests(self, lengths: list[int]) -> list[str]:
-        """Of the beginnings that have these lengths."""
+        """Return the digests of the first bytes of both files."""
         return [digest(path, length) for path, length in zip(self.paths, lengths, strict=True)]
 
     def check(self, lengths: list[int], digests: list[str] | None) -> None:
-        """Refuse rows that are not those which a checkpoint was written after; 0.1.0 kept no digests."""
+        """Raise if the rows before a checkpoint have changed; version 0.1.0 wrote no digests."""
         for path, length in zip(self.paths, lengths, strict=True):
             refuse_shorter(path, length)
         for path, known, found in zip(self.paths, digests or (), self.digests(lengths), strict=False):
             check(known == found, path, "rows before the last checkpoint are not those that were written")
 
     def check_end(self, lengths: list[int], row: Row) -> None:
-        """Refuse what is not these lengths and then this row."""
+        """Raise unless this row, and nothing else, follows after these lengths."""
         for path, length, text in zip(self.paths, lengths, lines_of(row), strict=True):
             content = read_bytes(path, LARGE) or b""
             check(content[length:] == text.encode(), path, "its last rows are not those of result.json")
 
     def count(self, length: int = 0) -> int:
-        """The rows after so many bytes."""
+        """Return the number of rows after the first `length` bytes."""
         return (read_bytes(self.jsonl, LARGE) or b"")[length:].count(b"\n")
 
     def cut(self, lengths: list[int]) -> None:
@@ -122,14 +122,14 @@ class Rows:
 
 
 def lines_of(row: Row) -> tuple[str, str]:
-    """A row as it stands in metrics.jsonl and in metrics.csv."""
+    """Return a row as text for metrics.jsonl and for metrics.csv."""
     return json.dumps(row) + "\n", "".join(map(csv_line, long(row)))
 
 
 def long(row: Row) -> list[tuple]:
-    """One line for each number of a row."""
-    place = tuple(row.get(name, "") for name in COLUMNS[:3])
-    return [(*place, name, repr(value)) for name, value in row.items() if name not in COLUMNS]
+    """Return one line for each number of a row."""
+    position = tuple(row.get(name, "") for name in POSITION)
+    return [(*position, name, repr(value)) for name, value in row.items() if name not in COLUMNS]
 
 
 def csv_line(cells: tuple) -> str:
@@ -199,7 +199,7 @@ def file_lock(path: Path) -> FileLock:
 
 @contextmanager
 def claim(folder: Path) -> Iterator[None]:
-    """Within this, the folder is this process's; however the process ends, it no longer is."""
+    """Hold the lock of a folder; it ends with the process, however that ends."""
     try:
         ours = file_lock(folder / ".lock").acquire(blocking=False)
     except Timeout:
@@ -217,12 +217,12 @@ def open_run(folder: Path, config: RunConfig) -> None:
 
 
 def looks_like_a_run(folder: Path) -> bool:
-    """By anything that a run has, so that one which has lost some of it can still be overwritten."""
+    """Return whether a folder has any file of a run: incomplete runs can be overwritten too."""
     return any(os.path.lexists(folder / name) for name in ("config.json", "metrics.jsonl", "last"))
 
 
 def refuse_other(folder: Path, config: RunConfig) -> None:
-    """A directory that holds a run holds this one, or one that may become it by going on for longer."""
+    """Raise if the directory has a run with other settings, apart from those that may change."""
     if has_file(folder / "config.json"):
         refuse_changed(f"{folder} holds another run: in config.json", read_config(folder), config)
 
@@ -256,7 +256,7 @@ def config_from(where: object, values: Any) -> RunConfig:
 
 
 def read_rows(path: Path) -> list[Row]:
-    """The whole rows; one that is being written is left out."""
+    """Return the complete rows, without one that is being written."""
     lines = (read_bytes(Path(path), LARGE) or b"").split(b"\n")
     rows = [parse_json(f"{path}, line {number}", line) for number, line in enumerate(lines[:-1], 1)]
     for number, row in enumerate(rows, 1):
@@ -276,11 +276,11 @@ def read_metrics(folder: Path, split: str | None = None) -> list[Row]:
 
 
 def check_row(where: str, row: Row) -> None:
-    check_object(where, "it", row, (*PLACE, "loss"))
+    check_object(where, "it", row, (*POSITION, "loss"))
     for name, value in row.items():
         if name == "split":
             check_text(where, name, value)
-        elif name in PLACE:
+        elif name in POSITION:
             check_count(where, name, value)
         else:
             check_number(where, repr(name), value)
@@ -291,7 +291,7 @@ def write_result(folder: Path, result: Row) -> None:
 
 
 def read_result(folder: Path) -> Row | None:
-    """The figures of a finished run; None where it is not finished."""
+    """Return the figures of a finished run; None if it has not finished."""
     path = Path(folder) / "result.json"
     value = read_json(path)
     if value is None:

@@ -1,12 +1,12 @@
-"""The files of a run directory, opened as what they may be: damaged, or made by a stranger.
+"""Reading files of a run directory that may be damaged or come from an untrusted source.
 
-A run directory is copied, mounted, or unpacked from somebody's archive. So nothing in it is followed out of
-it, waited for or believed before it is checked: each name must be a regular file (or a folder) itself, of a
+A run directory may be copied, mounted, or unpacked from an archive. So no link in it is followed, no pipe is
+waited for, and nothing is used before it is checked: each name must be a regular file (or a folder) of a
 bounded size, and its content must have the types that Linnet writes. The directory itself may be reached
 through a symbolic link; nothing inside it may be one.
 
-Every refusal is a `Damaged` that names the file. A seal tells damage, not forgery: whoever can write a run
-can seal it.
+Every error is a `Damaged` that names the file. A seal detects damage, not forgery: anyone who can write a run
+can also seal it.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ FLAGS = {
     "ab": os.O_WRONLY | os.O_APPEND | os.O_CREAT,
     "xb": os.O_WRONLY | os.O_CREAT | os.O_EXCL,
 }
-# All controls but the end of a line and the tab; what turns the direction of text, by which a line can look
-# like another; and halves of a character, which no file can hold.
+# All control characters but newline and tab; characters that reverse the direction of text, which can make a
+# line look like another; and surrogates, which no file can contain.
 OBEYED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
@@ -86,11 +86,11 @@ def refuse_kind(path: Path, mode: int, wanted: int) -> None:
 
 
 def open_file(path: Path, mode: str) -> IO[bytes]:
-    """open(), for a regular file alone."""
+    """Open a file if it is a regular file."""
     has_file(path)
     handle = os.open(path, FLAGS[mode] | CAREFULLY, 0o666)
     try:
-        # It may have been replaced since it was looked at.
+        # It may have been replaced after the check.
         refuse_kind(path, os.fstat(handle).st_mode, stat.S_IFREG)
         return os.fdopen(handle, mode)
     except BaseException:
@@ -99,7 +99,7 @@ def open_file(path: Path, mode: str) -> IO[bytes]:
 
 
 def read_bytes(path: Path, most: int = SMALL) -> bytes | None:
-    """The content; None where there is no such file."""
+    """Return the content; None if there is no such file."""
     if not has_file(path):
         return None
     with open_file(path, "rb") as file:
@@ -131,7 +131,7 @@ def parse_json(where: object, content: bytes) -> Any:
 
 
 def deeper_than(most: int, value: Any) -> bool:
-    """Level by level, since what recurses would be stopped by what it looks for."""
+    """Return whether a value is nested deeper than `most`; recursion would fail on such a value."""
     level = [value]
     while level and most:
         level, most = [inner for each in level for inner in children(each)], most - 1
@@ -143,18 +143,18 @@ def children(value: Any) -> Collection[Any]:
 
 
 def read_json(path: Path) -> Any:
-    """The value in a small file; None where there is no such file."""
+    """Return the value in a small file; None if there is no such file."""
     content = read_bytes(path)
     return None if content is None else parse_json(path, content)
 
 
 def sealed(value: Mapping[str, Any]) -> dict[str, Any]:
-    """With a digest of itself, by which `unsealed` knows whether it is still the same."""
+    """Return the value with a digest of itself, which `unsealed` checks."""
     return {**value, SEAL: seal_of(value)}
 
 
 def unsealed(path: Path, value: Any, old_names: Collection[str]) -> dict[str, Any]:
-    """What was sealed, if it still is as it was. Linnet 0.1.0 sealed nothing, and wrote `old_names` only."""
+    """Return a sealed value if it is unchanged. Linnet 0.1.0 wrote no seals, and only `old_names`."""
     check(isinstance(value, dict), path, "it is not an object")
     content = {name: each for name, each in value.items() if name != SEAL}
     if SEAL not in value:
@@ -219,7 +219,7 @@ def shortened(value: Any) -> str:
 
 
 def harmless(text: object) -> str:
-    """The text with each character that a terminal would obey as its escape: \\x1b, \\u202e."""
+    """Return the text with control characters as escapes: \\x1b, \\u202e."""
     return OBEYED.sub(lambda found: ascii(found[0])[1:-1], str(text))
 
 
@@ -240,7 +240,7 @@ def read_safetensors(path: Path) -> dict[str, Any]:
 
 
 def read_torch(path: Path) -> Any:
-    """What torch.save wrote: tensors and plain values, no code."""
+    """Return what torch.save wrote: tensors and plain values, no code."""
     import torch
 
     check(has_file(path), path, "it is missing")
@@ -248,13 +248,13 @@ def read_torch(path: Path) -> Any:
     try:
         return torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
-        # Of a file that is none of torch's, its reader raises whatever its bytes lead it to.
+        # For a file that torch did not write, its reader can raise any kind of error.
         text = str(error).splitlines() or [type(error).__name__]
         raise Damaged(f"{path} is damaged: torch cannot read it ({text[0]})") from None
 
 
 def refuse_packed(path: Path) -> None:
-    """torch.save stores without compression; a file that unpacks to more than it has is none of its."""
+    """Raise if the file is compressed: torch.save does not compress, so torch did not write it."""
     try:
         with zipfile.ZipFile(path) as archive:
             entries = archive.infolist()

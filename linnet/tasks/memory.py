@@ -250,7 +250,7 @@ class Memory(Task):
 
     @torch.no_grad()
     def predict(self, model: nn.Module, raw: Sequence[Any], **options: Any) -> list[Any]:
-        """Answer each sequence; what one is, and what the answer is, stands at each task."""
+        """Answer each sequence; each task documents its inputs and answers."""
         device = next(model.parameters()).device
         return [self.answer(model(self.encode(each).to(device))[0][:, 0].cpu()) for each in raw]
 

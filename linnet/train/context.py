@@ -40,7 +40,7 @@ class Context:
     def total_steps(self) -> int | None:
         """The number of updates of the whole run; None if it has no end."""
         loop = self.config.loop
-        # Epochs of varied windows differ a little in their number; the first one stands for all.
+        # With windows of varied lengths, epochs differ a little; the first one is close enough.
         size = self.task.batches_per_epoch(1)
         if size is None:
             return loop.steps or None

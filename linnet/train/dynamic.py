@@ -1,12 +1,12 @@
-"""Dynamic evaluation: a model that goes on learning from the text it is tested on.
+"""Dynamic evaluation: a model keeps learning from the text it is tested on.
 
 Krause et al. (2018), with the statistics of the authors of LRN's language models (Table 5):
 
     R  = sqrt(sum over training windows of g^2)             how much each weight moves in training
     w += lambda min(R / mean R, 1/lambda) (w_0 - w) - lr g / (R + epsilon)      after each window
 
-A window is scored before it is learnt from, so no token is seen before it is predicted. The mean of R is the
-mean over tensors of their means, as in that code.
+Each window is scored before the model learns from it, so no token is seen before it is predicted. The mean of
+R is the mean over tensors of their means, as in that code.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from linnet.runs.config import Checked, option
 class DynamicConfig(Checked):
     """The settings of the authors for Penn Treebank; for WikiText-2 decay .02 and epsilon .002."""
 
-    dynamic_lr: float = option(0.002, "the rate at which the test is learnt", least=0)
-    dynamic_decay: float = option(0.075, "lambda, the pull back to the trained weights", least=0)
+    dynamic_lr: float = option(0.002, "the learning rate on the test text", least=0)
+    dynamic_decay: float = option(0.075, "lambda: how fast weights return to the trained ones", least=0)
     dynamic_epsilon: float = option(0.001, "added to the root of the squared gradients", least=0)
-    dynamic_length: int = option(5, "steps between two updates", least=1)
+    dynamic_length: int = option(5, "time steps between two updates", least=1)
     dynamic_batch: int = option(100, "columns for the statistics of the training text", least=1)
 
 
 class Statistics:
-    """R of every parameter, and what it is divided by."""
+    """R of every parameter, and the mean by which it is divided."""
 
     def __init__(self, parameters: list[nn.Parameter], roots: list[Tensor]):
         self.parameters, self.roots = parameters, roots
@@ -57,7 +57,7 @@ def statistics(model: LanguageModel, tokens: Tensor, settings: DynamicConfig) ->
 def evaluate(
     model: LanguageModel, tokens: Tensor, known: Statistics, settings: DynamicConfig, batch: int = 1
 ) -> dict[str, float]:
-    """The figures of the task, with a model that learns as it goes; its weights are then as before."""
+    """Return the figures of a model that learns while it is evaluated; then restore its weights."""
     start = [p.detach().clone() for p in known.parameters]
     pull = pulls(known, settings.dynamic_decay)
     nll, count = 0.0, 0
@@ -79,7 +79,7 @@ def evaluate(
 
 
 def pulls(known: Statistics, decay: float) -> list[Tensor]:
-    """lambda R / mean R, never more than the whole way back."""
+    """Return lambda R / mean R, at most 1."""
     return [(decay * root / known.mean).clamp_max(1.0) for root in known.roots]
 
 
@@ -92,7 +92,7 @@ def update(known: Statistics, start: list[Tensor], pull: list[Tensor], settings:
 
 
 def passes(model: LanguageModel, tokens: Tensor, batch: int, length: int) -> Iterator[Any]:
-    """The loss of each window, its gradient in the parameters."""
+    """Yield the loss of each window; the parameters then have its gradient."""
     device = next(model.parameters()).device
     state = None
     for window in windows(tokens, batch, length, tail="keep"):
@@ -105,7 +105,7 @@ def passes(model: LanguageModel, tokens: Tensor, batch: int, length: int) -> Ite
 
 @contextmanager
 def learning(model: LanguageModel) -> Iterator[None]:
-    """Without dropout and without the penalties of training, but with gradients."""
+    """Within this, the model has gradients, but neither dropout nor the penalties of training."""
     mode, config = model.training, model.config
     model.eval()
     model.config = replace(config, ar=0.0, tar=0.0, sobolev=0.0)

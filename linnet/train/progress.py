@@ -1,4 +1,4 @@
-"""What a run says while it runs: a bar with speed and time left, or plain lines without a terminal."""
+"""Progress of a run: a bar with speed and time left on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from linnet.runs.records import Row
 
 
 class Progress(Protocol):
-    """What the loop tells."""
+    """What the training loop reports."""
 
     def begin(self, parameters: int, done: int, total: int | None) -> None: ...
     def step(self, step: int, tokens: int, seconds: float, loss: float, rate: float) -> None: ...
@@ -19,7 +19,7 @@ class Progress(Protocol):
 
 
 class Silent:
-    """Says nothing."""
+    """Prints nothing."""
 
     def begin(self, parameters: int, done: int, total: int | None) -> None:
         pass
@@ -35,7 +35,7 @@ class Silent:
 
 
 class Plain(Silent):
-    """A line for each evaluation, and one every so many seconds."""
+    """A line for each evaluation, and one every `every` seconds."""
 
     def __init__(self, every: float = 15.0, name: str = ""):
         self.every, self.name = every, f"{name}: " if name else ""
@@ -52,8 +52,8 @@ class Plain(Silent):
             self.said = now
             left = time_left(step - self.first, step, self.total, now - self.started)
             speed = tokens / max(seconds, 1e-9)
-            place = f"{self.name}step {steps_of(step, self.total)}"
-            print(f"{place}  loss {loss:.4f}  {speed:,.0f} tokens/s  {left}", flush=True)
+            position = f"{self.name}step {steps_of(step, self.total)}"
+            print(f"{position}  loss {loss:.4f}  {speed:,.0f} tokens/s  {left}", flush=True)
 
     def row(self, row: Row, speed: float) -> None:
         if row["split"] != "train":
@@ -61,7 +61,7 @@ class Plain(Silent):
 
 
 class Bar(Silent):
-    """A bar of rich."""
+    """A progress bar, drawn by rich."""
 
     def __init__(self, name: str = "", console: Any = None):
         from rich.console import Console

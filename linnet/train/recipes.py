@@ -1,6 +1,6 @@
 """The papers' recipes by name, each a run that can be changed field by field.
 
-Where a paper is silent, its authors' code decides. What differs from both stands in the recipe's words.
+Where a paper does not say, its authors' code decides. The text of a recipe says where it differs from both.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ RECIPES: dict[str, Recipe] = {}
 
 
 def recipe(name: str, task: str | None = None) -> Recipe:
-    """A recipe by its name; it must be one of `task`, if that is given."""
+    """Return a recipe by its name; if `task` is given, it must be a recipe of that task."""
     if name not in RECIPES:
         raise ValueError(
             f"no recipe {name!r}{did_you_mean(name, RECIPES) or ';'} `linnet list recipes` has them all"
@@ -35,11 +35,11 @@ def recipe(name: str, task: str | None = None) -> Recipe:
 
 
 def add(name: str, about: str, *parts: Settings, **more: Any) -> None:
-    """A recipe of a language model: its parts, of which later ones go over earlier ones."""
+    """Add a recipe of a language model; later parts override earlier ones."""
     put("lm", name, about, *parts, more)
 
 
-# The defaults of `linnet train` are not the papers': a recipe that names none of these has these.
+# The defaults of `linnet train` are not those of the papers, so every recipe states these three.
 PLAIN_SGD: Settings = {"optimiser": "sgd", "lr": 1.0, "clip": 0.0}
 
 

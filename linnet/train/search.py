@@ -4,10 +4,9 @@ Kabdolov et al. (2018), section 5: draw uniformly from wide ranges; after a roun
 to the neighbourhood of the best value, and draw again. The study is in a storage that several processes can
 share, and their runs are in one folder that all of them see.
 
-Whoever makes a run holds a lock, which ends with its process. So a run that the study calls running and that
-nobody holds was broken off, and the next process goes on with it: at once, with any storage of Optuna, and
-whether it was killed, stopped or suspended for a night. (Optuna's own remedy, a heartbeat, is of databases
-only and waits until one has been missing for long.)
+The process that trains a run holds a lock, which ends with the process. So a run that the study calls running
+and whose lock is free was interrupted, and the next process resumes it, at once and with any storage of
+Optuna. (Optuna's own solution, a heartbeat, works with databases only, and waits for a timeout.)
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from linnet.tasks.base import Metric
 from linnet.train.loop import train
 from linnet.train.progress import Progress
 
-ADDRESS = re.compile(r"[a-z][a-z0-9+]+:")  # of one letter it is a drive
+ADDRESS = re.compile(r"[a-z][a-z0-9+]+:")  # with one letter it is a drive of Windows
 
 
 class Plan(NamedTuple):
@@ -57,7 +56,7 @@ def search(
     storage: str | None = None,
     progress: Callable[[str], Progress] | None = None,
 ) -> Any:
-    """Go on with the study of this folder until it has `plan.runs` runs; the study."""
+    """Continue the study in this folder until it has `plan.runs` runs; return the study."""
     check_plan(config, plan)
     optuna = load_optuna()
     make_folder(folder)
@@ -77,7 +76,7 @@ def search(
 def run_trial(
     optuna: Any, trial: Any, config: RunConfig, folder: Path, progress: Callable[[str], Progress] | None
 ) -> tuple[Any, float | None]:
-    """Train with what was drawn: how that ended, and the loss."""
+    """Train with the settings that were drawn; return the final state of the trial and its cost."""
     name = name_of(trial)
     drawn = trial.user_attrs["settings"]
     try:
@@ -96,7 +95,7 @@ def name_of(trial: Any) -> str:
 
 @contextmanager
 def turn(folder: Path) -> Iterator[None]:
-    """Within this, no other process looks at the study or writes to it."""
+    """Within this, no other process reads the study or writes to it."""
     from optuna.exceptions import OptunaError
     from sqlalchemy.exc import SQLAlchemyError
 
@@ -104,16 +103,15 @@ def turn(folder: Path) -> Iterator[None]:
         with room_for(folder), file_lock(folder / ".turn"):
             yield
     except (OptunaError, SQLAlchemyError) as error:
-        told = str(error).splitlines()[0]
+        reason = str(error).splitlines()[0]
         raise Stopped(
-            f"the storage of the study in {folder} does not do what it should ({told}). It is a journal file "
-            "or the address of a database, like sqlite:///study.db. The runs are kept, and once it does, the "
-            "same command goes on"
+            f"the storage of the study in {folder} failed ({reason}). It is a journal file or the address "
+            "of a database, like sqlite:///study.db. The runs are kept: repeat the command once it works"
         ) from None
 
 
 def next_trial(optuna: Any, study: Any, plan: Plan, folder: Path) -> tuple[Any, Held] | None:
-    """A run that was broken off, or a new one if there are not enough; with the lock that makes it ours."""
+    """Return an interrupted trial, or a new one if there are not enough, and its lock."""
     with turn(folder):
         for trial in in_state(study, optuna.trial.TrialState.RUNNING):
             ours = hold(folder, trial)
@@ -132,13 +130,13 @@ def new_trial(optuna: Any, study: Any, plan: Plan, folder: Path) -> tuple[Any, H
     trial = study.ask()
     ours = hold(folder, trial)
     if ours is None:
-        raise Mismatch(f"the run {name_of(trial)} of {folder} is new, and another process makes it already")
+        raise Mismatch(f"the run {name_of(trial)} of {folder} is new, and another process is training it")
     trial.set_user_attr("settings", draw(trial, ranges_now(plan, finished(optuna, study))))
     return trial, ours
 
 
 def hold(folder: Path, trial: Any) -> Held | None:
-    """The lock of a run, until it is left; None where another process has it."""
+    """Return the lock of a run, or None if another process holds it."""
     try:
         return file_lock(folder / f".{name_of(trial)}.lock").acquire(blocking=False)
     except Timeout:
@@ -160,7 +158,7 @@ def load_optuna() -> Any:
 def open_study(optuna: Any, storage: str | None, folder: Path) -> Any:
     opened = open_storage(optuna, storage, folder)
     how = {"sampler": optuna.samplers.RandomSampler(), "load_if_exists": True}
-    with played_back(storage or folder / "study.log"):
+    with replaying(storage or folder / "study.log"):
         study = optuna.create_study(study_name=folder.name, storage=opened, **how)
     refuse_other_study(study, folder, storage)
     study.set_user_attr("folder", folder_code(folder))
@@ -183,7 +181,7 @@ def refuse_other_study(study: Any, folder: Path, storage: str | None) -> None:
 
 
 def folder_code(folder: Path) -> str:
-    """The same wherever the folder is mounted."""
+    """Return an identifier of the folder that does not depend on where it is mounted."""
     path = folder / "study.id"
     code = read_bytes(path)
     if code is None:
@@ -194,22 +192,22 @@ def folder_code(folder: Path) -> str:
 
 
 def open_storage(optuna: Any, storage: str | None, folder: Path) -> Any:
-    """A database by its address, or a journal file: the default, which any shared folder will hold."""
+    """Return a database by its address, or a journal file (the default), which works in any shared folder."""
     if storage and ADDRESS.match(storage):
         return storage
     path = Path(storage or folder / "study.log")
-    # A lock that ends with its process: Optuna's own is waited for when its owner was killed.
+    # This lock ends with its process; Optuna's own remains after its process was killed.
     lock = file_lock(path.with_name(f".{path.name}.lock"))
     with lock:
         mend(path)
     backend = optuna.storages.journal.JournalFileBackend(str(path), lock_obj=lock)
-    with played_back(path):
+    with replaying(path):
         return optuna.storages.JournalStorage(backend)
 
 
 @contextmanager
-def played_back(journal: str | Path) -> Iterator[None]:
-    """Optuna plays a journal back and trusts what it reads."""
+def replaying(journal: str | Path) -> Iterator[None]:
+    """Report errors of Optuna while it replays a journal, which it does without checks."""
     try:
         yield
     except (KeyError, TypeError, ValueError, AssertionError, IndexError, AttributeError) as error:
@@ -217,10 +215,10 @@ def played_back(journal: str | Path) -> Iterator[None]:
 
 
 def mend(path: Path) -> None:
-    """Half a line, which a full disk leaves, would spoil the line that is written after it."""
+    """Remove an incomplete last line, which a full disk leaves: it would damage the next line."""
     content = read_bytes(path, LARGE) or b""
     if content and not content.startswith(b'{"op_code"'):
-        raise ValueError(f"{path} is no journal of Optuna; give a file that is one, or that is not there yet")
+        raise ValueError(f"{path} is not a journal of Optuna; give a journal, or the name of a new file")
     whole = content[: content.rfind(b"\n") + 1]
     for number, line in enumerate(whole.splitlines(), 1):
         where = f"{path}, line {number}"
@@ -240,13 +238,13 @@ def in_state(study: Any, *states: Any) -> list[Any]:
 
 
 def begun(optuna: Any, study: Any) -> list[Any]:
-    """Those that are done and those that somebody makes."""
+    """Return the trials that are finished or running."""
     state = optuna.trial.TrialState
     return in_state(study, state.COMPLETE, state.PRUNED, state.RUNNING)
 
 
 def finished(optuna: Any, study: Any) -> list[tuple[float, Mapping[str, float]]]:
-    """The loss and the draw of each run that came to its end, in the order of their numbers."""
+    """Return the cost and the drawn settings of each finished run, by number."""
     trials = in_state(study, optuna.trial.TrialState.COMPLETE)
     return [(trial.value, trial.params) for trial in trials]
 
@@ -264,17 +262,17 @@ def ranges_now(plan: Plan, known: list[tuple[float, Mapping[str, float]]]) -> di
 
 
 def check_costs(optuna: Any, study: Any, folder: Path, selects: Metric) -> None:
-    """What selects stands in the study and in the directory of the run, unless that was removed."""
+    """Check that the study and the run directories, if they still exist, have the same costs."""
     for trial in in_state(study, optuna.trial.TrialState.COMPLETE):
-        place = folder / name_of(trial)
-        result = read_result(place)
+        run = folder / name_of(trial)
+        result = read_result(run)
         same = result is None or selects.cost(result["valid"]) == trial.value
         known = selects.value(trial.value)
-        check(same, place / "result.json", f"its valid {selects.name} is not that of the study, {known}")
+        check(same, run / "result.json", f"its valid {selects.name} is not that of the study, {known}")
 
 
 def around(best: float, whole: tuple[float, float], share: float) -> tuple[float, float]:
-    """A piece of the range with `best` in its middle, moved where it would stand out."""
+    """Return a part of the range centred on `best`, moved so that it stays inside the range."""
     low, high = whole
     width = (high - low) * share
     start = min(max(best - width / 2, low), high - width)
@@ -290,7 +288,7 @@ def draw(trial: Any, ranges: Mapping[str, tuple[float, float]]) -> dict[str, flo
 
 
 def check_plan(config: RunConfig, plan: Plan) -> None:
-    """Before the first run: a wrong name would be found after it otherwise."""
+    """Check names and ranges before the first run."""
     for names, (low, high) in plan.ranges.items():
         if not -math.inf < low <= high < math.inf:
             raise ValueError(

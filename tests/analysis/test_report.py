@@ -132,6 +132,11 @@ def test_the_page_needs_nothing_else(language_page: str):
     assert len(ids) == len(set(ids))
 
 
+def test_a_page_of_several_units_says_what_a_unit_is(language: list[Recorded], language_page: str):
+    assert "A recurrent unit is the part of a network" in language_page
+    assert "A recurrent unit is" not in page(language[:1], "one unit")
+
+
 def test_a_page_of_an_unfinished_comparison_reloads_itself(language: list[Recorded], language_page: str):
     content = page(language[:1], "six units", expected=6)
     assert "1 of 6 models are trained" in content

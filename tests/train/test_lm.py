@@ -271,7 +271,7 @@ def test_a_report_of_a_run_under_way_has_dashes(run: Path, tmp_path: Path):
         (
             "train lm --config nowhere.json",
             1,
-            "--config takes the config.json of a run, and nowhere.json is none",
+            "--config needs the config.json of a run; nowhere.json is not one",
         ),
         ("train lm --recipe zzz", 1, "no recipe 'zzz'; `linnet list recipes` has them all"),
         ("eval nowhere", 1, "nowhere is no run: it has no config.json"),

@@ -183,14 +183,14 @@ def test_a_study_has_one_folder_and_a_folder_one_study(tmp_path: Path):
 
 @pytest.mark.parametrize("storage", ["sqlite:/study.db", "foo://x", "sqlite:////nowhere/x.db"])
 def test_a_wrong_address_is_answered(tmp_path: Path, storage: str):
-    with pytest.raises(Stopped, match=r"does not do what it should .* like sqlite:///study\.db"):
+    with pytest.raises(Stopped, match=r"the storage of the study in .* failed .* like sqlite:///study\.db"):
         search.search(config(), tmp_path / "study", Plan(RANGES, runs=1), storage=storage)
 
 
 def test_a_file_that_is_no_journal_is_left_alone(tmp_path: Path):
     precious = tmp_path / "precious.txt"
     precious.write_text("a\nb")
-    with pytest.raises(ValueError, match="is no journal of Optuna"):
+    with pytest.raises(ValueError, match="is not a journal of Optuna"):
         search.search(config(), tmp_path / "study", Plan(RANGES, runs=1), storage=str(precious))
     assert precious.read_text() == "a\nb"
 
