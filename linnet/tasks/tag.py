@@ -32,6 +32,7 @@ from linnet.data.conll import (
     WantedTags,
     load_tagged,
     restored,
+    stripped,
     tag_vocabulary,
 )
 from linnet.data.errors import DataError
@@ -276,9 +277,10 @@ class Tag(Task):
         """Split a sentence at blanks and punctuation; words that are given as a list stay as they are."""
         if not isinstance(raw, str):
             return list(raw)
-        words = split_words(raw, "punctuation")
-        # The text of this set has no punctuation; to restore it is the task.
-        return [word for word in words if word[0].isalnum()] if self.data.set == "kjv" else words
+        # The words of this set have neither capitals nor punctuation: to restore them is the task.
+        if self.data.set == "kjv":
+            return list(stripped(raw).words)
+        return split_words(" ".join(raw.split()), "punctuation")
 
     def tagged(self, model: Tagger, sentences: list[list[str]]) -> list[dict[str, Any]]:
         different = dict.fromkeys(word for words in sentences for word in words)

@@ -64,6 +64,7 @@ def test_sentences_are_strings_or_lists_of_words_and_may_be_empty(run: Path):
     answers = found.predict(["Anna sang.", ["Anna", "sang."], "", []])
     assert [answer["words"] for answer in answers] == [["Anna", "sang", "."], ["Anna", "sang."], [], []]
     assert all(len(answer["tags"]) == len(answer["words"]) for answer in answers)
+    assert found.predict("Anna\n sang")[0]["words"] == ["Anna", "sang"]
     assert answers[2] == {"words": [], "tags": [], "entities": []}
     assert answers == [found.predict([each])[0] for each in ("Anna sang.", ["Anna", "sang."], "", [])]
 
@@ -82,6 +83,14 @@ def test_predict_reads_a_file(run: Path, tmp_path: Path, capsys: pytest.CaptureF
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 3
     assert '"tags": ["B-PER", "O"]' in lines[0]
+
+
+def test_capitals_and_punctuation_are_restored():
+    made = override(RunConfig(task="tag"), SMALL)
+    task = Tag(made.data, made.model)
+    (answer,) = task.predict(task.build().eval(), ["Where is God's house?"])
+    assert answer["words"] == ["where", "is", "god's", "house"]
+    assert answer["text"].lower().startswith("where")
 
 
 # ------------------------------------------------------------------------------------------ vectors
