@@ -205,6 +205,23 @@ def test_the_products_are_used_up_to_the_largest_spread():
     assert isinstance(sums_of(wider), LogSums)
 
 
+@pytest.mark.parametrize("spread", [0.1, 30.0, 99.0, 199.0])
+def test_products_of_long_sequences_neither_overflow_nor_underflow(spread: float):
+    """Each step prefers the other tag as much as the transitions prefer the same one: sums change the most."""
+    x = torch.zeros(800, 1, 2, dtype=torch.double)
+    x[::2, :, 0] = x[1::2, :, 1] = spread / 2
+    pairs, none = torch.eye(2, dtype=torch.double) * spread / 2, torch.zeros(2, dtype=torch.double)
+    chain = Chain(x, torch.tensor([800]), none, pairs, none)
+    scaled, exact = sums_of(chain), LogSums(chain)
+    assert isinstance(scaled, ScaledSums)
+    close(scaled.log_partition(), exact.log_partition())
+    torch.testing.assert_close(scaled.marginals(), exact.marginals(), rtol=1e-9, atol=1e-12)
+    weights = torch.ones(1, dtype=torch.double)
+    torch.testing.assert_close(
+        scaled.expected_pairs(weights), exact.expected_pairs(weights), rtol=1e-9, atol=1e-12
+    )
+
+
 def test_parameters_and_results_are_those_of_pytorch_crf():
     torchcrf = pytest.importorskip("torchcrf")
     crf, theirs = made(), torchcrf.CRF(TAGS).double()
