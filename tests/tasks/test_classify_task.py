@@ -13,10 +13,13 @@ from torch.nn import functional as F
 
 import linnet
 from linnet import cli
+from linnet.analysis.report import page
 from linnet.analysis.runs import read_run
 from linnet.data.errors import DataError
 from linnet.runs.config import RunConfig, override
-from linnet.runs.records import read_details
+from linnet.runs.errors import Damaged
+from linnet.runs.records import read_details, write_details, write_json
+from linnet.runs.untrusted import sealed
 from linnet.tasks.base import StepResult
 from linnet.tasks.classify import Classify, ClassMetrics, macro_f1
 from linnet.train.loop import train
@@ -94,6 +97,37 @@ def test_a_run_keeps_the_details_of_its_test(table: Path, tmp_path: Path):
     wrong = sum(int(confusion.rows[row][column]) for row, column in ((0, 2), (1, 1)))
     assert len(mistakes.rows) == wrong
     assert read_run(tmp_path / "run").details == [confusion, mistakes]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("title", 1),
+        ("head", "class"),
+        ("head", ["class", 1]),
+        ("rows", None),
+        ("rows", [["one"]]),
+        ("rows", [["bad", "1", "2", 3]]),
+    ],
+)
+def test_details_that_are_damaged(table: Path, tmp_path: Path, name: str, value: Any):
+    section = task_of(table).confusion(torch.eye(2, dtype=torch.int64))
+    write_details(tmp_path, [section])
+    assert read_details(tmp_path) == [section]
+    write_json(tmp_path / "details.json", sealed({"sections": [{**section._asdict(), name: value}]}))
+    with pytest.raises(Damaged, match=r"details\.json"):
+        read_details(tmp_path)
+
+
+def test_the_report_shows_details_and_escapes_texts(table: Path, tmp_path: Path):
+    section = task_of(table).confusion(torch.eye(2, dtype=torch.int64))._replace(title="<b>Confusion")
+    train(settings(table, steps=1), tmp_path / "run")
+    (tmp_path / "run" / "details.json").unlink()
+    write_details(tmp_path / "run", [section])
+    made = page([read_run(tmp_path / "run")], "one run")
+    assert "&lt;b&gt;Confusion" in made
+    assert "<b>" not in made
+    assert "<tr><td>bad</td><td>1</td><td>0</td><td>1</td></tr>" in made
 
 
 # ------------------------------------------------------------------------------------------- figures
