@@ -14,10 +14,9 @@ import json
 import logging
 import sys
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -25,22 +24,18 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from linnet.base.settings import Checked, fingerprint, option
-from linnet.data.batches import IGNORE, epoch_generator
+from linnet.data.batches import IGNORE
 from linnet.data.characters import Characters, Spellings, count_characters
 from linnet.data.errors import DataError
 from linnet.data.labelled import FOLDS, SETS, WORD_SPLITS, Splits, load_labelled
 from linnet.data.padded import (
-    FIXED_ORDERS,
     ORDERS,
-    BatchPlan,
     Example,
     PaddedBatch,
-    batch_count,
     collate,
-    padded_batches,
 )
 from linnet.data.tables import Labelled
-from linnet.data.vectors import Vectors, read_vectors, vector_size
+from linnet.data.vectors import Vectors, read_vectors
 from linnet.data.vocabulary import EOS, UNK, Vocabulary, by_frequency
 from linnet.layers.embedding import use_vectors
 from linnet.models.classifier import CNN, Classifier, ClassifierConfig
@@ -53,10 +48,10 @@ from linnet.tasks.base import (
     Metrics,
     Section,
     StepResult,
-    Task,
     Variant,
     unit_options_checked,
 )
+from linnet.tasks.texts import TextTask
 
 log = logging.getLogger("linnet")
 
@@ -116,7 +111,7 @@ F1 = Figure(
 )
 
 
-class Classify(Task):
+class Classify(TextTask):
     """Labelled texts, the words and classes of the training set, and a classifier."""
 
     name, about = "classify", "classification: the class of a sentence or a document"
@@ -138,7 +133,6 @@ class Classify(Task):
         assets: Mapping[str, bytes] | None = None,
     ):
         super().__init__(data, model, seed)
-        self.made: dict[str, list[PaddedBatch]] = {}
         self.pretrained: Vectors | None = None
         if assets is not None:
             self.vocabulary = Vocabulary.parse(VOCABULARY, assets[VOCABULARY])
@@ -213,25 +207,6 @@ class Classify(Task):
 
     # --------------------------------------------------------------------------------------- batches
 
-    def batches(self, split: str, epoch: int = 0, first: int = 0) -> Iterator[PaddedBatch]:
-        """In an order that never changes, batches are made once."""
-        if not epoch or self.data.order in FIXED_ORDERS:
-            name = "training" if epoch else split
-            if name not in self.made:
-                self.made[name] = list(self.new_batches(split, epoch, 0))
-            return iter(self.made[name][first:])
-        return self.new_batches(split, epoch, first)
-
-    def new_batches(self, split: str, epoch: int, first: int) -> Iterator[PaddedBatch]:
-        if not epoch:
-            plan = BatchPlan(self.data.eval_batch, order="sorted")
-            return padded_batches(self.examples(split), plan, None, first)
-        return padded_batches(self.training_examples, self.plan, epoch_generator(self.seed, epoch), first)
-
-    @property
-    def plan(self) -> BatchPlan:
-        return BatchPlan(self.data.batch, order=self.data.order)
-
     @cached_property
     def training_examples(self) -> list[Example]:
         return self.examples("train", self.data.max_length or None)
@@ -250,9 +225,6 @@ class Classify(Task):
         ids = torch.from_numpy(self.vocabulary.encode_words([self.folded(word) for word in words]))
         features = {"spelling": self.spellings.numbers(words)} if self.model.reads_characters else {}
         return Example(ids, label, features=features)
-
-    def batches_per_epoch(self, epoch: int) -> int:
-        return batch_count(self.training_examples, self.plan, epoch_generator(self.seed, epoch))
 
     # --------------------------------------------------------------------------------------- figures
 
@@ -356,22 +328,11 @@ class Classify(Task):
 
     # ------------------------------------------------------------------------------------ in comparisons
 
-    @classmethod
-    def implied(cls, given: Mapping[str, Any]) -> dict[str, Any]:
-        """A path means the set "own", another set has no path, and vectors have a size."""
-        follows: dict[str, Any] = {}
-        if given.get("path") is not None:
-            follows["set"] = "own"
-        elif "set" in given:
-            follows["path"] = None
-        if given.get("vectors") is not None:
-            follows["embedding_size"] = vector_size(given["vectors"], given.get("data_dir"))
-        return {**follows, **given}
-
-    @classmethod
-    def data_name(cls, data: ClassifyData) -> str:
-        name = Path(data.path or "").name.partition(".")[0]
-        return (name if data.set == "own" else data.set) or "own"
+    def with_model(self, model: ClassifierConfig) -> Classify:
+        """The examples of a model that reads other inputs are others."""
+        if model.inputs != self.model.inputs:
+            return Classify(self.data, model, self.seed)
+        return super().with_model(model)
 
     @classmethod
     def variants(cls, data: ClassifyData) -> dict[str, Variant]:

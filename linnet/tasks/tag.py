@@ -14,14 +14,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from linnet.base.settings import Checked, fingerprint, option
-from linnet.data.batches import IGNORE, epoch_generator
+from linnet.data.batches import IGNORE
 from linnet.data.conll import (
     OUTSIDE,
     TAGGED,
@@ -36,8 +35,8 @@ from linnet.data.conll import (
     tag_vocabulary,
 )
 from linnet.data.errors import DataError
-from linnet.data.padded import ORDERS, BatchPlan, Example, PaddedBatch, batch_count, collate, padded_batches
-from linnet.data.vectors import Vectors, read_vectors, vector_size
+from linnet.data.padded import ORDERS, Example, PaddedBatch, collate
+from linnet.data.vectors import Vectors, read_vectors
 from linnet.data.vocabulary import split_words
 from linnet.models.tagger import Spelling, Tagger, TaggerConfig
 from linnet.tasks.base import (
@@ -49,9 +48,9 @@ from linnet.tasks.base import (
     Metrics,
     Section,
     StepResult,
-    Task,
     unit_options_checked,
 )
+from linnet.tasks.texts import TextTask
 
 VOCABULARY = "vocabulary.json"
 PREFIXES = ("B-", "I-", "E-", "S-")
@@ -95,7 +94,7 @@ class Answers(NamedTuple):
     predicted: list[list[int]]
 
 
-class Tag(Task):
+class Tag(TextTask):
     """Tagged sentences, the words and tags of the training set, and a tagger."""
 
     name, about = "tag", "tagging: a tag for each word, such as named entities"
@@ -170,20 +169,6 @@ class Tag(Task):
         return table
 
     # --------------------------------------------------------------------------------------- batches
-
-    def batches(self, split: str, epoch: int = 0, first: int = 0) -> Iterator[PaddedBatch]:
-        if epoch:
-            return padded_batches(self.examples("train"), self.plan, epoch_generator(self.seed, epoch), first)
-        return padded_batches(
-            self.examples(split), BatchPlan(self.data.eval_batch, order="sorted"), None, first
-        )
-
-    def batches_per_epoch(self, epoch: int) -> int:
-        return batch_count(self.examples("train"), self.plan, epoch_generator(self.seed, epoch))
-
-    @property
-    def plan(self) -> BatchPlan:
-        return BatchPlan(self.data.batch, order=self.data.order)
 
     def examples(self, split: str) -> list[Example]:
         if split not in self.encoded:
@@ -312,23 +297,6 @@ class Tag(Task):
         return {"words": words, "tags": tags, "entities": found}
 
     # ------------------------------------------------------------------------------------ in comparisons
-
-    @classmethod
-    def implied(cls, given: Mapping[str, Any]) -> dict[str, Any]:
-        """A path means the set "own", another set has no path, and vectors have a size."""
-        follows: dict[str, Any] = {}
-        if given.get("path") is not None:
-            follows["set"] = "own"
-        elif "set" in given:
-            follows = {"path": None, "valid_path": None, "test_path": None}
-        if given.get("vectors") is not None and "embedding_size" not in given:
-            follows["embedding_size"] = vector_size(given["vectors"], given.get("data_dir"))
-        return {**follows, **given}
-
-    @classmethod
-    def data_name(cls, data: TagData) -> str:
-        name = Path(data.path or "").name.partition(".")[0]
-        return (name if data.set == "own" else data.set) or "own"
 
     def smaller(self) -> str:
         return f"a smaller embedding_size (now {self.model.embedding_size})"

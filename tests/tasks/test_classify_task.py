@@ -256,7 +256,8 @@ def test_the_size_of_vectors_follows_from_the_file(table: Path, tmp_path: Path):
 
 def test_settings_that_follow_from_others():
     assert Classify.implied({"path": "a.csv"}) == {"set": "own", "path": "a.csv"}
-    assert Classify.implied({"set": "mr"}) == {"set": "mr", "path": None}
+    none = {"path": None, "valid_path": None, "test_path": None}
+    assert Classify.implied({"set": "mr"}) == {"set": "mr", **none}
 
 
 # ------------------------------------------------------------------------------------------- batches
@@ -271,6 +272,12 @@ def test_batches_in_file_order_are_made_once(table: Path):
     shuffled = task_of(table, batch=8)
     orders = [[batch.rows.tolist() for batch in shuffled.batches("train", epoch)] for epoch in (1, 2)]
     assert orders[0] != orders[1]
+
+
+def test_a_model_that_reads_characters_has_other_batches(table: Path):
+    words, both = task_of(table), settings(table, inputs="both").model
+    assert not next(words.batches("valid")).inputs.features
+    assert "spelling" in next(words.with_model(both).batches("valid")).inputs.features
 
 
 def test_long_texts_are_cut_in_training_only(table: Path):

@@ -1,0 +1,74 @@
+"""What the tasks over sentences and documents share: files of one's own, pretrained vectors, padded batches.
+
+Their data has set, path, valid_path, test_path, data_dir, vectors, batch, eval_batch and order.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from linnet.data.batches import epoch_generator
+from linnet.data.padded import FIXED_ORDERS, BatchPlan, Example, PaddedBatch, batch_count, padded_batches
+from linnet.data.vectors import vector_size
+from linnet.tasks.base import Task
+
+
+class TextTask(Task):
+    """A task whose splits are lists of examples."""
+
+    @abstractmethod
+    def examples(self, split: str) -> Sequence[Example]:
+        """Return the examples of a split."""
+
+    @cached_property
+    def training_examples(self) -> Sequence[Example]:
+        """The examples of the training set as training reads them."""
+        return self.examples("train")
+
+    def batches(self, split: str, epoch: int = 0, first: int = 0) -> Iterator[PaddedBatch]:
+        """Batches whose order never changes are made once."""
+        if epoch and self.data.order not in FIXED_ORDERS:
+            return self.new_batches(split, epoch, first)
+        name = "training" if epoch else split
+        if name not in self.made:
+            self.made[name] = list(self.new_batches(split, epoch, 0))
+        return iter(self.made[name][first:])
+
+    @cached_property
+    def made(self) -> dict[str, list[PaddedBatch]]:
+        return {}
+
+    def new_batches(self, split: str, epoch: int, first: int) -> Iterator[PaddedBatch]:
+        if epoch:
+            generator = epoch_generator(self.seed, epoch)
+            return padded_batches(self.training_examples, self.plan, generator, first)
+        plan = BatchPlan(self.data.eval_batch, order="sorted")
+        return padded_batches(self.examples(split), plan, None, first)
+
+    @property
+    def plan(self) -> BatchPlan:
+        return BatchPlan(self.data.batch, order=self.data.order)
+
+    def batches_per_epoch(self, epoch: int) -> int:
+        return batch_count(self.training_examples, self.plan, epoch_generator(self.seed, epoch))
+
+    @classmethod
+    def implied(cls, given: Mapping[str, Any]) -> dict[str, Any]:
+        """A path means the set "own", another set has no path, and vectors have a size."""
+        follows: dict[str, Any] = {}
+        if given.get("path") is not None:
+            follows["set"] = "own"
+        elif "set" in given:
+            follows = {"path": None, "valid_path": None, "test_path": None}
+        if given.get("vectors") is not None and "embedding_size" not in given:
+            follows["embedding_size"] = vector_size(given["vectors"], given.get("data_dir"))
+        return {**follows, **given}
+
+    @classmethod
+    def data_name(cls, data: Any) -> str:
+        name = Path(data.path or "").name.partition(".")[0]
+        return (name if data.set == "own" else data.set) or "own"
