@@ -47,15 +47,6 @@ def choose_state(real: Tensor, new: Named, old: Named) -> Named:
     return {name: torch.where(real[:, None], new[name], old[name]) for name in old}
 
 
-class Matched(NamedTuple):
-    """The result of a run over whole sequences, or of one step without the time dimension."""
-
-    output: Tensor  # [T, B, hidden_size], 0 at padded steps
-    state: Tensor  # [B, state_size], after the last real step
-    context: Tensor | None = None  # [T, B, memory_size]
-    weights: Tensor | None = None  # [B, heads, T, steps of the memory]
-
-
 class PairRecurrence(nn.Module):
     """lower reads x [T, B, F], higher reads a second sequence [T, B, G] of the same length."""
 
@@ -72,8 +63,12 @@ class PairRecurrence(nn.Module):
         state: Tensor | None = None,
         mask: Tensor | None = None,
         reverse: bool = False,
-    ) -> Matched:
-        """mask [T, B]: True at real steps; `reverse` runs from the last step to the first."""
+    ) -> tuple[Tensor, Tensor]:
+        """The output [T, B, hidden_size], 0 at padded steps, and the final state.
+
+        mask      [T, B]: True at real steps
+        reverse   run from the last step to the first
+        """
         named = start_state(self.lower, state, x)
         below = by_step(self.lower.project(clear_padding(x, mask)))
         above = by_step(self.higher.project(clear_padding(second, mask)))
@@ -95,6 +90,15 @@ class PairRecurrence(nn.Module):
         named = split_state(self.lower, state)
         y, new = self.advance(self.lower.project(x), self.higher.project(second), named)
         return y, join_state(self.lower, y, new)
+
+
+class Matched(NamedTuple):
+    """The result of a run over whole sequences, or of one step without the time dimension."""
+
+    output: Tensor  # [T, B, hidden_size], 0 at padded steps
+    state: Tensor  # [B, state_size], after the last real step
+    context: Tensor  # [T, B, memory_size]
+    weights: Tensor  # [B, heads, T, steps of the memory]
 
 
 class MatchingRecurrence(nn.Module):
@@ -123,8 +127,8 @@ class MatchingRecurrence(nn.Module):
             outputs.append(y)
             contexts.append(context)
             weights.append(weight)
-        found = finish(self.lower, torch.stack(outputs), named, mask)
-        return found._replace(context=torch.stack(contexts), weights=torch.stack(weights, 2))
+        output, final = finish(self.lower, torch.stack(outputs), named, mask)
+        return Matched(output, final, torch.stack(contexts), torch.stack(weights, 2))
 
     def advance(self, below: Named, state: Named, memory: Memory) -> tuple[Tensor, Named, Tensor, Tensor]:
         """One step from the projected input: output, new state, context and weights."""
@@ -164,7 +168,9 @@ def by_step(inputs: Named) -> list[Named]:
     return [dict(zip(inputs, step, strict=True)) for step in steps]
 
 
-def finish(cell: Cell, output: Tensor, state: Named, mask: Tensor | None, reverse: bool = False) -> Matched:
+def finish(
+    cell: Cell, output: Tensor, state: Named, mask: Tensor | None, reverse: bool = False
+) -> tuple[Tensor, Tensor]:
     """Clear the output at padded steps; the final state has the last output that is real."""
     if mask is None:
         last = output[0 if reverse else -1]
@@ -173,4 +179,4 @@ def finish(cell: Cell, output: Tensor, state: Named, mask: Tensor | None, revers
         # Padding comes after the sequence, so the first step is always real.
         ends = torch.zeros_like(mask[0], dtype=torch.long) if reverse else mask.sum(0) - 1
         last = output[ends, torch.arange(output.shape[1], device=output.device)]
-    return Matched(output, join_state(cell, last, state))
+    return output, join_state(cell, last, state)

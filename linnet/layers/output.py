@@ -29,21 +29,28 @@ class LimitedLinear(nn.Linear):
         return super().forward(x)
 
 
-def smoothed_cross_entropy(logits: Tensor, targets: Tensor, smoothing: float = 0.0) -> Tensor:
+def smoothed_cross_entropy(
+    logits: Tensor, targets: Tensor, smoothing: float = 0.0, excluded: int | None = None
+) -> Tensor:
     """The cross entropy of each item with smoothed targets, minus the entropy of the targets: at best 0.
 
     logits      [B, K]
     targets     [B]: classes; -100 gives 0
     smoothing   the probability of the other classes together (the LRN authors: 0.1)
-
-    F.cross_entropy gives its smoothing to all K classes, so it needs K / (K - 1) times as much.
+    excluded    a class, such as padding, with a smoothed target of 0 (OpenNMT-py)
     """
     check_rate("smoothing", smoothing)
     classes = logits.shape[-1]
-    if not smoothing or classes < 2:
+    others = classes - 1 if excluded is None else classes - 2
+    if not smoothing or others < 1:
         return F.cross_entropy(logits, targets, reduction="none", ignore_index=IGNORE)
-    every = smoothing * classes / (classes - 1)
-    loss = F.cross_entropy(logits, targets, reduction="none", ignore_index=IGNORE, label_smoothing=every)
-    others = smoothing * math.log(smoothing / (classes - 1))
-    entropy = -(1 - smoothing) * math.log(1 - smoothing) - others
-    return loss - entropy * (targets != IGNORE).to(loss.dtype)
+    share = smoothing / others
+    # F.cross_entropy gives its smoothing to all classes alike, also to the target and to the excluded one.
+    loss = F.cross_entropy(
+        logits, targets, reduction="none", ignore_index=IGNORE, label_smoothing=share * classes
+    )
+    entropy = -(1 - smoothing) * math.log(1 - smoothing) - smoothing * math.log(share)
+    if excluded is not None:
+        right = logits.gather(-1, targets.clamp(min=0)[:, None])[:, 0]
+        loss = loss + share * (logits[:, excluded] - right)
+    return (loss - entropy).masked_fill(targets == IGNORE, 0)

@@ -19,6 +19,7 @@ from linnet.base.options import check_size
 from linnet.layers.characters import CharacterMax
 from linnet.layers.dropout import Dropout, RowDropout
 from linnet.layers.embedding import WordDropout, WordEmbedding, check_tokens
+from linnet.layers.nested import map_tensors
 from linnet.layers.recurrent import Recurrent
 from linnet.layers.sequence import mask_of_lengths
 from linnet.models.config import EncoderConfig, TextConfig, find_unit
@@ -264,9 +265,4 @@ def make_dropouts(config: EncoderConfig, layers: list[Recurrent]) -> list[Dropou
 
 def detach(state: Any) -> Any:
     """The same state without a graph: where the gradient of the next window ends."""
-    if isinstance(state, Tensor):
-        return state.detach()
-    if state is None:
-        return None
-    parts = [detach(part) for part in state]
-    return type(state)(*parts) if hasattr(state, "_fields") else tuple(parts)
+    return map_tensors(Tensor.detach, state)

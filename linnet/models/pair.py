@@ -148,7 +148,6 @@ class PairClassifier(TextEncoder):
         )
         after = self.after_hypothesis.encode(second.output, lengths=hypothesis_lengths).output
         features = torch.cat([p, self.pool_hypothesis(after, hypothesis_lengths)], -1)
-        assert second.weights is not None
         return Comparison(self.output(features), features, first, second.output, second.weights)
 
     def train(self, mode: bool = True) -> PairClassifier:

@@ -18,7 +18,7 @@ from linnet.base.suggest import did_you_mean
 from linnet.tasks import TASKS
 
 OPTIMISERS = ("adam", "adamw", "adamax", "adadelta", "adagrad", "sgd", "asgd", "nt-asgd")
-SCHEDULES = ("constant", "after", "plateau", "cosine", "noam")
+SCHEDULES = ("constant", "after", "plateau", "cosine", "noam", "gnmt")
 LOGGERS = ("tensorboard", "csv", "mlflow", "wandb")
 SEEDS = 2**62  # each process adds to it, and torch takes 64 bits
 PRECISIONS = ("32-true", "64-true", "16-mixed", "bf16-mixed", "bf16-true")
@@ -71,13 +71,21 @@ class ScheduleConfig(Checked):
     schedule: str = option(
         "constant",
         "after: decay each epoch after --decay-after; plateau: decay if validation is no better; "
-        "cosine: warm up, then decay to 0 at the end of the run; noam: warm up, then decay as t^-1/2",
+        "cosine: warm up, then decay to 0 at the end of the run; noam: warm up, then decay as t^-1/2; "
+        "gnmt: warm up to --peak times the learning rate, stay, then decay exponentially",
         choices=SCHEDULES,
     )
     decay: float = option(0.5, "after, plateau: the factor of one decay", least=0)
     decay_after: int = option(0, "after: the last epoch with the initial learning rate", least=0)
-    warmup: int = option(0, "cosine, noam: updates until the learning rate is highest", least=0)
+    warmup: int = option(
+        0, "cosine, noam: updates until the learning rate is highest (gnmt: --peak times as many)", least=0
+    )
     width: int = option(1, "noam: divide the learning rate by the root of this", least=1)
+    peak: int = option(4, "gnmt: the highest learning rate is this many times --lr", least=1)
+    decay_start: int = option(600_000, "gnmt: --peak times the update at which the decay begins", least=0)
+    decay_end: int = option(
+        1_200_000, "gnmt: --peak times the update at which the rate has fallen to half of --lr", least=1
+    )
     scale_by_length: bool = option(False, "scale the learning rate by the length of the window")
 
 

@@ -5,6 +5,8 @@ after      lr decay^max(epoch - n, 0)                      RAN; SCRN with variat
 plateau    lr decay^(number of validations that did not improve on the best)       SCRN, naive dropout
 cosine     lr min(t / warmup, (1 + cos(pi s)) / 2)         s: from 0 after the warm-up to 1 at the end
 noam       lr / sqrt(width) min(t^-1/2, t warmup^-3/2)     SRU on enwik8, with lr 3
+gnmt       lr min(1 + t (n - 1) / (n warmup), n, n (2 n)^((s - n t) / (e - s)))    LRN's translation
+           n: peak, s: decay_start, e: decay_end; the schedule of GNMT+ (Chen et al. 2018)
 """
 
 from __future__ import annotations
@@ -42,6 +44,13 @@ def noam(settings: ScheduleConfig, moment: Moment) -> float:
     return settings.width**-0.5 * min(t**-0.5, t * warmup**-1.5)
 
 
+def gnmt(settings: ScheduleConfig, moment: Moment) -> float:
+    t, n, warmup = moment.step, settings.peak, max(settings.warmup, 1)
+    decayed = (settings.decay_start - n * t) / max(settings.decay_end - settings.decay_start, 1)
+    # Long before the decay begins, the power would be too large for a float.
+    return min(1 + t * (n - 1) / (n * warmup), n * (2 * n) ** min(decayed, 0.0))
+
+
 def cosine(settings: ScheduleConfig, moment: Moment) -> float:
     t, warmup, end = moment.step, settings.warmup, moment.steps
     if t <= warmup:
@@ -59,6 +68,7 @@ FACTORS: dict[str, Callable[[ScheduleConfig, Moment], float]] = {
     "plateau": plateau,
     "cosine": cosine,
     "noam": noam,
+    "gnmt": gnmt,
 }
 
 

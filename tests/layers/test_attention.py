@@ -150,18 +150,18 @@ def test_a_pair_over_two_sequences(unit: type[linnet.Recurrent], reverse: bool):
     cells = (unit(size, 4).first_cell for size in (3, 6))
     layer = liven(PairRecurrence(*cells))
     x, second = randn(5, 3, 3), randn(5, 3, 6, seed=1)
-    found = layer(padded(x), padded(second), None, MASK, reverse)
+    output, final = layer(padded(x), padded(second), None, MASK, reverse)
     for number, length in enumerate(LENGTHS):
         own = slice(number, number + 1)
-        alone = layer(x[:length, own], second[:length, own], reverse=reverse)
-        same(found.output[:length, own], alone.output)
-        same(found.state[own], alone.state)
+        alone, end = layer(x[:length, own], second[:length, own], reverse=reverse)
+        same(output[:length, own], alone)
+        same(final[own], end)
         state = torch.zeros(1, layer.state_size).double()
         for t in reversed(range(length)) if reverse else range(length):
             y, state = layer.step(x[t, own], second[t, own], state)
-            same(y, alone.output[t])
-        same(state, alone.state)
-    assert not found.output[~MASK].any()
+            same(y, alone[t])
+        same(state, end)
+    assert not output[~MASK].any()
 
 
 def test_the_state_is_one_vector():
