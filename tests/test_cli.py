@@ -95,7 +95,7 @@ def test_a_unit_without_a_kernel_is_told_so(capsys: pytest.CaptureFixture[str]):
     code, told = answer(capsys, "show", "kernel", "goru")
     assert code == 1
     assert told.startswith("linnet: ")
-    assert "GORU cannot run by it: " in told
+    assert "GORU cannot run on it: " in told
 
 
 def test_showing_leaves_the_compiler_as_it_was():

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import linnet
+from linnet.fuse import backend
 
 PACKAGE = Path(linnet.__file__).parent
 
@@ -148,6 +149,42 @@ def test_a_circle_is_found():
     assert "linnet.deploy.onnx_scan" in graph["linnet.deploy.onnx"]  # imported in a function
     graph["linnet.fuse.trace"].add("linnet.layers.cell")
     assert "linnet.layers.cell" in circle_in(graph)
+
+
+# ---------------------------------------------------------------------------- the one choice
+
+
+def words_in(path: Path) -> set[str]:
+    """The names and texts that the code of a file reads; not the names that it defines."""
+    words = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        words |= {getattr(node, field, None) for field in ("id", "attr", "value") if not is_store(node)}
+    return {word for word in words if isinstance(word, str)}
+
+
+def is_store(node: ast.AST) -> bool:
+    return isinstance(getattr(node, "ctx", None), ast.Store)
+
+
+def files_with(*words: str) -> set[str]:
+    paths = [path for folder in ("fuse", "layers", "units") for path in (PACKAGE / folder).rglob("*.py")]
+    return {path.relative_to(PACKAGE).as_posix() for path in paths if words_in(path) & set(words)}
+
+
+def test_one_module_chooses_the_backend():
+    """Everything else runs what was chosen there."""
+    assert files_with("choose_backend", "kernels_for", "fall_back", "requested") == {"fuse/backend.py"}
+    assert files_with("opaque_to_kernels", "can_compile") == {"fuse/backend.py"}
+    # Operations are registered by device, and Triton compiles for one.
+    assert files_with("cuda") == {"fuse/backend.py", "fuse/ops.py", "fuse/triton/kernels.py"}
+    # A rotation caches no tensors of a tracer.
+    assert files_with("is_recorded") == {"fuse/backend.py", "layers/rotation.py"}
+
+
+def test_every_backend_has_the_one_interface():
+    backends = (backend.REFERENCE, backend.CPU, backend.TRITON)
+    assert [each.name for each in backends] == list(backend.BACKENDS)
+    assert all(isinstance(each, backend.Backend) for each in backends)
 
 
 # ---------------------------------------------------------------------------- the one list

@@ -160,7 +160,7 @@ def can_fuse(rnn: Recurrent, x: Tensor) -> bool:
     except Reached:
         return True
     except RuntimeError as error:
-        if "cannot run by it" not in str(error):
+        if "cannot run on it" not in str(error):
             raise
         return False
     return True

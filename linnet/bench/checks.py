@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from types import ModuleType
 from typing import Any
 from unittest.mock import patch
 
@@ -62,13 +61,13 @@ def noting(check: Callable[..., Any], found: list[Call]) -> Callable[..., Any]:
     return run
 
 
-def places() -> list[tuple[ModuleType, str]]:
+def places() -> list[tuple[Any, str]]:
     """Where the checks are looked up."""
-    # Imported when first needed: they need what makes kernels.
-    from linnet.fuse import backend, fused, outer_ops, scan
+    # Imported when first needed: they need llvmlite.
+    from linnet.fuse import backend, fused
     from linnet.fuse.cpu import outer_scan
     from linnet.layers import direction
 
-    watching = [(module, "is_watched") for module in (direction, fused, scan, outer_ops)]
     fitting = [(fused, "check_fit"), (outer_scan, "check_inputs")]
-    return [*watching, *fitting, (direction, "hook_obstacle"), (backend, "unfit")]
+    recording = [(backend, "is_recorded"), (backend, "opaque_to_kernels")]
+    return [*fitting, *recording, (direction, "hook_obstacle"), (backend.CPU, "obstacle")]

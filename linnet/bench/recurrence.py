@@ -86,7 +86,7 @@ def plan_of(unit: str):
 
 def training_plans(unit: str) -> Iterator[list[Plan] | str]:
     direction = UNITS[unit](4, 4).layer(0)[0]
-    return (plans for (training, *_), plans in direction.kernels.plans.items() if training)
+    return (plans for (training, *_), plans in direction.plan_cache.plans.items() if training)
 
 
 def copy_of(moved: int) -> Call:

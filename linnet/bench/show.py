@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 
-from linnet.fuse.backend import backend, has_triton, missing
+from linnet.fuse.available import no_cpu_kernels, no_triton_kernels
+from linnet.fuse.backend import backend
 from linnet.units import UNITS
 
 SIZE = 16
@@ -20,7 +21,7 @@ def kernel(unit: str, backward: bool = False, assembly: bool = False, dtype: str
 
     RuntimeError, with the reason, for a unit that has no kernel.
     """
-    reason = missing()
+    reason = no_cpu_kernels()
     if reason is not None:
         raise RuntimeError(f"there are no kernels here: {reason}")
     rnn = UNITS[unit](SIZE, SIZE, dtype=DTYPES[dtype])
@@ -51,16 +52,16 @@ def gpu_kernel(unit: str, backward: bool = False, assembly: bool = False, dtype:
 def recipes(rnn: Any, backward: bool) -> list[Any]:
     from linnet.fuse.triton.source import Recipe
 
-    plans = next(plans for (training, *_), plans in rnn.directions[0].kernels.plans.items() if training)
+    plans = next(plans for (training, *_), plans in rnn.directions[0].plan_cache.plans.items() if training)
     if isinstance(plans, str):
-        raise RuntimeError(f"{type(rnn).__name__} runs by the reference loop on a GPU: {plans}")
+        raise RuntimeError(f"{type(rnn).__name__} runs on the reference loop on a GPU: {plans}")
     return [Recipe.of(plan, plan.all_gradients() if backward else ()) for plan in plans]
 
 
 def as_ptx(recipe: Any, way: str, dtype: torch.dtype) -> str:
     from linnet.fuse.triton.kernels import compile_ahead
 
-    if not has_triton():
+    if no_triton_kernels() is not None:
         raise RuntimeError("PTX is made by triton, which is not installed; pip install linnet-rnn[triton]")
     return compile_ahead(recipe, way, False, dtype, CAPABILITY).ptx
 
@@ -71,7 +72,7 @@ def indent(lines: str) -> str:
 
 def traced(rnn: Any, backward: bool) -> list[str]:
     """One list for each stage; none for a unit whose kernel is written by hand."""
-    for (training, *_), plans in rnn.directions[0].kernels.plans.items():
+    for (training, *_), plans in rnn.directions[0].plan_cache.plans.items():
         if training and not isinstance(plans, str):
             return [str(plan.traced.backward if backward else plan.traced.forward) for plan in plans]
     return []

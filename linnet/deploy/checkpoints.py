@@ -94,7 +94,7 @@ def check_norm_place(rnn: Recurrent, state_dict: Mapping[str, Tensor], normalize
 
 
 def convert(rnn: Recurrent, state_dict: Mapping[str, Tensor], source: str) -> dict[str, Tensor]:
-    """The state dict of `rnn` that a foreign one stands for."""
+    """The state dict of `rnn` that corresponds to a foreign one."""
     choose("source", source, SOURCES)
     units, converter = SOURCES[source]
     if not isinstance(rnn, units):
@@ -183,7 +183,7 @@ def from_torch(rnn: Recurrent, foreign: Foreign) -> dict[str, Tensor]:
 
 
 def prefix_of(foreign: Foreign, rnn: Recurrent, key: str, prefix: str) -> str:
-    """A cell alone stands under its own names, and in a stack under `prefix`."""
+    """The weights of a single cell have no prefix, those of a stack have `prefix`."""
     if rnn.bidirectional and "their stacks have one direction" not in foreign.problems:
         foreign.problems.append("their stacks have one direction")
     return "" if key in foreign.tensors and rnn.num_layers == 1 else prefix

@@ -91,7 +91,7 @@ def evaluation(model: nn.Module) -> Iterator[None]:
 
 
 def try_out(model: nn.Module, example: Arguments, free: bool) -> None:
-    """Run the example: a model's own errors say more than a tracer's, and each unit is seen at work."""
+    """Run the example first: the errors of a model are clearer than those of a tracer."""
     check = partial(check_call, free)
     units = [module for module in model.modules() if isinstance(module, (Recurrent, Cell))]
     hooks = [unit.register_forward_pre_hook(check, with_kwargs=True) for unit in units]
@@ -142,11 +142,11 @@ def why_not(direction: Direction) -> str | None:
     if isinstance(plans, str):
         return f"{plans}; one step of it can, linnet.export_onnx(rnn.cells[0], path, x_t, state)"
     missing = [missing_operation(plan) for plan in plans]
-    return direction.obstacle(x) or next(filter(None, missing), None)
+    return direction.obstacle(recorded=True) or next(filter(None, missing), None)
 
 
 def free_shapes(model: nn.Module, example: Arguments) -> Any:
-    """For torch.export: whatever is not fixed by the model is free. It takes 1 for a constant anyway."""
+    """For torch.export: every size is free that the model does not fix. It treats 1 as a constant anyway."""
     shapes = torch.export.ShapesCollection()
     for leaf in tree_leaves(example):
         if isinstance(leaf, Tensor):
@@ -164,27 +164,27 @@ def names_of_outputs(model: nn.Module) -> list[str] | None:
 def translate(exported: Any, output_names: Sequence[str] | None, free: bool) -> torch.onnx.ONNXProgram:
     from linnet.deploy.onnx_scan import name_sizes, translation_table
 
-    seen: list[Sizes] = []
+    scans: list[Sizes] = []
     with warnings.catch_warnings():
         # torch 2.13 warns of what it does itself.
         warnings.filterwarnings("ignore", message=".*LeafSpec", category=FutureWarning)
         program = torch.onnx.export(
             exported,
             output_names=output_names,
-            custom_translation_table=translation_table(seen),
+            custom_translation_table=translation_table(scans),
             dynamo=True,
             verbose=False,
         )
     assert program is not None
     if free:
-        check_free(seen)
-    name_sizes(program.model, seen)
+        check_free(scans)
+    name_sizes(program.model, scans)
     return program
 
 
-def check_free(seen: list[Sizes]) -> None:
+def check_free(scans: list[Sizes]) -> None:
     """Lengths are free, and batches as well, where there are any: unbatched input is a batch of 1."""
-    for length, batch in seen:
+    for length, batch in scans:
         if isinstance(length, int) or (isinstance(batch, int) and batch != 1):
             what, number = ("length", length) if isinstance(length, int) else ("batch", batch)
             raise ValueError(

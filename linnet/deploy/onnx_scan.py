@@ -45,17 +45,17 @@ def missing_operation(plan: Plan) -> str | None:
     return f"there is no translation of the operation {unknown[0]!r} in its step yet" if unknown else None
 
 
-def translation_table(seen: list[Sizes]) -> dict[Callable, Callable]:
-    """For torch.onnx.export: what `linnet::scan` becomes. The length and batch of each scan go to `seen`."""
+def translation_table(scans: list[Sizes]) -> dict[Callable, Callable]:
+    """For torch.onnx.export: what `linnet::scan` becomes. The length and batch of each scan go to `scans`."""
     numbers = count()
 
     def scan(plan, tensors, mask, resets, reverse):
         from onnxscript import evaluator
 
         operands = Operands.of(plan_called(plan), (mask, resets, reverse), tensors)
-        seen.append((size_of(operands.joint, 0), size_of(operands.joint, 1)))
+        scans.append((size_of(operands.joint, 0), size_of(operands.joint, 1)))
         nodes, results = scan_nodes(f"scan{next(numbers)}", operands)
-        # While a translation runs, torch's recorder of nodes stands in for onnxscript's evaluator.
+        # During a translation, onnxscript's evaluator is torch's recorder of nodes.
         evaluator.default().nodes.extend(nodes)  # type: ignore[attr-defined]
         return results
 
@@ -68,9 +68,9 @@ def size_of(value: Any, axis: int) -> int | str:
     return int(size) if size.isdigit() else size
 
 
-def name_sizes(model: Any, seen: list[Sizes]) -> None:
-    """Call what is free in the first scan "time" and "batch", wherever it stands in the model."""
-    named = zip(seen[0], ("time", "batch"), strict=True) if seen else ()
+def name_sizes(model: Any, scans: list[Sizes]) -> None:
+    """Call the free sizes of the first scan "time" and "batch", everywhere in the model."""
+    named = zip(scans[0], ("time", "batch"), strict=True) if scans else ()
     names = {size: name for size, name in named if isinstance(size, str)}
     for value in (*model.graph.inputs, *(result for node in model.graph for result in node.outputs)):
         for axis in range(len(value.shape or ())):
@@ -125,7 +125,7 @@ class Nodes:
         return self.add("Constant", value=ir.tensor(value, dtype=dtype))
 
     def split(self, joint: Any, names: Sequence[str]) -> dict[str, Any]:
-        """What stands side by side, by name."""
+        """The parts of a joint tensor, by name."""
         if len(names) == 1:
             return {names[0]: joint}
         parts = self.add_many("Split", len(names), joint, axis=-1, num_outputs=len(names))
@@ -177,7 +177,7 @@ class Body(Nodes):
         return next(iter(self.before.values())).type
 
     def start(self) -> dict[str, Any]:
-        """The states as the step reads them: zeros where a sequence starts anew."""
+        """The states as the step reads them: zeros at a reset."""
         if self.resets is None:
             return self.before
         zero = self.number(0.0)

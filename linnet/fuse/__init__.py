@@ -1,4 +1,4 @@
 """From a unit's `step`, written once, to fused kernels forward and backward."""
 
-# From the first import on: forks wait for imports of ours, too.
+# Imported first: a fork waits for imports of Linnet from now on.
 from linnet.fuse import forks as _forks  # noqa: F401

@@ -1,166 +1,366 @@
-"""Which way a scan runs: the reference loop, or a fused kernel."""
+"""The three backends, and the one place that decides which of them runs.
+
+    reference   calls the unit's `step` in a loop over time; defines the result
+    cpu         kernels for the CPU, compiled by LLVM
+    triton      kernels for GPUs, compiled by Triton
+
+`choose_backend` decides for a unit and an input. If a module runs on the reference although a kernel could be
+expected, a warning gives the reason, once.
+"""
 
 from __future__ import annotations
 
 import logging
-import os
 import warnings
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import cache
-from importlib.util import find_spec
+from functools import cache, partial
+from types import ModuleType
+from typing import Protocol
 
 import torch
-from torch import Tensor, nn
-from torch._subclasses.fake_tensor import FakeTensor
+from torch import Tensor
+from torch.compiler import is_compiling
 
-from linnet.fuse.cpu.threads import has_parallel_for
-from linnet.fuse.unit import ByNature
+from linnet.fuse import available, reference
+from linnet.fuse.devices import check_devices
+from linnet.fuse.fused import Mode, UnitRun, fit_together, load_kernels, run_unit
+from linnet.fuse.fused import run_pair as run_fused_pair
+from linnet.fuse.hooks import hook_obstacle
+from linnet.fuse.plan_cache import PlanCache, PlansOrReason
+from linnet.fuse.recording import is_recorded, opaque_to_kernels
+from linnet.fuse.unit import ByNature, CannotFuse, Flags, Named, OwnKernel, Unit
 
 log = logging.getLogger("linnet")
-BACKENDS = ("reference", "cpu", "triton")
-DTYPES = (torch.float32, torch.float64, torch.bfloat16)
-TRITON_DTYPES = (*DTYPES, torch.float16)
-# Looked for when this is imported, and not imported themselves: a compiler that asks later cannot look.
-HAS_TRITON = find_spec("triton") is not None
-HAS_LLVM = find_spec("llvmlite") is not None
-NO_LLVM = "the package llvmlite is not installed"
-chosen: ContextVar[str | None] = ContextVar("linnet_backend", default=None)
+NO_FLAGS: Flags = (None, None, False)
 
 
 class FallbackWarning(UserWarning):
-    """A unit runs by the reference loop, many times slower than by the kernel that it could have."""
+    """A unit runs on the reference loop, which is many times slower than the kernel that it could have."""
+
+
+class Recurrence(Protocol):
+    """What a backend runs along time: a unit, and what is done to its inputs and to its state."""
+
+    @property
+    def cell(self) -> Unit: ...
+
+    @property
+    def changes_state(self) -> bool:
+        """Whether noise is applied to the state, so that a kernel written by hand would be wrong."""
+
+    def obstacle(self, recorded: bool) -> str | None:
+        """Why kernels cannot run it, or None."""
+
+    def state_noise(self, x: Tensor) -> Named:
+        """Draw the masks that `after` applies to the state, [T, B, size] by name."""
+
+    def state_masks(self, state: Named) -> Named:
+        """Draw the masks for the state as the recurrent matrices read it, by state."""
+
+    def plans_for(self, extras: tuple[str, ...]) -> PlansOrReason:
+        """The plans for a step with these extra inputs; or the reason why there are none."""
+
+    def step(self, inputs: Named, state: Named, masks: Named) -> tuple[Tensor, Named]:
+        """One time step, with all that is done to the state."""
+
+    def after(self, y: Tensor, new: Named, old: Named, inputs: Named) -> tuple[Tensor, Named]:
+        """What is done to the output and the state after the step of the cell."""
+
+
+# -------------------------------------------------------------------------------- the backends
+
+
+class Backend(ABC):
+    """Runs a unit over sequences, x [T, B, input_size], or for a single step, x [B, input_size]."""
+
+    name: str
+
+    @abstractmethod
+    def obstacle(self, x: Tensor) -> str | None:
+        """Why this backend cannot run on x, or None."""
+
+    @abstractmethod
+    def run(self, recurrence: Recurrence, x: Tensor, state: Named, flags: Flags) -> tuple[Tensor, Named]:
+        """Return the output [T, B, output_size] and the final state."""
+
+    @abstractmethod
+    def run_step(self, cell: Unit, x: Tensor, state: Named) -> tuple[Tensor, Named]:
+        """Return the output [B, output_size] and the new state."""
+
+
+class Reference(Backend):
+    """Calls `step` in a loop over time."""
+
+    name = "reference"
+
+    def obstacle(self, x: Tensor) -> str | None:
+        return None
+
+    def run(self, recurrence: Recurrence, x: Tensor, state: Named, flags: Flags) -> tuple[Tensor, Named]:
+        cell = recurrence.cell
+        check_devices(cell, cell.unit_name, x)
+        inputs = {**cell.project(x), **recurrence.state_noise(x)}
+        step = partial(recurrence.step, masks=recurrence.state_masks(state))
+        return reference.scan(step, inputs, state, *flags)
+
+    def run_step(self, cell: Unit, x: Tensor, state: Named) -> tuple[Tensor, Named]:
+        check_devices(cell, cell.unit_name, x)
+        return cell.advance(cell.project(x), state)
+
+
+class Kernels(Backend):
+    """Runs kernels that are compiled from the traced step. Raises CannotFuse if that is impossible."""
+
+    # Whether the kernels compute the projection of the input themselves.
+    projects: bool
+    # Whether both directions of a layer can run in one launch.
+    runs_pairs: bool
+    dtypes: tuple[torch.dtype, ...]
+
+    def __init__(self, recorded: bool = False):
+        self.mode = Mode(self.passes, self.projects, recorded)
+        # The same backend for a call that a compiler or a tracer records.
+        self.when_recorded = self if recorded else type(self)(recorded=True)
+
+    @abstractmethod
+    def passes(self) -> ModuleType:
+        """Import the module that launches the kernels."""
+
+    @abstractmethod
+    def own_kernel(self, cell: Unit, x: Tensor) -> OwnKernel | None:
+        """The kernel that the unit brings itself, or None."""
+
+    @abstractmethod
+    def can_compile(self, x: Tensor) -> bool:
+        """Whether torch.compile may use its registered operations on x."""
+
+    def run(self, recurrence: Recurrence, x: Tensor, state: Named, flags: Flags) -> tuple[Tensor, Named]:
+        own = None if recurrence.changes_state else self.own_kernel(recurrence.cell, x)
+        if own is not None:
+            return own(x, state, flags, self.mode.recorded)
+        inputs = extra_inputs_of(recurrence, x)
+        plans = recurrence.plans_for(tuple(inputs))
+        if isinstance(plans, str):
+            raise CannotFuse(plans)
+        masks = recurrence.state_masks(state)
+        run = UnitRun(recurrence.cell, plans, recurrence.after, inputs, state, flags, masks)
+        return run_unit(run, x, self.mode)
+
+    def run_step(self, cell: Unit, x: Tensor, state: Named) -> tuple[Tensor, Named]:
+        y, new = self.run(SingleStep(cell), x[None], state, NO_FLAGS)
+        return y[0], new
+
+
+class Cpu(Kernels):
+    """Kernels for the CPU."""
+
+    name = "cpu"
+    projects, runs_pairs = True, False
+    dtypes = available.CPU_DTYPES
+
+    def obstacle(self, x: Tensor) -> str | None:
+        if x.device.type != "cpu":
+            return f"there is no kernel for {x.device.type}"
+        return available.no_cpu_kernels() if x.dtype in self.dtypes else f"there is no kernel for {x.dtype}"
+
+    def can_compile(self, x: Tensor) -> bool:
+        return x.device.type == "cpu" and x.dtype in self.dtypes and available.HAS_LLVM
+
+    def passes(self) -> ModuleType:
+        from linnet.fuse.cpu import passes
+
+        return passes
+
+    def own_kernel(self, cell: Unit, x: Tensor) -> OwnKernel | None:
+        if not is_compiling():
+            load_kernels()
+        return cell.own_kernel(x.dtype)
+
+
+class Triton(Kernels):
+    """Kernels for GPUs. torch's own matrix products are the fastest there, so projections are left to it."""
+
+    name = "triton"
+    projects, runs_pairs = False, True
+    dtypes = available.TRITON_DTYPES
+
+    def obstacle(self, x: Tensor) -> str | None:
+        reason = available.no_triton_kernels()
+        if reason is not None:
+            return reason
+        if x.device.type != "cuda" and not available.is_interpreted():
+            return (
+                f"x is on {x.device}, and Triton's kernels run on a GPU; "
+                "move the module and x with .to('cuda')"
+            )
+        return None if x.dtype in self.dtypes else f"there is no Triton kernel for {x.dtype}"
+
+    def can_compile(self, x: Tensor) -> bool:
+        return x.dtype in self.dtypes and available.HAS_TRITON and available.HAS_LLVM
+
+    def passes(self) -> ModuleType:
+        from linnet.fuse.triton import passes
+
+        return passes
+
+    def own_kernel(self, cell: Unit, x: Tensor) -> OwnKernel | None:
+        """Units bring kernels for the CPU only."""
+        return None
+
+
+REFERENCE, CPU, TRITON = Reference(), Cpu(), Triton()
+BACKENDS = ("reference", "cpu", "triton")
+
+
+def unchanged(y: Tensor, new: Named, old: Named, inputs: Named) -> tuple[Tensor, Named]:
+    return y, new
+
+
+class SingleStep:
+    """A cell on its own, for one step: no noise, and nothing done after it."""
+
+    changes_state = False
+    after = staticmethod(unchanged)
+
+    def __init__(self, cell: Unit):
+        self.cell = cell
+
+    def obstacle(self, recorded: bool) -> str | None:
+        return hook_obstacle(self.cell)
+
+    def state_noise(self, x: Tensor) -> Named:
+        return {}
+
+    def state_masks(self, state: Named) -> Named:
+        return {}
+
+    def plans_for(self, extras: tuple[str, ...]) -> PlansOrReason:
+        attributes = self.cell.__dict__
+        plan_cache = attributes.get("plan_cache") or attributes.setdefault("plan_cache", PlanCache())
+        return plan_cache.get(self.cell, extras, unchanged)
+
+    def step(self, inputs: Named, state: Named, masks: Named) -> tuple[Tensor, Named]:
+        return self.cell.advance(inputs, state)
+
+
+def extra_inputs_of(recurrence: Recurrence, x: Tensor) -> Named:
+    return {**recurrence.cell.extra_inputs(x), **recurrence.state_noise(x)}
+
+
+# ---------------------------------------------------------------------------------- the choice
+
+# The name that `linnet.backend` was given.
+requested: ContextVar[str | None] = ContextVar("linnet_backend", default=None)
 
 
 @contextmanager
 def backend(name: str | None) -> Iterator[None]:
-    """Within this context all modules run by the backend `name`: "reference", "cpu" or "triton".
+    """Within this context all modules run on the backend `name`: "reference", "cpu" or "triton".
 
-    Without it, or with None, each module takes the fused kernel for its device where there is one.
+    Without it, or with None, each module runs on the kernels for its device, if there are any.
     """
     if name is not None and name not in BACKENDS:
         raise ValueError(f"backend must be one of {', '.join(map(repr, BACKENDS))}; got {name!r}")
-    token = chosen.set(name)
+    token = requested.set(name)
     try:
         yield
     finally:
-        chosen.reset(token)
+        requested.reset(token)
 
 
-def is_watched(x: Tensor) -> bool:
-    """Whether somebody records what torch dispatches: a compiler, a tracer, a dispatch mode, a fake tensor.
-
-    They must see a registered operation. A kernel called by its address would leave them with memory that
-    nobody, as far as they know, has written to.
-    """
-    return (
-        torch.compiler.is_compiling()
-        or torch._C._len_torch_dispatch_stack() > 0
-        or torch._C._get_tracing_state() is not None
-        or type(x) is FakeTensor
-    )
+def kernels_for(x: Tensor) -> Kernels:
+    """The kernels for x: those that were requested, or else those for its device."""
+    name = None if is_compiling() else requested.get()
+    by_triton = x.device.type == "cuda" if name is None else name == "triton"
+    return TRITON if by_triton else CPU
 
 
-def runs_by_triton(x: Tensor) -> bool:
-    """Whether x calls for Triton's kernels: by the backend that was chosen, or else by its device."""
-    if torch.compiler.is_compiling() or chosen.get() is None:
-        return x.device.type == "cuda"
-    return chosen.get() == "triton"
-
-
-def has_triton() -> bool:
-    """Whether Triton's kernels can run; what finds their operands needs LLVM's package too."""
-    return HAS_TRITON and HAS_LLVM
-
-
-@cache
-def missing() -> str | None:
-    """Why no kernel for the CPU can run here at all, if none can."""
-    if not HAS_LLVM:
-        return NO_LLVM
-    if not has_parallel_for():
-        return f"torch {torch.__version__} does not lend its threads to kernels (2.10 and later do)"
-    return None
-
-
-def unfit(x: Tensor) -> str | None:
-    """Why no kernel fits this input, if none does."""
-    if torch._C._functorch.peek_interpreter_stack() is not None:
-        return "torch.func looks inside"
-    if torch.autograd.forward_ad._current_level >= 0:
-        return "forward-mode gradients look inside"
-    if not is_plain_tensor(x):
-        return f"x is of the class {type(x).__name__}, which may have a way of its own to compute"
-    if torch._C._get_tracing_state() is not None and is_in_onnx_export():
-        return "this exporter to ONNX does not know Linnet's operations; linnet.export_onnx does"
-    return unfit_for_triton(x) if runs_by_triton(x) else unfit_for_cpu(x)
-
-
-def is_in_onnx_export() -> bool:
-    """Whether torch's older exporter, which traces, is at work."""
-    from torch.onnx import is_in_onnx_export
-
-    return is_in_onnx_export()
-
-
-def is_plain_tensor(x: Tensor) -> bool:
-    return type(x) in (Tensor, nn.Parameter, FakeTensor)
-
-
-def unfit_for_cpu(x: Tensor) -> str | None:
-    if x.device.type != "cpu":
-        return f"there is no kernel for {x.device.type}"
-    return missing() if x.dtype in DTYPES else f"there is no kernel for {x.dtype}"
-
-
-def unfit_for_triton(x: Tensor) -> str | None:
-    if not HAS_LLVM:
-        return NO_LLVM
-    if not HAS_TRITON:
-        return "the package triton is not installed; pip install linnet-rnn[triton]"
-    if x.device.type != "cuda" and not is_interpreted():
-        return (
-            f"x is on {x.device}, and Triton's kernels run on a GPU; move the module and x with .to('cuda')"
-        )
-    return None if x.dtype in TRITON_DTYPES else f"there is no Triton kernel for {x.dtype}"
-
-
-def is_interpreted() -> bool:
-    """Whether Triton runs its kernels by NumPy on the CPU in this process: slowly, but without a GPU."""
-    return os.environ.get("TRITON_INTERPRET", "0") == "1"
-
-
-def may_fuse(unit: str, x: Tensor, reason: str | None = None) -> bool:
-    """Whether a kernel may run `unit` on x, unless there is a `reason` against it.
-
-    If not, a warning says why, once; where the kernel was asked for by name, it is an error.
-    """
-    if torch.compiler.is_compiling():
-        # A compiler sees neither the context nor the log.
-        return reason is None and may_compile(x)
-    if chosen.get() == "reference":
-        return False
-    reason = reason or unfit(x)
-    if reason is not None and chosen.get() is not None:
-        raise RuntimeError(f'backend("{chosen.get()}") was asked for, but {unit} cannot run by it: {reason}')
+def choose_backend(recurrence: Recurrence, x: Tensor) -> Backend:
+    """Return the backend that runs `recurrence` on x."""
+    recorded = is_recorded(x)
+    obstacle, kernels = recurrence.obstacle(recorded), kernels_for(x)
+    if is_compiling():
+        # A compiler can trace neither the context variable nor a warning.
+        return kernels.when_recorded if obstacle is None and kernels.can_compile(x) else REFERENCE
+    if requested.get() == "reference":
+        return REFERENCE
+    reason = obstacle or opaque_to_kernels(x) or kernels.obstacle(x)
     if reason is not None:
-        say_once(unit, reason)
-    return reason is None
+        return fall_back(recurrence.cell, reason)
+    return kernels.when_recorded if recorded else kernels
 
 
-def may_compile(x: Tensor) -> bool:
-    if x.device.type == "cuda":
-        return x.dtype in TRITON_DTYPES and has_triton()
-    return x.device.type == "cpu" and x.dtype in DTYPES and HAS_LLVM
+def fall_back(cell: Unit, reason: str) -> Backend:
+    """Return the reference, and warn once. If a backend was requested by name, raise an error instead."""
+    if not is_compiling():
+        if requested.get() is not None:
+            raise RuntimeError(
+                f'backend("{requested.get()}") was requested, but {cell.unit_name} cannot run on it: {reason}'
+            )
+        warn_once(cell.unit_name, reason)
+    return REFERENCE
 
 
 @cache
-def say_once(unit: str, reason: str) -> None:
-    text = f"{unit} runs by the reference loop: {reason}"
+def warn_once(unit: str, reason: str) -> None:
+    text = f"{unit} runs on the reference loop: {reason}"
     if isinstance(reason, ByNature):
         log.info(text)
     else:
         warnings.warn(
-            f'{text}. linnet.backend("reference") asks for the loop.', FallbackWarning, stacklevel=2
+            f'{text}. linnet.backend("reference") selects the loop without this warning.',
+            FallbackWarning,
+            stacklevel=2,
         )
+
+
+# ------------------------------------------------------------------------------------ running
+
+
+def run(recurrence: Recurrence, x: Tensor, state: Named, flags: Flags) -> tuple[Tensor, Named]:
+    """Run over x [T, B, input_size]: the output [T, B, output_size] and the final state."""
+    chosen = choose_backend(recurrence, x)
+    try:
+        return chosen.run(recurrence, x, state, flags)
+    except CannotFuse as error:
+        chosen = fall_back(recurrence.cell, error.reason)
+    return chosen.run(recurrence, x, state, flags)
+
+
+def run_step(cell: Unit, x: Tensor, state: Named) -> tuple[Tensor, Named]:
+    """One step of a cell on its own, x [B, input_size]: the output [B, output_size] and the new state."""
+    # A compiler fuses the operations of a single step itself.
+    chosen = REFERENCE if is_compiling() else choose_backend(SingleStep(cell), x)
+    try:
+        return chosen.run_step(cell, x, state)
+    except CannotFuse as error:
+        chosen = fall_back(cell, error.reason)
+    return chosen.run_step(cell, x, state)
+
+
+def run_pair(
+    recurrences: Sequence[Recurrence], x: Tensor, states: Sequence[Named], flags: Sequence[Flags]
+) -> tuple[Tensor, list[Named]] | None:
+    """Both directions of a layer in one launch: their outputs side by side, and the final state of each.
+
+    None if the chosen backend cannot do this; the directions then run one after the other.
+    """
+    if not kernels_for(x).runs_pairs or any(choose_backend(each, x) is not TRITON for each in recurrences):
+        return None
+    inputs = [extra_inputs_of(each, x) for each in recurrences]
+    plans = [each.plans_for(tuple(names)) for each, names in zip(recurrences, inputs, strict=True)]
+    if not fit_together(plans):
+        return None
+    runs = [
+        UnitRun(each.cell, *arguments)
+        for each, *arguments in zip(
+            recurrences, plans, [each.after for each in recurrences], inputs, states, flags, strict=True
+        )
+    ]
+    try:
+        return run_fused_pair(runs, x)
+    except CannotFuse:  # alone, each direction says why
+        return None

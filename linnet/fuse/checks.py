@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from linnet.fuse.backend import DTYPES, TRITON_DTYPES
+from linnet.fuse.available import CPU_DTYPES, TRITON_DTYPES
 from linnet.fuse.plan import Plan
 
 Shape = tuple[int, ...]
@@ -41,7 +41,7 @@ def check_scan(
 
 
 def check_dtype(joint: Tensor, gpu: bool) -> None:
-    dtypes = TRITON_DTYPES if gpu else DTYPES
+    dtypes = TRITON_DTYPES if gpu else CPU_DTYPES
     need(joint.dtype in dtypes, f"takes projections of one of the dtypes {dtypes}; got {joint.dtype}")
 
 

@@ -1,8 +1,8 @@
-"""A fork waits until no thread is in the middle of a compilation or of an import of ours.
+"""A fork waits until no thread is compiling a kernel or importing a module of Linnet.
 
-A child has only the thread that forked. What another thread held at that moment, the child would wait for
-in vain: our lock, LLVM's lock, or the lock of a module that was being imported. So the thread that forks
-takes these locks first, and both processes release them afterwards.
+A child process has only the thread that forked. If another thread held a lock at that moment (ours, LLVM's,
+or that of a module being imported), the child would wait for it forever. So the thread that forks takes
+these locks first, and both processes release them afterwards.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 from threading import RLock
 from typing import Any
 
-# One compilation at a time in a process: LLVM's global state is not made for more. Reentrant, since one
+# One compilation at a time in a process: LLVM's global state is not thread-safe. Reentrant, since one
 # kernel may need another, and since a finaliser may run while its own thread compiles.
 compiling = RLock()
 
@@ -22,7 +22,7 @@ IMPORTED_LATE = ("linnet", "llvmlite", "triton", "torch._decomp")
 
 
 def finish_imports() -> None:
-    """Wait for what other threads are importing."""
+    """Wait for the imports of other threads."""
     for name, module in list(sys.modules.items()):
         if name.startswith(IMPORTED_LATE) and is_initialising(module):
             importlib.import_module(name)
@@ -35,7 +35,7 @@ def is_initialising(module: Any) -> bool:
 def llvm_lock() -> Any:
     """The lock that llvmlite takes around each call of LLVM; None if llvmlite is not imported.
 
-    Finalisers of engines take it in any thread, so our own lock does not do.
+    Finalisers of engines take it in any thread, so our own lock is not enough.
     """
     ffi = sys.modules.get("llvmlite.binding.ffi")
     return None if ffi is None else ffi.lib._lock

@@ -1,7 +1,7 @@
-"""Who wants to be called when a module is called.
+"""Modules that do more when they are called than their class says.
 
-A kernel does the work of modules without calling them. Where somebody listens to such a module (by a
-hook, as pruning and weight norm do, or by a `forward` that was replaced, as accelerate does), the loop
+A kernel computes what the modules inside a cell would, without calling them. If one of them has a hook (of
+pruning or weight norm, for example) or a `forward` that was replaced (as accelerate does), the reference loop
 runs instead.
 """
 
@@ -12,12 +12,11 @@ from torch import nn
 from torch.nn.modules.module import _has_any_global_hook
 from torch.torch_version import TorchVersion
 
-# Before torch 2.13 a compiler cannot look into the attributes of a module.
+# Before torch 2.13 torch.compile cannot trace a look into the attributes of a module.
 OLD_COMPILER = TorchVersion(torch.__version__) < TorchVersion("2.13")
 
 
 def has_hooks(module: nn.Module) -> bool:
-    """Whether calling `module` does more than its class says."""
     return bool(
         module._forward_hooks
         or module._forward_pre_hooks
@@ -28,12 +27,18 @@ def has_hooks(module: nn.Module) -> bool:
 
 
 def has_replaced_forward(module: nn.Module) -> bool:
-    """Whether the object itself has a `forward` in place of that of its class."""
+    """Whether the object itself has a `forward` that replaces that of its class."""
     return not (OLD_COMPILER and torch.compiler.is_compiling()) and "forward" in module.__dict__
 
 
+def hook_obstacle(module: nn.Module) -> str | None:
+    """Why a kernel, which does not call modules, cannot do the work of those in `module`, or None."""
+    name = hooked_submodule(module)
+    return None if name is None else f"{name} has a hook, and kernels do not call modules"
+
+
 def hooked_submodule(module: nn.Module) -> str | None:
-    """The module within `module` that somebody listens to, if there is one."""
+    """The name of a module inside `module` that has a hook, or None."""
     return "every module" if _has_any_global_hook() else hooked_child(module)
 
 

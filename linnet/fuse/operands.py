@@ -43,8 +43,8 @@ class Source(NamedTuple):
 class Operands:
     """What a scan reads.
 
-    joint      [T, B, n H]: the first n inputs of the step side by side; of a projection that nobody
-               sees, in the dtype of arithmetic; or only room for those of a few steps
+    joint      [T, B, n H]: the first n inputs of the step side by side; if the kernel
+               computes them, in the dtype of arithmetic, or only room for a few steps
     extras     [T, B, H]: the inputs that follow
     weights    [H]
     states     [B, H]
@@ -60,8 +60,8 @@ class Operands:
     mask: Tensor | None = None
     resets: Tensor | None = None
     reverse: bool = False
-    source: Source | None = None  # of the projection, where nobody sees it
-    drops: Sequence[Tensor] = ()  # [B, H] for each product: what it reads of the state, and what not
+    source: Source | None = None  # the operands of the projection, if the kernel computes it
+    drops: Sequence[Tensor] = ()  # [B, H] for each product: the mask of the state as it reads it
 
     @classmethod
     def of(

@@ -1,7 +1,7 @@
 """The fused scan as registered torch operations, for torch.compile and torch.export.
 
 Eager code goes through an autograd.Function, which costs less a call; both end in the same kernels.
-A compiler knows an operation by its name, its shapes and its gradient, and never looks inside: a
+A compiler knows an operation by its name, its shapes and its gradient, and does not trace into it: a
 graph does not grow with the number of time steps.
 
 `import linnet` registers the operations, so that a saved program can be loaded; what makes kernels is
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from linnet.fuse.backend import missing
+from linnet.fuse.available import no_cpu_kernels
 from linnet.fuse.checks import check_backward, check_scan
 from linnet.fuse.cpu.width import vector_width
 from linnet.fuse.forks import compiling
@@ -42,7 +42,7 @@ def scan_on_gpu(plan, tensors, mask, resets, reverse):
 
 
 def cpu_passes() -> ModuleType:
-    reason = missing()
+    reason = no_cpu_kernels()
     if reason is not None:
         raise RuntimeError(f"linnet::scan, of a compiled or exported module, cannot run here: {reason}")
     with compiling:  # a fork waits for the import
@@ -62,7 +62,7 @@ def is_gpu(kernels: ModuleType) -> bool:
 
 
 def laid_out(kernels: ModuleType, plan: Plan, tensors: Sequence[Tensor]) -> list[Tensor]:
-    """As the kernels need those that lie along time: the joint projection and the extras."""
+    """Copy the sequences (the joint projection and the extras) if the kernels cannot read their strides."""
     count = 1 + len(plan.extras)
     return [*map(kernels.laid_out, tensors[:count]), *tensors[count:]]
 

@@ -1,6 +1,6 @@
 """The scan of a memory written by outer products as registered torch operations.
 
-For whatever records operations instead of running them: torch.compile, torch.export, torch.jit.trace,
+For everything that records operations instead of running them: torch.compile, torch.export, torch.jit.trace,
 make_fx and fake tensors. They see one operation, `linnet::outer_scan`, with its shapes and its gradient; a
 graph does not grow with the number of time steps. All that the kernels depend on is among the arguments, as
 plain numbers, so that a saved program runs in any process that has imported linnet.
@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from linnet.fuse.backend import is_watched, missing
+from linnet.fuse.available import no_cpu_kernels
 from linnet.fuse.cpu.width import vector_width
 from linnet.fuse.outer_inputs import OuterInputs, OuterSettings, falls_into_vectors
 
@@ -27,15 +27,17 @@ DIFFERENTIABLE = len(OuterInputs._fields)
 TENSORS, ARGUMENTS = DIFFERENTIABLE + 2, DIFFERENTIABLE + 8
 
 
-def outer_scan(inputs: OuterInputs, flags: Any, settings: OuterSettings) -> tuple[Tensor, Tensor]:
-    """y [T, B, H] and the final state [B, H + M].
+def outer_scan(
+    inputs: OuterInputs, flags: Any, settings: OuterSettings, recorded: bool
+) -> tuple[Tensor, Tensor]:
+    """Return y [T, B, H] and the final state [B, H + M].
 
-    By the kernels themselves, which costs less a call than the operation that ends in the same kernels.
+    A call that is not recorded runs the kernels directly: that costs less than the registered operation.
     """
-    if is_watched(inputs.a):
+    if recorded:
         y, final, *_ = outer_scan_op(*inputs, *flags, *settings)
         return y, final
-    # Imported when first needed: what makes kernels is not there on every machine.
+    # Imported when first needed: it needs llvmlite.
     from linnet.fuse.cpu.outer_scan import OuterScan
 
     return OuterScan.apply(recipe_of(inputs.a, *settings), flags, *inputs)
@@ -113,7 +115,7 @@ def outer_scan_backward_op(
 
 @outer_scan_backward_op.register_fake
 def outer_scan_backward_shapes(*arguments):
-    # As the kernel makes them: contiguous, whatever the inputs are.
+    # Contiguous for any inputs, as the kernel makes them.
     return [t.new_empty(t.shape) for t in arguments[:DIFFERENTIABLE] if t is not None]
 
 
@@ -154,7 +156,7 @@ def differentiate(ctx, gradients):
 outer_scan_op.register_autograd(differentiate, setup_context=remember)
 
 
-# Whether there is a kernel: {(dtype, memory, heads): answer}. A compiler finds here what was asked before.
+# Whether there is a kernel: {(dtype, memory, heads): answer}. A compiler only reads it.
 ANSWERS: dict[tuple[torch.dtype, int, int], bool] = {}
 
 
@@ -164,5 +166,5 @@ def has_kernel(dtype: torch.dtype, memory: int, heads: int) -> bool:
     if torch.compiler.is_compiling():
         return ANSWERS.get(key, False)
     if key not in ANSWERS:
-        ANSWERS[key] = missing() is None and falls_into_vectors(*key)
+        ANSWERS[key] = no_cpu_kernels() is None and falls_into_vectors(*key)
     return ANSWERS[key]

@@ -27,7 +27,7 @@ class Product:
 class Plan:
     """A traced step and its products.
 
-    The inputs of the step come in this order: the projections, what stands beside them (`extras`),
+    The inputs of the step come in this order: the projections, the extra inputs (`extras`),
     the products. Graphs, which hold no Python objects, hold a plan as its `text`: another process can
     read it. A plan holds neither the step it was traced from nor the cell.
     """
@@ -38,12 +38,12 @@ class Plan:
     text: str = field(init=False, repr=False)
     # What kernels are made of, for all plans that differ in numbers alone.
     pattern: Pattern = field(init=False, repr=False, compare=False)
-    # Found at once, without a look at all it is made of: {what was asked for: (kernel, its operands)}.
+    # Kernels by their options, so that a call need not hash the whole recipe: {options: (kernel, operands)}.
     kernels: dict[tuple, tuple] = field(default_factory=dict, repr=False, compare=False)
 
     # The kinds of the operands that were last found to fit; see fuse/scan.py.
     fits: tuple | None = field(default=None, repr=False, compare=False)
-    # The last step that was taken on its own, and what it goes for; see fuse/stream.py.
+    # The arguments of the last single step, and the key they are valid for; see cpu/stream.py.
     stream: tuple[tuple, Any] | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -67,7 +67,7 @@ class Plan:
     def twins(self, product: Product, projected: Sequence[str]) -> int | None:
         """Where those of `projected` start whose gradients are those of the parts of `product`, if any are.
 
-        A gate that adds both has one gradient for both; not so at a step that starts anew.
+        A gate that adds both has one gradient for both, except at the first step of a new sequence.
         """
         gradients = dict(self.traced.backward.outputs)
         wanted = [gradients[f"d.{name}"] for name in product.parts]
@@ -98,5 +98,5 @@ class Fusible(NamedTuple):
 
 @lru_cache(maxsize=128)
 def plan_called(written: str) -> Plan:
-    """The plan of a text, read once; beyond the last so many it is read again."""
+    """Return the plan of a text. The last 128 plans are cached."""
     return Plan.read(written)

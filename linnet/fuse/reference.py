@@ -18,16 +18,16 @@ def scan(
     resets: Tensor | None = None,
     reverse: bool = False,
 ) -> tuple[Tensor, Values]:
-    """Take `step` along time.
+    """Call `step` at each time step.
 
-    parts    [T, B, ...] by name: what each step reads beside the state
+    parts    [T, B, ...] by name: the inputs of each step besides the state
     state    [B, ...] by name
     mask     [T, B], True where a step is real; elsewhere the state stays and the output is 0
-    resets   [T, B], True where a sequence starts anew from a state of zeros, seen along time
+    resets   [T, B], True where the state is set to zeros before the step
     """
     times = len(next(iter(parts.values())))
     slices = {name: part.unbind(0) for name, part in parts.items()}
-    start = {name: torch.zeros_like(held) for name, held in state.items()}
+    start = {name: torch.zeros_like(tensor) for name, tensor in state.items()}
     outputs: list[Tensor] = []
     for t in reversed(range(times)) if reverse else range(times):
         if resets is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -11,19 +11,19 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from linnet.fuse import reference
-from linnet.fuse.backend import is_plain_tensor, is_watched, runs_by_triton
 from linnet.fuse.checks import operand_shapes
 from linnet.fuse.cpu import passes
 from linnet.fuse.cpu.passes import Backward, is_plain, projection_gradients, run_projected
 from linnet.fuse.cpu.stream import run_step
 from linnet.fuse.operands import Flags, Operands, Source, as_dtype
+from linnet.fuse.ops import compiled_scan
 from linnet.fuse.plan import Fusible, Plan
+from linnet.fuse.recording import is_plain_tensor
 from linnet.fuse.trace import Step
-from linnet.fuse.triton import passes as triton_passes
 
 
-class Beside(NamedTuple):
-    """What a scan reads beside its projection; see `Operands`."""
+class OtherOperands(NamedTuple):
+    """What a scan reads besides its projection; see `Operands`."""
 
     extras: Sequence[Tensor]
     weights: Sequence[Tensor]
@@ -43,30 +43,38 @@ class Beside(NamedTuple):
         return (*extras, *self.weights, *self.states, *self.matrices)
 
 
-def passes_for(tensor: Tensor) -> ModuleType:
-    """Those of the kernels that run on `tensor`; both modules have the same functions."""
-    return triton_passes if runs_by_triton(tensor) else passes
+def scan(
+    fusible: Fusible,
+    projected: Source | Tensor,
+    others: OtherOperands,
+    load_passes: Callable[[], ModuleType],
+    recorded: bool,
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Return the output [T, B, H] and the final states by name.
 
-
-def scan(fusible: Fusible, made: Source | Tensor, beside: Beside) -> tuple[Tensor, dict[str, Tensor]]:
-    """The output [T, B, H] and the final states by name; `made` is the projection, or what it is made of."""
-    run = projected_scan if isinstance(made, Source) else fused_scan
-    return run(fusible, made, beside)  # type: ignore[arg-type]
-
-
-def misfit(plan: Plan, made: Source | Tensor, beside: Beside) -> str | None:
-    """What of the operands is not as the plan needs it, if anything is: kernels read them by their addresses.
-
-    Looked at closely when they are not like those of the call before.
+    projected     the projection, or its operands if the kernel is to compute it
+    load_passes   imports linnet.fuse.cpu.passes or linnet.fuse.triton.passes, which have the same functions
+    recorded      a compiler or a tracer records the call: use the registered operation
     """
-    x, *projecting = made if isinstance(made, Source) else (made,)
-    weights = [w for w in (*projecting, *beside.weights, *beside.matrices) if w is not None]
+    if isinstance(projected, Source):
+        return projected_scan(fusible, projected, others)
+    return fused_scan(fusible, projected, others, load_passes(), recorded)
+
+
+def misfit(plan: Plan, projected: Source | Tensor, others: OtherOperands) -> str | None:
+    """Return which operand does not fit the plan, or None. Kernels read operands by their addresses.
+
+    The check is complete only if something differs from the previous call.
+    """
+    x, *projecting = projected if isinstance(projected, Source) else (projected,)
+    weights = [w for w in (*projecting, *others.weights, *others.matrices) if w is not None]
     free = torch.is_autocast_enabled(x.device.type)
-    kinds = (free, beside.states[0].shape[-1], x.shape[-1], x.dtype, x.device, [kind_of(w) for w in weights])
+    kinds = (free, others.states[0].shape[-1], x.shape[-1], x.dtype, x.device, [kind_of(w) for w in weights])
     if plan.fits == kinds:
         return None
     wrong = (
-        wrong_kind(name, w, shape, None if free else x) for name, w, shape in expected(plan, made, beside)
+        wrong_kind(name, w, shape, None if free else x)
+        for name, w, shape in expected(plan, projected, others)
     )
     reason = next(filter(None, wrong), None)
     if reason is None:
@@ -79,21 +87,21 @@ def kind_of(tensor: Tensor) -> tuple:
 
 
 def expected(
-    plan: Plan, made: Source | Tensor, beside: Beside
+    plan: Plan, projected: Source | Tensor, others: OtherOperands
 ) -> Iterator[tuple[str, Tensor, tuple[int, ...]]]:
     """Each operand that no time step changes, with its name and the shape it must have."""
-    like, size = made.x if isinstance(made, Source) else made, beside.states[0].shape[-1]
-    (_, projected, _), *others = operand_shapes(plan, (*like.shape[:2], size))
-    if isinstance(made, Source):
-        yield "the input matrix", made.weight, (projected[-1], like.shape[-1])
-        if made.bias is not None:
-            whole = max(1, min(projected[-1], made.bias.numel()) // size) * size
-            yield "the input bias", made.bias, (whole,)
+    like, size = projected.x if isinstance(projected, Source) else projected, others.states[0].shape[-1]
+    (_, shape, _), *shapes = operand_shapes(plan, (*like.shape[:2], size))
+    if isinstance(projected, Source):
+        yield "the input matrix", projected.weight, (shape[-1], like.shape[-1])
+        if projected.bias is not None:
+            whole = max(1, min(shape[-1], projected.bias.numel()) // size) * size
+            yield "the input bias", projected.bias, (whole,)
     else:
-        yield "the projected input", made, projected
-    operands = (*beside.extras, *beside.weights, *beside.states, *beside.matrices)
-    fixed = {id(tensor) for tensor in (*beside.weights, *beside.matrices)}
-    for (name, shape, _), tensor in zip(others, operands, strict=True):
+        yield "the projected input", projected, shape
+    operands = (*others.extras, *others.weights, *others.states, *others.matrices)
+    fixed = {id(tensor) for tensor in (*others.weights, *others.matrices)}
+    for (name, shape, _), tensor in zip(shapes, operands, strict=True):
         if id(tensor) in fixed:
             yield name, tensor, shape
 
@@ -107,46 +115,51 @@ def wrong_kind(name: str, tensor: Tensor, shape: tuple[int, ...], x: Tensor | No
     return None if is_plain_tensor(tensor) else f"{name} is of the class {type(tensor).__name__}"
 
 
-def fused_scan(fusible: Fusible, joint: Tensor, beside: Beside) -> tuple[Tensor, dict[str, Tensor]]:
+def fused_scan(
+    fusible: Fusible,
+    joint: Tensor,
+    others: OtherOperands,
+    kernels: ModuleType = passes,
+    recorded: bool = False,
+) -> tuple[Tensor, dict[str, Tensor]]:
     """What `reference.scan` computes, in one kernel: the output [T, B, H] and the final states by name."""
-    kernels = passes_for(joint)
-    tensors = (kernels.laid_out(joint), *beside.tensors(joint.dtype, kernels.laid_out))
-    if is_watched(joint):
-        from linnet.fuse.ops import compiled_scan
-
-        # Each by its name: the compiler of torch 2.10 does not know properties of named tuples.
-        flags = beside.mask, beside.resets, beside.reverse
+    tensors = (kernels.laid_out(joint), *others.tensors(joint.dtype, kernels.laid_out))
+    if recorded:
+        # By name: torch.compile of torch 2.10 cannot trace properties of named tuples.
+        flags = others.mask, others.resets, others.reverse
         y, *finals = compiled_scan(fusible.plan, tensors, *flags)
     else:
-        how = (kernels, beside.flags, beside.drops, wants_gradients(tensors))
+        how = (kernels, others.flags, others.drops, wants_gradients(tensors))
         y, *finals = FusedScan.apply(fusible, *how, *tensors)
     return y, dict(zip(fusible.plan.traced.states, finals, strict=True))
 
 
-def projected_scan(fusible: Fusible, source: Source, beside: Beside) -> tuple[Tensor, dict[str, Tensor]]:
-    """`fused_scan` of F.linear(x, weight, bias), which never leaves this function.
+def projected_scan(
+    fusible: Fusible, source: Source, others: OtherOperands
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """`fused_scan` of F.linear(x, weight, bias), which is not visible outside this function.
 
-    So the kernel may make it, and its memory can be used again: for the gradients in training, and
-    for the next steps without.
+    So the kernel can compute it and reuse its memory: for the gradients in training, and for the next
+    time steps in inference.
     """
-    tensors = beside.tensors(source.x.dtype)
+    tensors = others.tensors(source.x.dtype)
     if wants_gradients((*source, *tensors)):
-        y, *finals = ProjectedScan.apply(fusible, beside.flags, beside.drops, *source, *tensors)
+        y, *finals = ProjectedScan.apply(fusible, others.flags, others.drops, *source, *tensors)
     else:
-        y, finals = without_gradients(fusible.plan, source, beside, tensors)
+        y, finals = without_gradients(fusible.plan, source, others, tensors)
     return y, dict(zip(fusible.plan.traced.states, finals, strict=True))
 
 
 def without_gradients(
-    plan: Plan, source: Source, beside: Beside, tensors: Sequence[Tensor]
+    plan: Plan, source: Source, others: OtherOperands, tensors: Sequence[Tensor]
 ) -> tuple[Tensor, list[Tensor]]:
-    alone = len(source.x) == 1 and beside.mask is None and beside.resets is None
-    if alone and is_plain(plan, source.x, beside.drops):
-        made = run_step(plan, source, *beside[:4])
+    alone = len(source.x) == 1 and others.mask is None and others.resets is None
+    if alone and is_plain(plan, source.x, others.drops):
+        made = run_step(plan, source, *others[:4])
         if made is not None:
             return made
-    _, y, sequences, _ = run_projected(plan, beside.flags, source, tensors, beside.drops, keep=False)
-    return y, ends(sequences, beside.reverse, y.dtype)
+    _, y, sequences, _ = run_projected(plan, others.flags, source, tensors, others.drops, keep=False)
+    return y, ends(sequences, others.reverse, y.dtype)
 
 
 def wants_gradients(tensors: Sequence[Tensor | None]) -> bool:
@@ -154,17 +167,17 @@ def wants_gradients(tensors: Sequence[Tensor | None]) -> bool:
 
 
 def ends(sequences: Sequence[Tensor], reverse: bool, dtype: torch.dtype) -> list[Tensor]:
-    """The final states; of a sequence, a copy, since it is not to live as long."""
+    """The final states: copies, so that the states of all steps can be freed."""
     last = 0 if reverse else -1
     return [sequence[last].to(dtype, copy=len(sequence) > 1) for sequence in sequences]
 
 
-# Of what is no tensor among the arguments of FusedScan.
+# For the arguments of FusedScan that are not tensors.
 NO_GRADIENTS = (None,) * 5
 
 
 def save(ctx: Any, flags: Flags, tensors: Sequence[Tensor | None]) -> None:
-    """For backward; a mask or resets too, so that autograd notices if they change in place until then."""
+    """For backward; the mask and the resets too, so that autograd detects if they change in place."""
     *masks, ctx.reverse = flags
     ctx.save_for_backward(*masks, *tensors)
 
@@ -175,7 +188,7 @@ def saved(ctx: Any) -> tuple[Flags, list[Any]]:
 
 
 class FusedScan(torch.autograd.Function):
-    """The scan of a projection that autograd sees."""
+    """The scan of a projection that is part of autograd's graph."""
 
     @staticmethod
     def forward(ctx, fusible: Fusible, kernels, flags: Flags, drops, keep: bool, *tensors):
@@ -201,7 +214,7 @@ class FusedScan(torch.autograd.Function):
 
 
 class ProjectedScan(torch.autograd.Function):
-    """The scan of a projection that nobody else sees: its gradient overwrites it."""
+    """The scan with a projection of its own, which its gradient overwrites."""
 
     @staticmethod
     def forward(ctx, fusible: Fusible, flags: Flags, drops, x, weight, bias, *tensors):
@@ -225,8 +238,8 @@ class ProjectedScan(torch.autograd.Function):
             return None, None, None, *reference_gradients(step, operands, sources, needed, (dy, *dfinals))
         source = Source(x, weight, bias)
         if not is_first(ctx.unused):
-            # Differentiated for a second time: the projection, overwritten by then, is made anew, and
-            # in the same way, since other sums would round otherwise.
+            # The first backward has overwritten the projection. Compute it again by the same kernel, so
+            # that it is rounded in the same way.
             joint = run_projected(plan, flags, source, tensors, ctx.drops, keep=True)[0].joint
         operands = Operands.of(plan, flags, (joint, *tensors), source, ctx.drops)
         backward = Backward(operands, sequences, products, (any(needed[:3]), *needed[3:]), in_place=True)
@@ -235,7 +248,7 @@ class ProjectedScan(torch.autograd.Function):
 
 
 def is_first(unused: list[bool]) -> bool:
-    """True for one caller only, also where several threads ask at once: taking from a list is atomic."""
+    """True for one caller only, even if several threads call at once: list.pop is atomic."""
     try:
         return unused.pop()
     except IndexError:
@@ -243,7 +256,7 @@ def is_first(unused: list[bool]) -> bool:
 
 
 def reference_gradients(step: Step, operands: Operands, sources, needed, above) -> list[Tensor | None]:
-    """Gradients of `sources`, which make the operands: through the loop, to be differentiated again."""
+    """Gradients of `sources`, which make the operands, by the reference loop: can be differentiated again."""
     y, finals = reference_scan(step, operands)
     results = (y, *(finals[name] for name in operands.plan.traced.states))
     pairs = [(result, a) for result, a in zip(results, above, strict=True) if result.requires_grad]
@@ -254,7 +267,7 @@ def reference_gradients(step: Step, operands: Operands, sources, needed, above) 
 
 
 def aliases(tensors: Sequence[Tensor | None]) -> list[Any]:
-    """The same tensors as inputs of their own: one of them may have been made from another."""
+    """Views of the tensors, as separate inputs: one of them may be a function of another."""
     return [None if tensor is None else tensor.view_as(tensor) for tensor in tensors]
 
 
@@ -267,8 +280,8 @@ def reference_scan(step: Step, operands: Operands) -> tuple[Tensor, dict[str, Te
 
     def advance(part, state):
         for i, (product, matrix) in enumerate(zip(plan.products, operands.matrices, strict=True)):
-            seen = state[product.state] * operands.drops[i] if operands.drops else state[product.state]
-            columns = F.linear(seen, matrix).split(size, -1)
+            visible = state[product.state] * operands.drops[i] if operands.drops else state[product.state]
+            columns = F.linear(visible, matrix).split(size, -1)
             part = {**part, **dict(zip(product.parts, columns, strict=True))}
         return step(part, state, weights)
 

@@ -1,12 +1,12 @@
-"""What a step reads besides its arguments, so that a change of it is seen.
+"""What a step reads besides its arguments, so that a change is detected.
 
 A plan is traced once and used until something that the step reads has another value. While a step is
 traced, `Reading` notes the attributes of the cell that it reads; at each call their values are part of the
 key by which a plan is found. Numbers, strings, functions, NumPy scalars and small arrays, enums, and
-lists, tuples, dicts, sets, dataclasses and modules of these can be described by a value. Of any other object
-nobody could say whether it has changed, so a step that reads one is not fused.
+lists, tuples, dicts, sets, dataclasses and modules of these can be described by a value. A change of any
+other object cannot be detected, so a step that reads one is not fused.
 
-The code of a unit's own functions is looked through for global variables and closures that hold such values.
+The code of a unit's own functions is searched for global variables and closures that hold such values.
 """
 
 from __future__ import annotations
@@ -61,7 +61,9 @@ def note_reads(cell: Any, names: set[str]) -> None:
 
 # What every cell has, and what no option changes.
 COMMON = frozenset({*dir(nn.Module), *dir(Unit)}) - {"step"}
-MACHINERY = frozenset({"_parameters", "_buffers", "_modules", "training", "kernels", "states", "arguments"})
+MACHINERY = frozenset(
+    {"_parameters", "_buffers", "_modules", "training", "plan_cache", "states", "arguments"}
+)
 
 
 class Settings:
@@ -116,7 +118,7 @@ class Settings:
             if name in names and kind is not None:
                 return (
                     f"its step reads self.{name}, which holds a {kind.__name__}, and a change of that cannot "
-                    "be seen; keep numbers, strings, functions, or lists, dicts, dataclasses of these there"
+                    "be detected; keep numbers, strings, functions, or lists, dicts, dataclasses of these"
                 )
         return None
 
@@ -143,7 +145,7 @@ def elsewhere(cell: Unit, name: str) -> Hashable:
     if name in cell._modules:
         return described(cell._modules[name])
     if name in cell._buffers:
-        # A trace lets no buffer through, unless the step has read its numbers behind torch's back.
+        # A trace rejects buffers, unless the step has read their numbers without torch.
         return described(cell._buffers[name])
     return described(getattr(type(cell), name, None))
 
@@ -238,13 +240,13 @@ def is_of_library(function: types.FunctionType) -> bool:
 
 
 def global_variables(functions: Iterable[types.FunctionType]) -> Iterator[tuple[dict[str, Any], str]]:
-    """Where the global variables lie that these functions, and those that they call, read by name."""
-    waiting, seen = list(functions), set()
+    """The namespaces and names of the global variables that these functions, and those they call, read."""
+    waiting, visited = list(functions), set()
     while waiting:
         function = waiting.pop()
-        if function in seen or is_of_library(function):
+        if function in visited or is_of_library(function):
             continue
-        seen.add(function)
+        visited.add(function)
         for space, name in names_in(function):
             value = space[name]
             if isinstance(value, types.FunctionType):

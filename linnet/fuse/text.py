@@ -1,4 +1,4 @@
-"""A plan as text, for graphs that are saved: what another process needs to make the kernels anew.
+"""A plan as text, for graphs that are saved: what another process needs to compile the kernels again.
 
     {"linnet": 1, "inputs": [...], "states": [...], "weights": [...], "extras": [...],
      "products": [[state, [parts]], ...],
@@ -8,8 +8,8 @@
 It is JSON. An operand is a name (of an input or of an earlier result) or a number. The outputs are those
 of `Traced`, in its order: y and the new states; the gradients of inputs, states and weights.
 
-A file may come from anywhere, and kernels read and write by address. So nothing is believed: names,
-operations, counts and kinds of values are checked, and a text that does not fit is a ValueError.
+A file may come from anywhere, and kernels read and write by address. So names, operations, counts and
+kinds of values are checked, and a text that does not fit is a ValueError.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """From a unit's `step` to two lists of pointwise operations: the step itself, and its gradient.
 
-`step` is run once on scalars while every operation that torch dispatches is written down; then
-autograd is run on the result, and what it dispatches is the gradient. Nobody writes a backward by
-hand. The backward recomputes what it needs of the forward, so that nothing but the inputs and the
-states has to be kept.
+`step` runs once on scalars, and every operation that torch dispatches is recorded. Then autograd
+differentiates the result, and the operations that it dispatches are the gradient: no backward is
+written by hand. The backward recomputes what it needs of the forward, so that only the inputs and
+the states have to be stored.
 
     forward    inputs, states, weights                       -> y, new states
     backward   inputs, states, weights, dy, d(new states)    -> d(inputs), d(states), d(weights)
@@ -109,7 +109,7 @@ def trace(step: Step, inputs: Sequence[str], states: Sequence[str], weights: Seq
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Real numbers on the CPU, with gradients, whatever the mode in which somebody builds a unit."""
+    """Compute with real numbers on the CPU, with gradients, whatever modes are active outside."""
     tracing = torch._C._get_tracing_state()
     torch._C._set_tracing_state(None)  # type: ignore[attr-defined]
     try:
@@ -148,9 +148,9 @@ def record(step: Step, inputs: Sequence[str], states: Sequence[str], weights: Se
 
 
 class Recorder(TorchDispatchMode):
-    """Writes down each operation on scalars, in the few operations an emitter has to know.
+    """Records each operation on scalars, in terms of the few operations that an emitter knows.
 
-    Equal operations are written once.
+    Equal operations are recorded once.
     """
 
     @classmethod
@@ -161,13 +161,13 @@ class Recorder(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
         self.lines: list[Line] = []
-        self.seen: dict[tuple[str, tuple[str, ...]], str] = {}
+        self.recorded: dict[tuple[str, tuple[str, ...]], str] = {}
         # Names by identity; the tensors are kept so that no identity is used twice.
         self.names: dict[int, Operand] = {}
         self.kept: list[Tensor] = []
 
     def input(self, name: str) -> Tensor:
-        # Any value will do, away from the kinks of relu and abs.
+        # Any value, except where relu and abs have no derivative.
         scalar = torch.full((), 0.5, dtype=torch.float64, requires_grad=True)
         self.name(scalar, name)
         return scalar
@@ -195,7 +195,7 @@ class Recorder(TorchDispatchMode):
         return result
 
     def decompose(self, func, args, kwargs):
-        """In terms of operations that are known, as torch itself would, or not at all."""
+        """Replace an operation by known ones, as torch does; raise NotPointwise if torch cannot."""
         from torch._decomp import decomposition_table
 
         if func not in decomposition_table:
@@ -231,10 +231,10 @@ class Recorder(TorchDispatchMode):
         values = tuple(value if isinstance(value, str) else float(value) for value in operands)
         # By their text: 0.0 and -0.0 are equal numbers, but not the same.
         key = (op, tuple(map(repr, values)))
-        if key not in self.seen:
-            self.seen[key] = f"v{len(self.lines)}"
-            self.lines.append(Line(self.seen[key], op, values))
-        return self.seen[key]
+        if key not in self.recorded:
+            self.recorded[key] = f"v{len(self.lines)}"
+            self.lines.append(Line(self.recorded[key], op, values))
+        return self.recorded[key]
 
     def graph(self, inputs: Sequence[str], outputs: Mapping[str, Tensor | None]) -> Pointwise:
         """The lines that the outputs need; an output that depends on nothing is 0."""
@@ -261,7 +261,7 @@ def interpret(graph: Pointwise, values: Values) -> Values:
 
 
 def user_line(stack: traceback.StackSummary | None = None) -> str:
-    """Where in the user's code the operation stands."""
+    """The line of the user's code that calls the operation."""
     inside = (str(Path(torch.__file__).parent), str(Path(__file__).parent))
     stack = traceback.extract_stack() if stack is None else stack
     frames = [frame for frame in stack if not frame.filename.startswith(inside)]

@@ -11,12 +11,12 @@ from torch import Tensor, nn
 Named = dict[str, Tensor]
 # mask [T, B], resets [T, B], reverse; see fuse/reference.py.
 Flags = tuple[Tensor | None, Tensor | None, bool]
-# x [T, B, input_size], state, flags -> y [T, B, output_size], state.
-OwnKernel = Callable[[Tensor, Named, Flags], tuple[Tensor, Named]]
+# x [T, B, input_size], state, flags, whether the call is recorded -> y [T, B, output_size], state.
+OwnKernel = Callable[[Tensor, Named, Flags, bool], tuple[Tensor, Named]]
 
 
 class CannotFuse(Exception):  # noqa: N818, it is a reason more than an error
-    """The reason why a unit runs by the reference loop."""
+    """The reason why a unit runs on the reference loop."""
 
     @property
     def reason(self) -> str:
@@ -24,7 +24,7 @@ class CannotFuse(Exception):  # noqa: N818, it is a reason more than an error
 
 
 class ByNature(str):
-    """A reason that lies in the unit itself: for the log, since there is nothing that a user could change."""
+    """A reason in the structure of the unit, which users cannot change: it is logged, without a warning."""
 
     __slots__ = ()
 
@@ -86,6 +86,16 @@ class Unit(nn.Module):
 
     def extra_inputs(self, x: Tensor) -> Named:
         """What `step` reads besides the projections and the state."""
+        raise NotImplementedError
+
+    def project(self, x: Tensor) -> Named:
+        """Return all inputs of `step` that do not depend on the state."""
+        raise NotImplementedError
+
+    def advance(
+        self, inputs: Named, state: Named, visible_state: Named | None = None
+    ) -> tuple[Tensor, Named]:
+        """One time step: the output and the new state."""
         raise NotImplementedError
 
     def call_by_name(self, method: str, known: Named) -> Any:

@@ -17,13 +17,11 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.compiler import is_compiling
 
 from linnet.base.options import check_size
-from linnet.fuse.backend import may_fuse
-from linnet.fuse.fused import kernel_for
-from linnet.fuse.hooks import has_hooks, hooked_submodule
-from linnet.fuse.unit import ByNature, CannotFuse, Named, OwnKernel, Stage, Unit
+from linnet.fuse.backend import run_step
+from linnet.fuse.hooks import hooked_submodule
+from linnet.fuse.unit import ByNature, Named, OwnKernel, Stage, Unit
 from linnet.layers.projection import Projection
 
 # x [T, B, input_size], state -> y [T, B, output_size], state.
@@ -33,18 +31,6 @@ RunSequence = Callable[[Tensor, Named], tuple[Tensor, Named]]
 def argument_names(function: Callable[..., object]) -> tuple[str, ...]:
     parameters = list(inspect.signature(function).parameters.values())[1:]
     return tuple(parameter.name for parameter in parameters if parameter.kind != parameter.VAR_KEYWORD)
-
-
-def check_devices(module: nn.Module, unit: str, x: Tensor) -> None:
-    """Check all parameters: torch's own product with a matrix on meta returns arbitrary numbers."""
-    elsewhere = {name: p.device for name, p in module.named_parameters() if p.device != x.device}
-    # A hook may move the parameters for each call.
-    if elsewhere and not has_hooks(module) and hooked_submodule(module) is None:
-        name, device = next(iter(elsewhere.items()))
-        raise ValueError(
-            f"the parameter {name!r} of {unit} is on {device}, but x is on {x.device}; "
-            "move the module with .to(device)"
-        )
 
 
 class Cell(Unit):
@@ -217,7 +203,7 @@ class Cell(Unit):
 
     @property
     def example(self) -> Tensor:
-        """A parameter, whose device and dtype stand for those of the cell."""
+        """A parameter, with the device and the dtype of the cell."""
         return self.input.weight if "input" in self._modules else next(self.parameters())
 
     def forward(
@@ -235,23 +221,10 @@ class Cell(Unit):
         named = self.initial_state(batch, x) if state is None else self.unpack_state(state, batch, x)
         # Below this line x is always [B, input_size].
         if not batch:
-            y, new = self.run_step(x[None], {name: s[None] for name, s in named.items()})
+            y, new = run_step(self, x[None], {name: s[None] for name, s in named.items()})
             return y[0], self.pack_state({name: s[0] for name, s in new.items()})
-        y, new = self.run_step(x, named)
+        y, new = run_step(self, x, named)
         return y, self.pack_state(new)
-
-    def run_step(self, x: Tensor, state: Named) -> tuple[Tensor, Named]:
-        """x [B, input_size], by the kernel if there is one: a sequence of a single step."""
-        if not is_compiling():
-            run = kernel_for(self, x)
-            try:
-                if run is not None:
-                    y, new = run(x[None], state, (None, None, False))
-                    return y[0], new
-            except CannotFuse as error:
-                may_fuse(self.unit_name, x, error.reason)
-            check_devices(self, self.unit_name, x)
-        return self.advance(self.project(x), state)
 
     def check_step_input(self, x: Tensor) -> None:
         if not isinstance(x, Tensor):

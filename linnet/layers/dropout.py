@@ -4,8 +4,8 @@
     sequence   one mask for each sequence, the same at all steps ("locked", "variational")
     batch      one mask for all sequences and steps (the SCRN authors' variational dropout)
 
-A module of this file draws a new mask at each call. Give it one in `fixed`, and it takes that
-instead: to compare with recorded numbers, or to look at one thinned network.
+A module of this file draws a new mask at each call, unless `fixed` contains one: to compare with recorded
+numbers, or to examine one thinned network.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ class Dropout(nn.Module):
     """x [T, B, D] -> the same, with channels dropped while training.
 
     rate    the probability that a channel is dropped
-    mode    "naive", "sequence" or "batch": what shares a mask
-    spare   so many channels at the end are never dropped
-    first   so many channels at the beginning are never dropped
-    fixed   a mask, already divided by what is kept, to take instead of drawing one
+    mode    "naive", "sequence" or "batch": which values share a mask
+    spare   the number of channels at the end that are never dropped
+    first   the number of channels at the beginning that are never dropped
+    fixed   a mask to use instead of drawing one, already divided by 1 - rate
     """
 
     fixed: Tensor | None
@@ -54,13 +54,13 @@ class Dropout(nn.Module):
         return self.training and (self.rate > 0 or self.fixed is not None)
 
     def mask(self, shape: Sequence[int], like: Tensor) -> Tensor:
-        """A mask that goes with tensors of `shape`, of size 1 where it is shared."""
+        """A mask for tensors of `shape`, with size 1 in the dimensions that share it."""
         times, batch, size = shape
         shape = {"naive": (times, batch, size), "sequence": (1, batch, size), "batch": (1, 1, size)}[
             self.mode
         ]
         if self.fixed is not None:
-            # Plans for kernels are made on the meta device, where a mask has a shape and no more.
+            # Plans for kernels are made on the meta device, where a mask has only a shape.
             return like.new_empty(shape) if like.is_meta else self.fixed
         drawn = keep_mask((*shape[:-1], size - sum(self.spared)), self.rate, like)
         return F.pad(drawn, self.spared, value=1.0) if any(self.spared) else drawn
@@ -70,10 +70,10 @@ class Dropout(nn.Module):
 
 
 class RowDropout(nn.Module):
-    """Whole words are dropped: all places where one stands in a window, or none (Gal and Ghahramani 2016).
+    """Drops whole words: all occurrences of a word in a window, or none (Gal and Ghahramani 2016).
 
     rate     the probability that a row of the embedding is dropped for a window
-    fixed    a mask [number of rows], already divided by what is kept, to take instead of drawing one
+    fixed    a mask [number of rows] to use instead of drawing one, already divided by 1 - rate
     """
 
     fixed: Tensor | None
@@ -88,7 +88,7 @@ class RowDropout(nn.Module):
         if not self.training or (self.rate == 0 and self.fixed is None):
             return x
         mask = keep_mask((self.rows,), self.rate, like=x) if self.fixed is None else self.fixed
-        # The few words of a window are masked, and not the whole matrix.
+        # Masks the words of the window instead of the whole matrix.
         return x * mask[tokens][..., None]
 
     def extra_repr(self) -> str:

@@ -1,4 +1,4 @@
-"""The one place where dropout masks are drawn."""
+"""Dropout masks: they are drawn here and nowhere else."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from torch import Tensor
 
 
 def keep_mask(shape: Sequence[int], rate: float, like: Tensor) -> Tensor:
-    """A mask of zeros (with probability `rate`) and 1 / (1 - rate): the mean of what it multiplies stays."""
+    """A mask of zeros (with probability `rate`) and 1 / (1 - rate), which preserves the mean."""
     return torch.empty(shape, dtype=like.dtype, device=like.device).bernoulli_(1 - rate).div_(1 - rate)
 
 
 def over_time(x: Tensor, size: int) -> list[int]:
-    """The shape of a mask of `size` channels, alike at each time step of x ([T, B, D]; a step is [B, D])."""
+    """The shape of a mask of `size` channels that all steps of x share; one step of x is [B, D]."""
     return [1, x.shape[1], size] if x.dim() == 3 else [x.shape[0], size]

@@ -1,8 +1,8 @@
-"""What stands between the input of a layer and the gates of its unit.
+"""The projection of the input of a layer to the gates of its unit.
 
     parts = norm(dropout(prenorm(x)) W) + b        then split by name
 
-One product serves all gates and all time steps: this is the part of a unit that does not wait for
+One product computes all gates for all time steps: this is the part of a unit that does not depend on
 the state.
 """
 
@@ -80,7 +80,7 @@ class Projection(nn.Module):
         if unknown:
             raise TypeError(
                 f"there is no option {next(iter(unknown))!r}; "
-                "all cells take norm, prenorm and input_dropout beside the options of their paper"
+                "all cells take norm, prenorm and input_dropout besides the options of their paper"
             )
         check_rate("input_dropout", input_dropout)
         check_size("rank", rank, least=0)
@@ -117,7 +117,7 @@ class Projection(nn.Module):
         return x if self.reduce is None else F.linear(x, self.reduce)
 
     def affine(self, x: Tensor) -> Tensor:
-        """norm(x W) + b; without a norm the bias rides along in the product."""
+        """norm(x W) + b; without a norm, one operation for the product and the bias."""
         bias = self.whole_bias()
         if self.is_plain:
             return F.linear(x, self.weight, bias)
@@ -126,7 +126,7 @@ class Projection(nn.Module):
 
     @property
     def is_plain(self) -> bool:
-        """One product and no more."""
+        """Whether this is a single matrix product, without a norm."""
         return isinstance(self.norm, nn.Identity) and not has_hooks(self.norm)
 
     def whole_bias(self) -> Tensor | None:

@@ -1,6 +1,6 @@
-"""The driver all units share: depth, direction, batches of unequal sequences, and regularisers.
+"""What all units share: depth, direction, sequences of unequal lengths, and regularisers.
 
-A unit is a cell; `Recurrent` takes it along time with the signature, the shapes and the habits of
+`Recurrent` runs the cell of a unit over sequences, with the signature, the shapes and the conventions of
 nn.LSTM:
 
     class LRN(Recurrent, cell=LRNCell): ...
@@ -42,8 +42,8 @@ class Recurrent(nn.Module):
     weight_drop_on   "recurrent", or "all" for the input matrices too
     norm             "layer" or "rms", over the projected input of all gates together
     prenorm          "layer" or "rms", over the input of each layer
-    proj_size        the output of each layer is projected to so many dimensions; where the paper's
-                     unit recurs by its output (LSTM, RAN), it is the projected output that recurs
+    proj_size        project the output of each layer to `proj_size` dimensions (0: no projection); in units
+                     whose output is their recurrent state (LSTM, RAN), the projected output recurs
     residual         each layer whose input and output agree in size adds its input to its output
 
     Further options are those of the unit's paper; see its cell.
@@ -97,7 +97,7 @@ class Recurrent(nn.Module):
         self.directions = nn.ModuleList()
         shared = {"bias": bias, "device": device, "dtype": dtype, "norm": norm, "prenorm": prenorm}
         cell_options = {**shared, "input_dropout": input_dropout, **unit_options}
-        # What a unit does in a way of its own goes to its cell; the rest is done around it.
+        # A cell that has an option of this name implements it itself; otherwise Direction does.
         around = {"zoneout": zoneout, "proj_size": proj_size}
         taken = {name: around.pop(name) for name in list(around) if name in self.options()}
         noise = {"state_dropout": state_dropout, "weight_drop": weight_drop, "weight_drop_on": weight_drop_on}
@@ -163,7 +163,7 @@ class Recurrent(nn.Module):
                 direction.reset_parameters()
 
     def flatten_parameters(self) -> None:
-        """Nothing to do; here so that code written for nn.LSTM runs as it is."""
+        """Do nothing. Code written for nn.LSTM calls it."""
 
     def forward(
         self,
@@ -180,7 +180,7 @@ class Recurrent(nn.Module):
         state     as returned, [num_layers * num_directions, B, size]; one tensor, or the unit's tuple
         lengths   [B]: how many steps of each sequence are real
         mask      bool, laid out as x: True where a step is real; elsewhere the state stays and y is 0
-        resets    bool, laid out as x: True where the sequence starts anew, from a state of zeros
+        resets    bool, laid out as x: True where a new sequence starts, from a state of zeros
 
         Returns the output, laid out as x, and the state after the last real step.
         """
@@ -202,7 +202,7 @@ class Recurrent(nn.Module):
     def run_packed(self, x: PackedSequence, state: Any, others: dict[str, Any]) -> tuple[PackedSequence, Any]:
         for name, value in others.items():
             if value is not None:
-                raise ValueError(f"{name} goes with padded input; a PackedSequence knows its own lengths")
+                raise ValueError(f"{name} is for padded input; a PackedSequence has its own lengths")
         if x.data.dim() != 2:
             raise ValueError(
                 f"a PackedSequence for {type(self).__name__} holds steps of [input_size]; "
@@ -211,8 +211,8 @@ class Recurrent(nn.Module):
         padded, lengths = unpack(x)
         self.check_size_and_kind(padded)
         mask = mask_of_lengths(lengths, like=padded)
-        held = self.read_state(state, padded, padded)
-        y, new = self.run(padded, reorder(held, x.sorted_indices), mask, None)
+        named = self.read_state(state, padded, padded)
+        y, new = self.run(padded, reorder(named, x.sorted_indices), mask, None)
         return repack(y, x), self.write_state(reorder(new, x.unsorted_indices), True)
 
     def run(
@@ -220,14 +220,14 @@ class Recurrent(nn.Module):
     ) -> tuple[Tensor, Named]:
         """x [T, B, input_size]; states [num_layers * num_directions, B, size]."""
         if mask is not None:
-            # What stands at a padded step must not reach anything, nor its gradient: not even as NaN.
+            # Values at padded steps, NaN too, must not affect any result or gradient.
             x = x.masked_fill(~mask[..., None], 0)
             resets = resets if resets is None else resets & mask
         finals: list[Named] = []
         for number in range(self.num_layers):
             layer, first = self.layer(number), len(finals)
-            held = [{name: s[first + i] for name, s in state.items()} for i in range(len(layer))]
-            y, ends = run_layer(layer, x, held, mask, resets)
+            states = [{name: s[first + i] for name, s in state.items()} for i in range(len(layer))]
+            y, ends = run_layer(layer, x, states, mask, resets)
             finals += ends
             if self.residual and y.shape == x.shape:
                 y = y + x
@@ -294,8 +294,8 @@ class Recurrent(nn.Module):
         if state is None:
             return self.first_cell.initial_state((rows, time_first.shape[1]), time_first)
         batch = (rows, time_first.shape[1]) if x.dim() == 3 else (rows,)
-        held = self.first_cell.unpack_state(state, batch, x)
-        return held if x.dim() == 3 else {name: s[:, None] for name, s in held.items()}
+        named = self.first_cell.unpack_state(state, batch, x)
+        return named if x.dim() == 3 else {name: s[:, None] for name, s in named.items()}
 
     def write_state(self, state: Named, batched: bool) -> Any:
         return self.first_cell.pack_state(state if batched else {name: s[:, 0] for name, s in state.items()})

@@ -8,8 +8,8 @@ distance n / 2^(l+1), by an angle of its own:
 
 n log2(n) / 2 angles reach every channel from every other, and no norm ever changes.
 
-Differs from the authors' code, which takes powers of two only: here a channel whose partner would
-lie beyond n sits that layer out, so that any n works, with the same result where theirs runs.
+Differs from the authors' code, which takes powers of two only: here a layer skips a channel whose partner
+would be beyond n, so that any n works. Powers of two give the authors' result.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from linnet.fuse.backend import is_watched
+from linnet.fuse.recording import is_recorded
 
 
 def planes(size: int, layer: int, layers: int) -> list[tuple[int, int]]:
@@ -51,16 +51,16 @@ class Rotation(nn.Module):
         super().__init__()
         self.size, self.layers = size, math.ceil(math.log2(size))
         self.theta = nn.Parameter(torch.empty(self.layers, size // 2, device=device, dtype=dtype))
-        # No buffers: whoever builds a module on meta and then loads it (Hugging Face's from_pretrained,
-        # to_empty) would leave these, which are in no state dict, with arbitrary numbers.
+        # No buffers: if a module is built on meta and then loaded (Hugging Face's from_pretrained, to_empty),
+        # buffers that are in no state dict would have arbitrary values.
         self.tables: tuple[Tensor, Tensor, Tensor] | None = None
 
     def reset_parameters(self) -> None:
         nn.init.uniform_(self.theta, -3.14, 3.14)
 
     def own_tables(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Kept until the angles move to another device or dtype; not those of somebody who looks on."""
-        if is_watched(self.theta):
+        """Cached until the angles move to another device or dtype; not while operations are recorded."""
+        if is_recorded(self.theta):
             return tables(self.size, self.layers, self.theta)
         kept, like = self.tables, (self.theta.device, self.theta.dtype)
         if kept is None or (kept[2].device, kept[2].dtype) != like:

@@ -1,7 +1,7 @@
 """One file per unit: its paper, its equations, its cell and the stack of such cells.
 
 The lines below are the one list of units, in the order in which they are shown. From it come `linnet.UNITS`,
-the names in `linnet`, the choices of `--unit`, and the units that tests and documentation go through.
+the names in `linnet`, the choices of `--unit`, and the units of the tests and the documentation.
 """
 
 # ruff: noqa: I001, in the order of papers

@@ -9,7 +9,7 @@ Cho et al. (2014):
 
     form="after"    n_t = tanh(W_nx x_t + b_n + r_t (W_nh h_{t-1} + b'_n)), as torch.nn.GRU does
 
-    form="ran"      equation (6) of the RAN paper, with a cell c beside h; z is its input gate i and
+    form="ran"      equation (6) of the RAN paper, with a cell c besides h; z is its input gate i and
                     r its output gate o, and both read c:
                     n_t = tanh(W_nx x_t + W_nh h_{t-1} + b_n)
                     c_t = i_t n_t + (1 - i_t) c_{t-1}

@@ -45,7 +45,7 @@ class LSTMCell(Cell):
     output_gate   False: h = g(c)
     content       "recurrent" (tanh of x and h) or "linear" (W x alone)
     activation    g: "tanh" or "identity"
-    proj_size     h is projected to so many dimensions before it recurs, as in nn.LSTM; 0: not at all
+    proj_size     project h to `proj_size` dimensions before it recurs, as in nn.LSTM (0: no projection)
     chrono        the longest dependency expected: b_f = log(1 ... chrono), b_i = -b_f; needs bias=True
     init          "uniform" (torch's), "xavier" (the LRN authors) or "orthogonal" (the NRU authors, b_f = 1)
     norm_on       "input": `norm` is over the projected input of all gates together; "all": a norm for each

@@ -19,7 +19,7 @@ is the paper's reading), and (10) takes the mean over the heads (head_reduction=
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from linnet.base.options import check_size, choose
 from linnet.fuse.outer_inputs import Misfit, OuterInputs, OuterSettings
 from linnet.fuse.outer_ops import has_kernel, outer_scan
-from linnet.fuse.unit import CannotFuse, Named, OwnKernel
+from linnet.fuse.unit import CannotFuse, Flags, Named, OwnKernel
 from linnet.layers.activations import identity
 from linnet.layers.cell import Cell
 from linnet.layers.init import clear_
@@ -175,19 +175,19 @@ class NRUCell(Cell):
         return self.run_kernel if has_kernel(dtype, self.memory_size, self.num_heads) else None
 
     def kernel_settings(self) -> OuterSettings:
-        """What the kernel depends on beside the hidden size and the dtype."""
+        """What the kernel depends on besides the hidden size and the dtype."""
         relu, mean = self.g is torch.relu, self.head_reduction == "mean"
         eps = self.norm.eps if isinstance(self.norm, nn.LayerNorm) else None
         return self.memory_size, self.num_heads, relu, mean, eps
 
-    def run_kernel(self, x: Tensor, state: Named, flags: Any) -> tuple[Tensor, Named]:
+    def run_kernel(self, x: Tensor, state: Named, flags: Flags, recorded: bool) -> tuple[Tensor, Named]:
         # Autocast may have made the projection, or the state, in another dtype than that of x.
         a = self.input.joint(x).to(x.dtype)
         start = torch.cat([state["h"], state["m"]], -1).to(x.dtype)
         norm = (self.norm.weight, self.norm.bias) if isinstance(self.norm, nn.LayerNorm) else ()
         inputs = OuterInputs(a, self.recurrent.weight, self.heads.weight, self.heads.bias, start, *norm)
         try:
-            y, end = outer_scan(inputs, flags, self.kernel_settings())
+            y, end = outer_scan(inputs, flags, self.kernel_settings(), recorded)
         except Misfit as misfit:
             raise CannotFuse(str(misfit)) from misfit
         h, m = end.split([self.hidden_size, self.memory_size], -1)

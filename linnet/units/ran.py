@@ -41,7 +41,7 @@ class RANCell(Cell):
 
     activation   g: "tanh" (the paper's best) or "identity"
     reduced      the reduced form (2): no content layer and g the identity; input_size must equal hidden_size
-    proj_size    h is projected to so many dimensions before it recurs; 0: not at all
+    proj_size    project h to `proj_size` dimensions before it recurs (0: no projection)
     """
 
     State = RANState

@@ -93,7 +93,7 @@ class SCRNCell(Cell):
             clear_(norm)
 
     def stages(self) -> tuple[Stage, ...]:
-        """s needs no h: along a whole sequence it can be had first, and s P is one product for all steps."""
+        """s does not depend on h: it is computed for the whole sequence first, and s P is one product."""
         reads_new_state = {"context": "s"} if self.hidden_reads == "new" else {}
         return (
             Stage("context_step", ("s",)),

@@ -47,7 +47,7 @@ class SRUCell(Cell):
     highway           False removes the skip: h = r g(c) (Table 5)
     highway_bias      the start of b_r; the paper's language models take -3
     skip              "auto": x where the sizes agree, else a fourth matrix; "matrix": always a matrix
-    rank              W through so many dimensions, W = P Q, where x has more (Table 4: 512); 0: never
+    rank              W = P Q through `rank` dimensions if x has more (Table 4: 512); 0: a full matrix
     cell_dropout      one mask over time; in a stack of several layers, in all but the last
     cell_dropout_on   "state": h = r (m g(c)) + (1 - r) x, at the time of the paper;
                       "gate": h = (m r) g(c) + (1 - m r) x, in the authors' code since March 2020

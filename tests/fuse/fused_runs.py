@@ -16,8 +16,8 @@ from helpers import each, tensors
 from torch import Tensor
 
 import linnet
-from linnet.fuse.fused import one_step
 from linnet.fuse.plan import Fusible
+from linnet.fuse.planning import one_step
 
 
 class Variant(NamedTuple):
@@ -39,7 +39,7 @@ def plans_of(rnn: linnet.Recurrent, training: bool = False) -> Any:
     """The plans for kernels of the first direction with their steps, or why there are none."""
     direction: Any = rnn.directions[0].train(training)
     example = torch.empty(1, 1, rnn.input_size, device="meta")
-    plans = direction.plans_for((*direction.cell.extra_inputs(example), *direction.stays(example)))
+    plans = direction.plans_for((*direction.cell.extra_inputs(example), *direction.state_noise(example)))
     if isinstance(plans, str):
         return plans
     steps = [partial(one_step, direction.cell, stage, direction.after) for stage in direction.cell.stages()]

@@ -24,7 +24,7 @@ import linnet
 from linnet.base import files
 from linnet.bench.memory import resident, trim
 from linnet.fuse import forks as forks_module
-from linnet.fuse import fused
+from linnet.fuse import plan_cache
 from linnet.fuse.cpu import disk, jit, scan_call
 
 # Writes i at place i of what the first argument points to.
@@ -455,7 +455,7 @@ def test_a_number_that_changes_makes_no_further_kernels(folder: Path, compilatio
         y.sum().backward()
         counts.append(len(compilations))
     assert counts[-1] == counts[0]
-    assert len(rnn.directions[0].kernels.plans) <= fused.MOST_PLANS
+    assert len(rnn.directions[0].plan_cache.plans) <= plan_cache.MOST_PLANS
     with linnet.backend("reference"):
         torch.testing.assert_close(y, rnn(x)[0])
 

@@ -306,7 +306,7 @@ def test_an_operation_without_a_translation_is_named(path: Path):
     lines = (*plan.traced.forward.lines, Line("v", "erf", ("h",)))
     traced = replace(plan.traced, forward=replace(plan.traced.forward, lines=lines))
     changed = [Plan(traced, plan.extras, plan.products)]
-    rnn.directions[0].kernels.plans = dict.fromkeys(rnn.directions[0].kernels.plans, changed)
+    rnn.directions[0].plan_cache.plans = dict.fromkeys(rnn.directions[0].plan_cache.plans, changed)
     with pytest.raises(NotImplementedError, match=r"LRN cannot .* no translation of the operation 'erf'"):
         linnet.export_onnx(rnn, path)
 

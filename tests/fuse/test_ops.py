@@ -29,8 +29,8 @@ from torch import Tensor, nn
 
 import linnet
 from linnet.fuse import ops
-from linnet.fuse.fused import matrices_of, weights_of
 from linnet.fuse.plan import Plan
+from linnet.fuse.planning import matrices_of, weights_of
 
 UNITS = [
     variant(linnet.SRU, square=True),
@@ -205,7 +205,7 @@ def test_a_plan_survives_its_text():
 PRINT_TEXT = """
 import hashlib, linnet
 for unit in linnet.UNITS.values():
-    for plans in unit(4, 4).directions[0].kernels.plans.values():
+    for plans in unit(4, 4).directions[0].plan_cache.plans.values():
         for plan in () if isinstance(plans, str) else plans:
             print(hashlib.sha256(plan.text.encode()).hexdigest())
 """

@@ -223,7 +223,7 @@ def test_autocast_is_close_to_float32():
 def test_bfloat16_has_no_kernel_and_says_so():
     rnn = FORMS[0].build(31, torch.bfloat16)
     x = draw(4, 3, 7, seed=5, dtype=torch.bfloat16)
-    with linnet.backend("cpu"), pytest.raises(RuntimeError, match="cannot run by it"):
+    with linnet.backend("cpu"), pytest.raises(RuntimeError, match="cannot run on it"):
         rnn(x)
     y, _ = rnn(x)
     assert y.dtype == torch.bfloat16

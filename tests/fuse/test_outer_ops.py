@@ -117,7 +117,7 @@ def test_bfloat16_is_compiled_as_a_loop():
 
 
 def test_without_a_compiler_of_kernels_it_is_compiled_as_a_loop(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("linnet.fuse.backend.HAS_LLVM", False)
+    monkeypatch.setattr("linnet.fuse.available.HAS_LLVM", False)
     check_compiles(NRU.build(8, torch.float32))
 
 

@@ -39,7 +39,7 @@ from torch.nn.utils.rnn import pack_padded_sequence
 import linnet
 import linnet.fuse.cpu.passes
 from linnet.fuse.plan import Fusible
-from linnet.fuse.scan import Beside, fused_scan
+from linnet.fuse.scan import OtherOperands, fused_scan
 
 # Every size and every kind of flags at least twice; whole vectors, rests of vectors, both.
 SIZES = [
@@ -458,7 +458,7 @@ def scan_gradients(fusible: Fusible, groups: list[list[Tensor]], how: tuple) -> 
     """The output, the final states and the gradients, straight from the scan."""
     leaves = [[t.detach().requires_grad_() for t in group] for group in groups]
     (joint,), *others = leaves
-    y, finals = fused_scan(fusible, joint, Beside(*others, *how))
+    y, finals = fused_scan(fusible, joint, OtherOperands(*others, *how))
     results = [y, *finals.values()]
     above = [draw(*r.shape, seed=i, dtype=r.dtype) for i, r in enumerate(results)]
     # The gradients of matrices come last: they are products by torch, not by a kernel.
@@ -725,7 +725,7 @@ def test_kernels_give_the_authors_numbers(name: str):
 
 @over("name", [name for name in GOLDEN if name.startswith(BY_THE_LOOP)])
 def test_a_unit_that_does_not_fuse_says_so_where_the_kernel_was_asked_for(name: str):
-    with linnet.backend("cpu"), pytest.raises(RuntimeError, match="cannot run by it"):
+    with linnet.backend("cpu"), pytest.raises(RuntimeError, match="cannot run on it"):
         test_golden.test_output_state_and_gradients_are_the_authors(GOLDEN[name])
 
 
@@ -737,7 +737,7 @@ def test_nru_gives_the_authors_numbers_or_says_that_it_has_no_kernel(name: str):
             test_golden.test_output_state_and_gradients_are_the_authors(GOLDEN[name])
     except RuntimeError as error:
         problem = str(error)
-    assert not problem or "cannot run by it" in problem
+    assert not problem or "cannot run on it" in problem
 
 
 @over("name", GOLDEN)

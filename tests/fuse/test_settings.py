@@ -17,7 +17,7 @@ from fused_runs import draw, over, plans_of
 from torch import Tensor, nn
 
 import linnet
-from linnet.fuse import fused
+from linnet.fuse import plan_cache
 
 SCALE = 0.5
 TABLE = {"scale": 0.5}
@@ -251,10 +251,10 @@ def test_a_cell_keeps_a_bounded_number_of_plans():
     rnn = unit(plain, 0.5)
     direction, x = rnn.directions[0], draw(2, 2, 4, seed=5)
     old = weakref.ref(plans_of(rnn, rnn.training)[0].plan.traced)
-    for i in range(2 * fused.MOST_PLANS):
+    for i in range(2 * plan_cache.MOST_PLANS):
         direction.cell.setting = 0.01 * i + 0.003
         rnn(x)
-    assert len(direction.kernels.plans) <= fused.MOST_PLANS
+    assert len(direction.plan_cache.plans) <= plan_cache.MOST_PLANS
     gc.collect()
     assert old() is None
 
@@ -308,5 +308,5 @@ def test_a_part_and_a_parameter_of_one_name_are_told_apart():
 def test_the_key_of_our_own_units_names_few_settings():
     """It is made at each call: what a step does not read is not part of it."""
     for kind in linnet.UNITS.values():
-        names = kind(8, 8).directions[0].kernels.settings.names  # type: ignore[attr-defined]
+        names = kind(8, 8).directions[0].plan_cache.settings.names  # type: ignore[attr-defined]
         assert len(names) <= 8, names

@@ -17,10 +17,11 @@ from fused_runs import FUSED, Variant, draw, finish, over, plans_of
 from user_units import Leaky
 
 import linnet
-from linnet.fuse import backend
+from linnet.fuse import available, backend
 from linnet.fuse.trace import OPERATIONS
 from linnet.fuse.triton.source import Recipe, backward_source, forward_source
 from linnet.fuse.triton.step import ARITHMETIC, FUNCTIONS, Names
+from linnet.fuse.unit import CannotFuse
 
 NO_TRITON = "triton is not installed; pip install linnet-rnn[triton]"
 needs_triton = pytest.mark.skipif(find_spec("triton") is None, reason=NO_TRITON)
@@ -106,7 +107,7 @@ def test_names_of_a_unit_cannot_clash_with_those_of_a_kernel():
 def test_triton_is_an_error_on_the_cpu_that_says_what_to_do():
     with (
         linnet.backend("triton"),
-        pytest.raises(RuntimeError, match=r'backend\("triton"\) was asked for') as error,
+        pytest.raises(RuntimeError, match=r'backend\("triton"\) was requested') as error,
     ):
         linnet.SRU(4, 4)(torch.zeros(2, 1, 4))
     missing = find_spec("triton") is None
@@ -114,26 +115,52 @@ def test_triton_is_an_error_on_the_cpu_that_says_what_to_do():
 
 
 def test_where_triton_is_missing_a_gpu_runs_the_reference_and_a_warning_says_so(monkeypatch):
-    monkeypatch.setattr(backend, "HAS_TRITON", False)
-    backend.say_once.cache_clear()
-    x = torch._subclasses.FakeTensorMode().from_tensor(torch.zeros(2, 1, 4)).to("meta")
-    monkeypatch.setattr(backend, "runs_by_triton", lambda x: True)
-    with pytest.warns(linnet.FallbackWarning, match=f"SRU runs by .* {re.escape(NO_TRITON)}"):
-        assert not backend.may_fuse("SRU", x)
+    monkeypatch.setattr(available, "HAS_TRITON", False)
+    backend.warn_once.cache_clear()
+    direction: Any = linnet.SRU(4, 4).directions[0]
+    with torch._subclasses.FakeTensorMode():
+        x = torch.empty(2, 1, 4, device="cuda")
+    with pytest.warns(linnet.FallbackWarning, match=f"SRU runs on .* {re.escape(available.NO_TRITON)}"):
+        assert backend.choose_backend(direction, x) is backend.REFERENCE
 
 
 def test_a_tensor_on_a_gpu_calls_for_triton():
     with torch._subclasses.FakeTensorMode():
         x = torch.empty(2, 1, 4, device="cuda")
-        assert backend.runs_by_triton(x)
-        assert not backend.runs_by_triton(x.to("cpu"))
+        assert backend.kernels_for(x) is backend.TRITON
+        assert backend.kernels_for(x.to("cpu")) is backend.CPU
         wrong = x.to(torch.int32)
         with linnet.backend("cpu"):
-            assert not backend.runs_by_triton(x)
-            assert backend.unfit(x) == "there is no kernel for cuda"
+            assert backend.kernels_for(x) is backend.CPU
+            assert backend.CPU.obstacle(x) == "there is no kernel for cuda"
     if find_spec("triton") is not None:
-        assert backend.unfit_for_triton(x) is None
-        assert backend.unfit_for_triton(wrong) == "there is no Triton kernel for torch.int32"
+        assert backend.TRITON.obstacle(x) is None
+        assert backend.TRITON.obstacle(wrong) == "there is no Triton kernel for torch.int32"
+
+
+def pair_of_directions(chosen: backend.Backend, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Both directions in one launch, as if the choice had been made; without a GPU no launch succeeds."""
+    rnn = linnet.SRU(4, 4, bidirectional=True)
+    monkeypatch.setattr(backend, "kernels_for", lambda x: backend.TRITON)
+    monkeypatch.setattr(backend, "choose_backend", lambda recurrence, x: chosen)
+    states = [{"c": torch.zeros(1, 4)}] * 2
+    flags = [(None, None, False), (None, None, True)]
+    return backend.run_pair(list(rnn.directions), torch.zeros(2, 1, 4), states, flags)  # type: ignore[arg-type]
+
+
+def test_directions_run_one_after_the_other_if_a_weight_does_not_fit(monkeypatch):
+    def cannot(runs, x):
+        raise CannotFuse("a weight does not fit")
+
+    monkeypatch.setattr(backend, "run_fused_pair", cannot)
+    assert pair_of_directions(backend.TRITON, monkeypatch) is None
+
+
+def test_directions_run_one_after_the_other_for_a_tracer(monkeypatch):
+    """It has to find registered operations, and there is none for a pair."""
+    monkeypatch.setattr(backend, "run_fused_pair", lambda runs, x: "one launch")
+    assert pair_of_directions(backend.TRITON, monkeypatch) == "one launch"
+    assert pair_of_directions(backend.TRITON.when_recorded, monkeypatch) is None
 
 
 @over("name", ["NRU", "EURNN", "GORU", "StatisticalRU"])
@@ -167,10 +194,7 @@ def test_without_triton_linnet_imports_and_runs():
 
 
 def test_an_own_kernel_of_the_cpu_is_not_for_a_gpu():
-    from linnet.fuse.fused import own_kernel
-
     cell = linnet.NRUCell(4, 16)
     x = draw(2, 1, 4, seed=0, dtype=torch.float32)
-    assert own_kernel(cell, x) is not None
-    with linnet.backend("triton"):
-        assert own_kernel(cell, x) is None
+    assert backend.CPU.own_kernel(cell, x) is not None
+    assert backend.TRITON.own_kernel(cell, x) is None

@@ -83,13 +83,13 @@ def test_a_copy_of_a_users_unit_is_a_unit():
 
 
 def test_a_unit_that_is_not_pointwise_runs_and_says_why_once():
-    backend.say_once.cache_clear()
+    backend.warn_once.cache_clear()
     rnn = Variant(user_units.Sorting, {}).build(6)
     x = draw(5, 2, 7, seed=5)
     with pytest.warns(linnet.FallbackWarning) as told:
         outputs = [rnn(x)[0] for _ in range(3)]
     (text,) = [str(warning.message) for warning in told]
-    assert text.startswith("Sorting runs by the reference loop: ")
+    assert text.startswith("Sorting runs on the reference loop: ")
     assert "sort" in text
     assert Path(user_units.__file__).name in text
     with linnet.backend("reference"):
@@ -98,12 +98,12 @@ def test_a_unit_that_is_not_pointwise_runs_and_says_why_once():
 
 def test_a_unit_that_is_not_pointwise_is_an_error_where_the_kernel_was_asked_for():
     rnn = Variant(user_units.Sorting, {}).build(6)
-    with linnet.backend("cpu"), pytest.raises(RuntimeError, match=r"Sorting cannot run by it: .*sort"):
+    with linnet.backend("cpu"), pytest.raises(RuntimeError, match=r"Sorting cannot run on it: .*sort"):
         rnn(draw(5, 2, 7, seed=5))
 
 
 def test_the_reference_is_silent_where_it_was_asked_for():
-    backend.say_once.cache_clear()
+    backend.warn_once.cache_clear()
     rnn = Variant(user_units.Sorting, {}).build(6)
     with warnings.catch_warnings(), linnet.backend("reference"):
         warnings.simplefilter("error")

@@ -63,7 +63,7 @@ def main() -> None:
     from triton.runtime import driver
 
     driver.set_active(Driver())
-    backend.unfit_for_triton = lambda x: None
+    backend.TRITON.obstacle = lambda x: None
     tuned = triton_kernels.kernel
     triton_kernels.kernel = lambda *recipe: Compiling(tuned(*recipe))
     rnn = linnet.SRU(16, 32, bidirectional=True)

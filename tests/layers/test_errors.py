@@ -163,7 +163,7 @@ LENGTHS: dict[str, Case] = {
     "with packed input": (
         lambda: lstm()(packed(), lengths=[5, 2]),
         ValueError,
-        r"lengths goes with padded input; a PackedSequence knows its own",
+        r"lengths is for padded input; a PackedSequence has its own",
     ),
     "words": (lambda: lstm()(x(), lengths=["5", "2"]), TypeError, r"lengths"),
 }

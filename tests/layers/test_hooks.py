@@ -162,13 +162,13 @@ def test_the_loop_that_a_hook_leads_to_is_told_once():
             rnn(torch.randn(3, 2, 4))
     (told,) = caught
     assert told.category is linnet.FallbackWarning
-    assert "Hooked runs by the reference loop: somebody listens to input by a hook" in str(told.message)
+    assert "Hooked runs on the reference loop: input has a hook" in str(told.message)
 
 
 def test_a_kernel_that_was_asked_for_is_not_given_up_for_a_hook():
     rnn = linnet.LRN(4, 4)
     rnn.first_cell.input.register_forward_hook(lambda *_: None)
-    with linnet.backend("cpu"), pytest.raises(RuntimeError, match="somebody listens to input"):
+    with linnet.backend("cpu"), pytest.raises(RuntimeError, match="input has a hook"):
         rnn(torch.randn(3, 2, 4))
 
 

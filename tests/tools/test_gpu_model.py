@@ -71,4 +71,4 @@ def test_show_kernel_for_a_gpu_prints_triton(capsys: pytest.CaptureFixture[str])
 
 def test_show_kernel_of_a_unit_without_one_says_why(capsys: pytest.CaptureFixture[str]):
     assert cli.main(["show", "kernel", "nru", "--device", "cuda"]) == 1
-    assert "NRU runs by the reference loop on a GPU: " in capsys.readouterr().err
+    assert "NRU runs on the reference loop on a GPU: " in capsys.readouterr().err

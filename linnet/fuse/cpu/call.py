@@ -1,4 +1,4 @@
-"""One run of a kernel: the sizes, and where each operand lies."""
+"""One run of a kernel: the sizes, and the address and strides of each operand."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from linnet.fuse.cpu.threads import grain
 from linnet.fuse.cpu.width import vector_width
 from linnet.fuse.operands import Flags, as_dtype
 
-# So many rows of a projection at a time: enough to be worth fetching the matrix for, few enough that
-# they stay in the cache until their steps are done.
+# The rows of a projection that are computed at a time: enough to be worth loading the matrix for, few enough
+# to stay in the cache until their steps have run.
 PROJECTED_ROWS = 192
 
 
@@ -33,9 +33,9 @@ class Call:
         self.input_size = 0
 
     def put(self, name: str, tensor: Tensor, offset: int = 0) -> Tensor:
-        """Note where `tensor` lies, from channel `offset` on.
+        """Store the address and strides of `tensor`, from channel `offset` on.
 
-        [T, B, H]; one dimension fewer for what is alike at all steps, two for what rows share as well.
+        [T, B, H]; [B, H] if all steps share it, [H] if all rows share it too.
         """
         size, strides = tensor.element_size(), tensor.stride()
         row = strides[-2] * size if len(strides) > 1 else 0
@@ -52,8 +52,10 @@ class Call:
         return panels.shape[0] * panels.shape[2]
 
     def put_plain(self, name: str, matrix: Tensor, bias: Tensor | None = None) -> int:
-        """[N, K] as it is, with a bias of the last so many of N; room for a product with it is as wide as
-        for a packed one."""
+        """[N, K] without packing, with a bias for the last rows of N.
+
+        Returns the width of a product with it, which is that of a packed one.
+        """
         matrix = self.keep(as_dtype(matrix, self.real).contiguous())
         count, depth = matrix.shape
         starts = self.keep(whole_bias(bias, count, self.real))
@@ -83,7 +85,7 @@ class Call:
         self.alive += [panels, starts]
 
     def room(self, name: str, wide: int, steps: int = 0) -> Tensor:
-        """[steps, B, wide] for results, or [B, wide] that each step writes anew."""
+        """[steps, B, wide] for results, or [B, wide] that each step overwrites."""
         shape = (steps, self.shape[1], wide) if steps else (self.shape[1], wide)
         return self.put(name, new_empty(shape, self.real))
 
@@ -123,7 +125,7 @@ class Call:
 
 
 class Cut(NamedTuple):
-    """Units of work: so many rows, and so many blocks of so many channels."""
+    """Units of work: `rows` rows by one of `blocks` blocks of `block` channels."""
 
     rows: int
     blocks: int
@@ -137,7 +139,7 @@ def zeros(size: int, dtype: torch.dtype) -> Tensor:
 
 
 def whole_bias(bias: Tensor | None, count: int, dtype: torch.dtype) -> Tensor:
-    """[count], of which `bias` is the last so many; zeros before it."""
+    """[count]: zeros, and `bias` at the end."""
     if bias is None:
         return zeros(count, dtype)
     bias, missing = as_dtype(bias, dtype), count - len(bias)
@@ -145,7 +147,7 @@ def whole_bias(bias: Tensor | None, count: int, dtype: torch.dtype) -> Tensor:
 
 
 def side_by_side(tensor: Tensor) -> Tensor:
-    """Kernels take any strides but one: the channels of a row stand side by side."""
+    """Copy the tensor if its channels are not contiguous; kernels take any other strides."""
     # The imaginary part of a conjugate lies in memory with the other sign. A compiler cannot ask for that;
     # the operation that it calls does.
     if not torch.compiler.is_compiling() and tensor.is_neg():

@@ -1,4 +1,4 @@
-"""Products of a few rows with a matrix as it lies in memory, in LLVM.
+"""Products of a few rows with a matrix that is not packed, in LLVM.
 
     C[r, j] = b[j] + A[r, :] . W[j, :]
 

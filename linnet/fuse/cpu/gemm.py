@@ -4,7 +4,7 @@
 
 A panel is two registers wide. Six rows of two registers, the two of the panel and one for a number of
 A fill the registers of the machine, so the inner loop does twelve products for each two it loads.
-Small products as a recurrent step has are where ready-made libraries do worst: they pack anew each time.
+Small products as a recurrent step has are where ready-made libraries do worst: they pack at each call.
 """
 
 from __future__ import annotations

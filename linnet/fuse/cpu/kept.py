@@ -1,6 +1,6 @@
-"""Which kernels stay in memory: those that somebody uses, and a few that were used last.
+"""Which kernels stay in memory: those that are referenced, and a few that were used last.
 
-A kernel takes about 0.2 MB. Whoever runs it holds it, so it cannot be freed while it runs.
+A kernel takes about 0.2 MB. A call holds a reference to its kernel, so it is not freed while it runs.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ T = TypeVar("T")
 
 
 class Kept(Generic[T]):
-    """Values by key, made when asked for; freed when nobody holds them and `recent` newer ones are there."""
+    """Values by key, made when first needed; freed when unreferenced and not among the `recent` last made."""
 
     def __init__(self, recent: int):
         self.values: WeakValueDictionary[Hashable, T] = WeakValueDictionary()
         self.recent: deque[T] = deque(maxlen=recent)
 
     def get(self, key: Hashable, make: Callable[[], T]) -> T:
-        # Under the lock, so that threads that ask for the same kernel at once wait for one compilation.
+        # Under the lock, so that threads that need the same kernel at once wait for one compilation.
         with compiling:
             value = self.values.get(key)
             if value is None:

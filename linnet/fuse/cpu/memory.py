@@ -1,8 +1,8 @@
 """Memory for large sequences.
 
 A large tensor is fresh memory each time, and the first touch of each page costs more than a recurrence
-does: 48 ms against 6 ms for 120 MB. Pages of 2 MB instead of 4 kB make that cost small; Linux gives
-them where it is asked to.
+does: 48 ms against 6 ms for 120 MB. Pages of 2 MB instead of 4 kB make that cost small; Linux
+provides them on request.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MADV_HUGEPAGE = 14
 
 
 def new_empty(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
-    """torch.empty on the CPU, with large pages asked for where there is much to touch."""
+    """torch.empty on the CPU; requests large pages for a large tensor."""
     tensor = torch.empty(shape, dtype=dtype, device="cpu")
     if tensor.nbytes >= LARGE:
         ask_for_large_pages(tensor)

@@ -321,7 +321,7 @@ class OuterKernel(Program):
         return self.one.emit_div(total, self.one.number(float(self.recipe.hidden)))
 
     def carry_gradient(self, t: ir.Value, b: ir.Value) -> None:
-        """The gradient of S_{t-1}; none where a sequence starts anew, all of it at a padded step."""
+        """The gradient of S_{t-1}; zero at a reset, unchanged at a padded step."""
         carry, dz, through = (self.row(name, t, b) for name in ("carry", "dz", "through"))
         real, reset = self.flag("mask", t, b, absent=True), self.flag("resets", t, b)
 
@@ -340,7 +340,7 @@ class OuterKernel(Program):
         self.along(self.memory, memory)
 
     def state_rows(self, t: ir.Value, b: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value]:
-        """The row of S before (zeros before a start anew) and after, and whether it starts anew."""
+        """The row of S before (zeros at a reset) and after, and whether there is a reset."""
         old_slot, new_slot = self.slots(t)
         reset = self.flag("resets", t, b)
         old = self.builder.select(reset, self.row("zeros", t, b), self.row("state", old_slot, b))

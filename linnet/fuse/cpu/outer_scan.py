@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from linnet.fuse.backend import is_plain_tensor
 from linnet.fuse.cpu import jit, outer
 from linnet.fuse.cpu.call import Call, side_by_side
 from linnet.fuse.cpu.kept import Kept
@@ -14,6 +13,7 @@ from linnet.fuse.cpu.outer import OuterRecipe
 from linnet.fuse.cpu.width import vector_width
 from linnet.fuse.operands import Flags
 from linnet.fuse.outer_inputs import Misfit, OuterInputs, falls_into_vectors
+from linnet.fuse.recording import is_plain_tensor
 
 # In errors, which are read by those who know the unit and not this file.
 CALLED = {
@@ -53,7 +53,7 @@ class OuterScan(torch.autograd.Function):
         mask, resets, ctx.reverse = flags
         y, final, *kept = run_forward(recipe, flags, OuterInputs(*tensors))
         ctx.recipe = recipe
-        # The flags too: if somebody changes them before the backward pass, torch says so.
+        # The flags too: torch then detects if they are changed before the backward pass.
         ctx.save_for_backward(mask, resets, *tensors, *kept)
         return y, final
 

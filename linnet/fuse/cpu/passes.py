@@ -15,7 +15,7 @@ from linnet.fuse.cpu.scan_call import ScanCall, kernel_for
 from linnet.fuse.operands import Operands, Source, arithmetic
 from linnet.fuse.plan import Plan, Product
 
-# How operands must lie.
+# Copies an operand whose strides kernels cannot read.
 laid_out = side_by_side
 
 # More rows than this are worth a product that packs its matrices.
@@ -27,8 +27,8 @@ def run_forward(
 ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
     """The output, the states as [T + 1, B, H] (or one slot, which ends with the last), and the products.
 
-    projects: the kernel makes the projections; all are kept, or `joint` is room for a few steps.
-    plain: it reads the matrices as they lie.
+    projects: the kernel computes the projections; all are kept, or `joint` is room for a few steps.
+    plain: it reads the matrices without packing them.
     """
     traced, (steps, batch, size) = operands.plan.traced, operands.shape
     call = ScanCall(operands)
@@ -43,7 +43,7 @@ def run_forward(
             sequence[-1 if operands.reverse else 0] = start
             call.put(f"state.{name}", sequence)
         else:
-            # One slot, which each step reads and writes: two dimensions lie alike at all steps.
+            # One slot, [B, H], which each step reads and writes.
             slot = start.to(operands.real, copy=True, memory_format=torch.contiguous_format)
             sequence = call.put(f"state.{name}", slot)[None]
         sequences.append(sequence)
@@ -65,7 +65,7 @@ def run_forward(
 
 
 def is_plain(plan: Plan, x: Tensor, drops: Sequence[Tensor]) -> bool:
-    """Whether x [T, B, D] has so few rows that matrices are better read as they lie."""
+    """Whether x [T, B, D] has so few rows that packing the matrices would cost more than it saves."""
     steps, batch, _ = x.shape
     few = steps == 1 if plan.products else steps * batch < ROWS
     return few and steps * batch <= PLAIN_ROWS and not drops
@@ -196,7 +196,7 @@ class Backward:
         ]
 
     def put_weights(self) -> list[Tensor | None]:
-        """Sums over time for each row of the batch: added up in one order, whatever the threads."""
+        """Sums over time for each row of the batch, in an order that does not depend on the threads."""
         _, batch, size = self.operands.shape
         named = zip(self.traced.weights, self.need_weights, strict=True)
         return [

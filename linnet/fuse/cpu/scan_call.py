@@ -24,13 +24,13 @@ def kernel_for(
 ) -> tuple[jit.Compiled, tuple[str, ...]]:
     """The kernel and the names of its operands; see `source.Recipe`."""
     how = (wanted, keeps_output, () if operands.source is None else operands.joint_names, projects)
-    asked = (name, operands.dtype, *how, bool(operands.drops), plain)
-    if asked not in operands.plan.kernels:
+    key = (name, operands.dtype, *how, bool(operands.drops), plain)
+    if key not in operands.plan.kernels:
         pattern = operands.plan.pattern
         what = (pattern.traced, operands.plan.products, DTYPES[operands.dtype], vector_width(operands.dtype))
         recipe = source.Recipe(*what, *how, bool(operands.drops), plain, len(pattern.numbers))
-        operands.plan.kernels[asked] = compiled(recipe, name)
-    return operands.plan.kernels[asked]
+        operands.plan.kernels[key] = compiled(recipe, name)
+    return operands.plan.kernels[key]
 
 
 # The plans that use a kernel hold it; beyond those, the last few, for modules that are built again.

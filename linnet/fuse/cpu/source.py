@@ -16,7 +16,7 @@ through the transposed matrix into the state's gradient at once.
 The projection of the input may be left to the forward kernel too: it then makes those of a few steps
 and takes these steps while they are in the cache. Where channels are independent of each other, a
 kernel gets some of them and all rows, since that makes for larger products. In a single step channels
-are always independent, and matrices are read as they lie (`plain`), since packing them would cost more.
+are always independent, and matrices are read without packing (`plain`), which would cost more than it saves.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ class Recipe:
     products: tuple[Product, ...]
     storage: str  # of what flows in and out: float32, float64 or bfloat16
     width: int  # of a vector
-    wanted: tuple[str, ...] = ()  # the inputs and weights whose gradients are asked for
+    wanted: tuple[str, ...] = ()  # the inputs and weights whose gradients are needed
     keeps_output: bool = True  # False: the output is a state, whose sequence is kept anyway
-    projected: tuple[str, ...] = ()  # the inputs that nobody sees but kernels, in the dtype of arithmetic
+    projected: tuple[str, ...] = ()  # the inputs that the kernel computes itself, in the dtype of arithmetic
     projects: bool = False  # the forward kernel makes those inputs itself
     drops: bool = False  # products read the state times a mask, the same at all steps
     plain: bool = False  # matrices are not packed; with products, there is but one step
@@ -102,7 +102,7 @@ class Kernel(Program):
         super().__init__(name, operands, recipe.bits, recipe.width)
         self.recipe, self.traced = recipe, recipe.traced
         self.dot: Dots | None = None
-        # The step whose projections lie where those of step 0 would.
+        # The step whose projections are at the address of step 0.
         self.origin: ir.Value = I64(0)
         # Loaded once, before the loops: the compiler cannot know that no store changes them.
         self.numbers = [self.load_number(i) for i in range(recipe.numbers)]
@@ -198,7 +198,7 @@ class Kernel(Program):
             self.dots(self.row("x", t, top), "x", "packed.input", (target, t, parts), (top, bottom), channels)
 
     def products_plainly(self, t: ir.Value, top: ir.Value, bottom: ir.Value, channels) -> None:
-        """Of the only step there is: nobody writes the states that are read here."""
+        """For a single step: nothing writes the states that are read here."""
         old_slot, _ = self.slots(t)
         for i, product in enumerate(self.recipe.products):
             source = f"state.{product.state}"
@@ -315,7 +315,7 @@ class Kernel(Program):
                     gradient = emit.builder.select(reset, emit.number(0.0), gradient)
                 self.store(emit, rows, f"d.{name}", at, gradient)
             for name in states:
-                # Nothing flows back beyond the step at which a sequence starts anew.
+                # No gradient passes the first step of a new sequence.
                 kept = emit.builder.select(reset, emit.number(0.0), results[f"d.{name}"])
                 self.store(emit, rows, f"carry.{name}", at, kept)
 
@@ -369,7 +369,7 @@ class Kernel(Program):
         return rows
 
     def state_rows(self, t: ir.Value, b: ir.Value) -> tuple[dict[str, ir.Value], dict[str, ir.Value]]:
-        """The rows of the states before and after step t; before a start anew, a row of zeros."""
+        """The rows of the states before and after step t; before a reset, a row of zeros."""
         old_slot, new_slot = self.slots(t)
         zeros, reset = self.row("zeros", t, b), self.flag("resets", t, b)
         old, new = {}, {}

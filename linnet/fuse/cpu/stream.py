@@ -1,7 +1,7 @@
-"""A step on its own, without gradients, as a stream takes one after the other.
+"""A single step without gradients, as in a stream of steps.
 
-Its kernel is done sooner than Python has noted where the operands lie. So the notes of a call are kept
-for the next one: what moves between them is written anew, and the rest lies where it lay.
+For one step, preparing the arguments costs more than the kernel. So we cache the block of arguments and
+update only the pointers that change from call to call.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class StepCall:
         self.in_room = list(self.places_in_room(operands, [joint, *products]))
 
     def places_in_room(self, operands: Operands, rooms: Tensors) -> Iterator[tuple[int, int]]:
-        """Where the kernel reads of the projections and products, and how far into the room they lie."""
+        """Yield the arguments that point to projections and products, with their offsets in the room."""
         parts = [operands.joint_names, *(product.parts for product in operands.plan.products)]
         wide, before = self.shape[-1] * rooms[0].element_size(), 0
         for i, (room, names) in enumerate(zip(rooms, parts, strict=True)):
@@ -102,7 +102,7 @@ class StepCall:
         return room
 
     def put_states(self, numbers: array[int], states: Tensors) -> list[Tensor]:
-        """The old ones are at slot 0, and the new ones, wherever they lie, at slot 1."""
+        """Slot 0 is the old state, slot 1 the new one; the stride is the distance of the two tensors."""
         new = [torch.empty(self.shape, dtype=state.dtype, device="cpu") for state in states]
         for at, before, after in zip(self.states, states, new, strict=True):
             numbers[at] = before.data_ptr()

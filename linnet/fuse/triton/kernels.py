@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from linnet.fuse.backend import is_interpreted
+from linnet.fuse.available import is_interpreted
 from linnet.fuse.forks import compiling
 from linnet.fuse.triton.source import (
     FLAGS,
@@ -48,7 +48,7 @@ class Config(NamedTuple):
 #   256 channels, 4 warps   half the programs, for large batches and wide layers
 #   8 stages                more on its way at once, for memory that answers late
 # The key by which a choice is remembered is the number of channels (and, by Triton itself, the dtypes).
-# Neither the batch nor the length is part of it: both change from call to call, and tuning anew each time
+# Neither the batch nor the length is part of it: both change from call to call, and tuning again each time
 # would cost more than it brings.
 CONFIGS = (Config(128, 2, 4), Config(64, 1, 4), Config(256, 4, 4), Config(128, 2, 8))
 TUNED_BY = ["size"]
@@ -81,7 +81,7 @@ def emitted(recipe: Recipe, name: str) -> Emitted:
 
 @lru_cache(maxsize=MOST_KERNELS)
 def functions(source: str) -> dict[str, Any]:
-    """What the source defines. Triton reads the source of a function anew: it finds it in linecache."""
+    """What the source defines. Triton reads the source of a function again, from linecache."""
     name = f"<linnet kernel {hashlib.sha256(source.encode()).hexdigest()[:16]}>"
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
     forget_sources()
@@ -164,7 +164,7 @@ def real_of(tensors: Tensors) -> Any:
 # ------------------------------------------------------------------------------- ahead of time
 
 TYPES = {torch.float32: "fp32", torch.float64: "fp64", torch.float16: "fp16", torch.bfloat16: "bf16"}
-# What is in the dtype of arithmetic, whatever that of the inputs.
+# What is always in the dtype of arithmetic.
 WIDE = ("states", "carry", "since", "sum")
 
 
@@ -209,7 +209,7 @@ def constants_of(config: Config, dtype: torch.dtype) -> dict[str, Any]:
 
 
 def argument_types(places: Sequence[Place], dtype: torch.dtype, both: bool) -> dict[str, str]:
-    """As Triton writes them. Channels stand side by side, which it takes for a constant."""
+    """As Triton writes them. Channels are contiguous, which it treats as a constant."""
     wide = "fp64" if dtype == torch.float64 else "fp32"
     types = dict.fromkeys(SCALARS, "i64")
     for place in places:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from linnet.fuse.operands import Operands
 from linnet.fuse.plan import Fusible
-from linnet.fuse.scan import Beside, aliases, ends, reference_gradients, wants_gradients
+from linnet.fuse.scan import OtherOperands, aliases, ends, reference_gradients, wants_gradients
 from linnet.fuse.triton.passes import Side, backward_together, forward_together
 
 
@@ -24,16 +24,16 @@ class Scanned(NamedTuple):
 
     fusible: Fusible
     joint: Tensor
-    beside: Beside
+    others: OtherOperands
 
     def tensors(self) -> tuple[Tensor, ...]:
-        return (self.joint, *self.beside.tensors(self.joint.dtype, laid_out=lambda tensor: tensor))
+        return (self.joint, *self.others.tensors(self.joint.dtype, laid_out=lambda tensor: tensor))
 
 
 def pair_scan(ahead: Scanned, back: Scanned) -> tuple[Tensor, list[dict[str, Tensor]]]:
     """The outputs side by side, [T, B, 2 H], and the final states of each direction by name."""
     groups = ahead.tensors(), back.tensors()
-    fusibles, flags = (ahead.fusible, back.fusible), (ahead.beside.flags, back.beside.flags)
+    fusibles, flags = (ahead.fusible, back.fusible), (ahead.others.flags, back.others.flags)
     y, *finals = PairScan.apply(
         fusibles, flags, wants_gradients((*groups[0], *groups[1])), *groups[0], *groups[1]
     )

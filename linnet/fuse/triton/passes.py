@@ -167,7 +167,7 @@ class Side:
         return torch.empty_like(extra, memory_format=torch.contiguous_format)
 
     def summed(self) -> list[str]:
-        """The weights whose gradients are asked for."""
+        """The weights whose gradients are needed."""
         names = zip(self.traced.weights, self.need_weights, strict=True)
         found = [name for name, need in names if need]
         self.wanted += found
@@ -251,8 +251,8 @@ class Steps:
         known = {**read_by_all(operands), **self.along_time(products), "y": output}
         for number, t in enumerate(self.times(operands.reverse)):
             for i, product in enumerate(self.plan.products):
-                seen = self.seen(i, held[product.state])
-                torch.mm(seen, self.matrices[i].T, out=products[i][t if keep else 0])
+                visible = self.visible_state(i, held[product.state])
+                torch.mm(visible, self.matrices[i].T, out=products[i][t if keep else 0])
             new = {name: slots[name][(t + (not operands.reverse)) if keep else number % 2] for name in names}
             step = {**named("start", held), **{f"states.{name}": new[name][None] for name in names}}
             self.launch("forward", (), {**known, **step}, t, KEEP=False)
@@ -274,10 +274,10 @@ class Steps:
     def along_time(self, products: Sequence[Tensor]) -> dict[str, Tensor]:
         return {f"product.{i}": room.expand(self.steps, -1, -1) for i, room in enumerate(products)}
 
-    def seen(self, i: int, state: Tensor) -> Tensor:
+    def visible_state(self, i: int, state: Tensor) -> Tensor:
         """The state as product i reads it."""
-        seen = state * self.operands.drops[i] if self.operands.drops else state
-        return as_dtype(seen, self.operands.dtype)
+        visible = state * self.operands.drops[i] if self.operands.drops else state
+        return as_dtype(visible, self.operands.dtype)
 
     def launch(
         self, name: str, wanted: Sequence[str], known: dict[str, Tensor | None], t: int, **how
@@ -326,6 +326,6 @@ class Steps:
         made: list[Tensor | None] = []
         for i, (product, need) in enumerate(zip(self.plan.products, side.need_matrices, strict=True)):
             sequence = side.sequences[side.traced.states.index(product.state)]
-            before = self.seen(i, sequence[1:] if self.operands.reverse else sequence[:-1])
+            before = self.visible_state(i, sequence[1:] if self.operands.reverse else sequence[:-1])
             made.append(dproducts[i].flatten(0, 1).T @ before.flatten(0, 1) if need else None)
         return made

@@ -62,7 +62,7 @@ class Recipe:
     traced: Traced
     extras: tuple[str, ...]
     products: tuple[Product, ...]
-    wanted: tuple[str, ...] = ()  # the inputs and weights whose gradients are asked for
+    wanted: tuple[str, ...] = ()  # the inputs and weights whose gradients are needed
 
     @classmethod
     def of(cls, plan: Plan, wanted: Sequence[str] = ()) -> Recipe:
@@ -70,7 +70,7 @@ class Recipe:
 
     @cached_property
     def projected(self) -> tuple[str, ...]:
-        """The inputs that stand side by side in one projection."""
+        """The inputs that are parts of one projection."""
         parts = {part for product in self.products for part in product.parts}
         return tuple(name for name in self.traced.inputs if name not in parts and name not in self.extras)
 
@@ -95,7 +95,7 @@ class Kernel:
     """A traced step along time, in a program for one sequence and a block of its channels."""
 
     name: str
-    options: tuple[str, ...] = ()  # beside those that all kernels have
+    options: tuple[str, ...] = ()  # besides those of all kernels
 
     def __init__(self, recipe: Recipe):
         self.recipe, self.traced = recipe, recipe.traced
@@ -123,7 +123,7 @@ class Kernel:
         self, name: str, groups: Sequence[Sequence[str]], scalars: Sequence[str], options: Sequence[str]
     ) -> None:
         """One line for each operand."""
-        # Numbers that change from call to call: nothing is compiled anew for one that is 1, or even.
+        # Numbers that change from call to call: Triton must not compile again for one that is 1, or even.
         changing = ", ".join(f'"{scalar}"' for scalar in scalars if scalar != "size")
         self.write(f"@triton.jit(do_not_specialize=[{changing}])")
         with self.write.block(f"def {name}(", "):"):
@@ -219,7 +219,7 @@ class Kernel:
         self.write(f"tl.store({self.at(key, t, part)}, {value}, mask=inside)")
 
     def at(self, key: str, t: str, part: int) -> str:
-        """Where an operand lies at time t; `part` counts those that stand side by side."""
+        """The address of an operand at time t; `part` is its number in a joint tensor."""
         place = self.places[key]
         terms = [place.argument]
         terms += [f"{t} * {place.stride('t')}"] if t else []
@@ -239,7 +239,7 @@ class Kernel:
                     self.load(self.values[part], f"product.{i}", "t", column)
 
     def start_anew(self, names: Sequence[str]) -> None:
-        """Where a sequence starts anew, states are zeros, and so are their products."""
+        """At a reset, states are zeros, and so are their products."""
         with self.write.block("if resets is not None:"):
             self.write("anew = tl.load(resets + t * resets_time + row * resets_row)")
             for name in names:
@@ -406,7 +406,7 @@ class Backward(Kernel):
             self.store(f"sum.{name}", self.values[f"sum.{name}"])
 
     def stop_gradients(self) -> None:
-        """At a padded step, which hands on what comes from above; and beyond a start anew."""
+        """At a padded step, which hands on what comes from above; and before a reset."""
         write, values = self.write, self.values
         with write.block("if mask is not None:"):
             write("real = tl.load(mask + t * mask_time + row * mask_row)")

@@ -1,0 +1,135 @@
+"""The plans of one cell, made when first needed and found again by what they depend on."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from itertools import count
+from types import MethodType
+from typing import Any
+from weakref import WeakValueDictionary
+
+from torch.compiler import is_compiling
+
+from linnet.fuse.available import no_cpu_kernels, no_triton_kernels
+from linnet.fuse.plan import Plan
+from linnet.fuse.planning import After, make_plans
+from linnet.fuse.settings import Settings
+from linnet.fuse.substitute import attributes_read
+from linnet.fuse.trace import undisturbed
+from linnet.fuse.unit import CannotFuse, Unit
+
+# How many plans a cell keeps: one for each mode and for each recent value of an option.
+MOST_PLANS = 32
+# One plan for each stage of the unit; or the reason why there are none.
+PlansOrReason = list[Plan] | str
+
+
+class PlanCache:
+    """The plans of one cell. They reference functions, so a copy of a cell makes its own plans."""
+
+    def __init__(self) -> None:
+        self.plans: dict[tuple, PlansOrReason] = {}
+        self.settings = Settings()
+        # Code that torch.compile traces refers to a cache by its number; see `plans_when_compiled`.
+        self.number = next(NUMBERS)
+        CACHES[self.number] = self
+        # Weak references to the cell and to what is done after its step, as of the last plan that was made.
+        self.cell: Callable[[], Any] = lambda: None
+        self.after: Callable[[], Any] = lambda: None
+
+    def __deepcopy__(self, memo: dict) -> PlanCache:
+        return PlanCache()
+
+    def __reduce__(self) -> tuple:
+        return PlanCache, ()
+
+    def get(self, cell: Unit, extras: tuple[str, ...], after: After, *options: str) -> PlansOrReason:
+        """Return the plans for a step with these extra inputs; or the reason why there are none.
+
+        options: attributes that `after`, a method, reads from its object. A plan is found again only if
+        these, and everything that the step reads from the cell, have the same values.
+        """
+        if is_compiling():
+            return self.get_compiled(cell, extras, after, options)
+        return self.find(cell, extras, after, options)
+
+    def find(self, cell: Unit, extras: tuple[str, ...], after: After, options: tuple) -> PlansOrReason:
+        plans = self.plans.get(self.key(cell, extras, after, options))
+        return self.make(cell, extras, after, options) if plans is None else plans
+
+    def key(self, cell: Unit, extras: tuple[str, ...], after: After, options: tuple) -> tuple:
+        values = [getattr(after.__self__, name) for name in options]  # type: ignore[attr-defined]
+        return (cell.training, *extras, *values, self.settings.key(cell))
+
+    def make(self, cell: Unit, extras: tuple[str, ...], after: After, options: tuple) -> PlansOrReason:
+        names: set[str] = set()
+        token = attributes_read.set(names)
+        try:
+            plans = plans_or_reason(cell, extras, after)
+        finally:
+            attributes_read.reset(token)
+        self.settings.add(cell, names)
+        plans = self.settings.opaque(cell, names) or plans
+        # New names make the keys longer. Older plans are then not found any more, and are the first to go.
+        self.plans[self.key(cell, extras, after, options)] = plans
+        for old in list(self.plans)[:-MOST_PLANS]:
+            self.plans.pop(old, None)
+        self.cell, self.after = weakref.ref(cell), weak_function(after)
+        return plans
+
+    def get_compiled(
+        self, cell: Unit, extras: tuple[str, ...], after: After, options: tuple
+    ) -> PlansOrReason:
+        """For torch.compile: the plans for the present values, with guards on these values."""
+        self.settings.show(cell)
+        plans, numbers, owned = plans_when_compiled(self.number, extras, options)
+        # A compiler may treat a number as dynamic. A comparison makes it a constant.
+        same = [getattr(cell, name) == value for name, value in numbers]
+        same += [getattr(after.__self__, name) == value for name, value in owned]  # type: ignore[attr-defined]
+        if not all(same):
+            raise AssertionError("the settings of a unit changed while it was compiled")
+        return plans
+
+
+NUMBERS = count()
+# All caches that are alive, by number.
+CACHES: WeakValueDictionary[int, PlanCache] = WeakValueDictionary()
+
+
+def weak_function(function: After) -> Callable[[], Any]:
+    """A reference that does not keep the object alive that `function` is a method of."""
+    return weakref.WeakMethod(function) if isinstance(function, MethodType) else lambda: function
+
+
+def plans_when_compiled(number: int, extras: tuple[str, ...], options: tuple) -> Any:
+    """Called by torch.compile while it traces; the compiled code contains the result as a constant.
+
+    The compiler does not trace this function, so the arguments are numbers and strings only.
+    """
+    cache = CACHES[number]
+    cell, after = cache.cell(), cache.after()
+    if cell is None:
+        raise RuntimeError("a unit that has not run yet cannot be compiled; call the module once before")
+    with undisturbed():
+        plans = cache.find(cell, extras, after, options)
+    own, settings = cell.__dict__, cache.settings
+    numbers = [(n, own[n]) for n in ("training", *settings.names) if isinstance(own.get(n), (int, float))]
+    owned = [(name, getattr(after.__self__, name)) for name in options]
+    return settings.unguarded(cell) or plans, tuple(numbers), tuple(owned)
+
+
+# As torch.compiler.assume_constant_result does, which would import the compiler: that takes a second.
+plans_when_compiled._dynamo_marked_constant = True  # type: ignore[attr-defined]
+
+
+def plans_or_reason(cell: Unit, extras: Sequence[str], after: After) -> PlansOrReason:
+    reason = no_cpu_kernels()
+    if reason is not None and no_triton_kernels() is not None:
+        return reason
+    try:
+        # Hidden from tracers: plans are made once, so a tracer would record other operations each time.
+        with undisturbed():
+            return make_plans(cell, extras, after)
+    except CannotFuse as error:
+        return error.reason

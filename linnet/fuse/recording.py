@@ -1,0 +1,45 @@
+"""Calls that a compiler or a tracer records, and tensors on which no kernel can run."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor
+
+
+def is_recorded(x: Tensor) -> bool:
+    """Whether operations are recorded: by a compiler, a tracer, a dispatch mode or on fake tensors.
+
+    A recorder must see a registered operation. If a kernel were called by its address, the recorder would
+    find memory that no operation has written.
+    """
+    return (
+        torch.compiler.is_compiling()
+        or torch._C._len_torch_dispatch_stack() > 0
+        or torch._C._get_tracing_state() is not None
+        or type(x) is FakeTensor
+    )
+
+
+def is_plain_tensor(x: Tensor) -> bool:
+    return type(x) in (Tensor, nn.Parameter, FakeTensor)
+
+
+def opaque_to_kernels(x: Tensor) -> str | None:
+    """Why x needs the operations of the step itself, so that no kernel can run on it, or None."""
+    if torch._C._functorch.peek_interpreter_stack() is not None:
+        return "torch.func transforms the operations of its step"
+    if torch.autograd.forward_ad._current_level >= 0:
+        return "forward-mode gradients need the operations of its step"
+    if not is_plain_tensor(x):
+        return f"x is of the class {type(x).__name__}, which may define its own operations"
+    if torch._C._get_tracing_state() is not None and is_in_onnx_export():
+        return "this exporter to ONNX does not know Linnet's operations; linnet.export_onnx does"
+    return None
+
+
+def is_in_onnx_export() -> bool:
+    """Whether torch's older exporter, which traces, is running."""
+    from torch.onnx import is_in_onnx_export
+
+    return is_in_onnx_export()
