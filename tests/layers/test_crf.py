@@ -207,7 +207,7 @@ def test_the_products_are_used_up_to_the_largest_spread():
 
 @pytest.mark.parametrize("spread", [0.1, 30.0, 99.0, 199.0])
 def test_products_of_long_sequences_neither_overflow_nor_underflow(spread: float):
-    """Each step prefers the other tag as much as the transitions prefer the same one: sums change the most."""
+    """Each step prefers the other tag as much as the transitions prefer the same one."""
     x = torch.zeros(800, 1, 2, dtype=torch.double)
     x[::2, :, 0] = x[1::2, :, 1] = spread / 2
     pairs, none = torch.eye(2, dtype=torch.double) * spread / 2, torch.zeros(2, dtype=torch.double)
