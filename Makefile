@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 .PHONY: run test check format bench soak clean
 
 # Threads that wait must not spin: on a busy machine they would take the cores from those that work.
-run: $(READY)  ## train and compare language models of six units: a table, samples, a page; under five minutes
+run: $(READY)  ## train and compare language models of six units: a table, samples, a page
 	OMP_WAIT_POLICY=passive $(BIN)/linnet compare --threads 2 $(RUN)
 
 test: check  ## every check: format, lint, types, tests

@@ -79,7 +79,7 @@ class LanguageData(Checked):
 COMPARISON = Comparison(
     units=("lstm", "sru", "lrn", "ran", "scrn", "nru"),
     budget=2_500_000,
-    # Less than five minutes on two cores for six units; too few updates for a deep LSTM.
+    # A few minutes on two cores for six units; too few updates for a deep LSTM.
     settings={
         **{"corpus": "kjv", "tied": True, "num_layers": 1, "input_dropout": 0.1, "output_dropout": 0.1},
         **{"steps": 160, "evaluate_every": 40, "log_every": 10},
