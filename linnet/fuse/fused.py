@@ -93,10 +93,14 @@ def run_unit(run: UnitRun, x: Tensor, mode: Mode) -> tuple[Tensor, Named]:
 
 
 def project_new_state(projection: Any, state: Tensor) -> Named:
-    """Checks the device first: torch's product with a matrix on meta is no error."""
-    if projection.weight.device != state.device:
-        raise CannotFuse(f"a matrix is on {projection.weight.device}, and x is on {state.device}")
+    check_device(projection, state)
     return projection(state)
+
+
+def check_device(projection: Any, x: Tensor) -> None:
+    """Torch's product with a matrix on meta is no error: without gradients it gives arbitrary numbers."""
+    if projection.weight.device != x.device:
+        raise CannotFuse(f"a matrix is on {projection.weight.device}, and x is on {x.device}")
 
 
 def projections(cell: Unit, x: Tensor, plans: list[Plan], mode: Mode) -> Sequence[Any]:
@@ -105,8 +109,13 @@ def projections(cell: Unit, x: Tensor, plans: list[Plan], mode: Mode) -> Sequenc
     in_kernel = mode.projects and not mode.recorded and not is_autocast_enabled(x.device.type)
     if in_kernel and len(plans) == 1 and projection.is_plain:
         return [scan_module().Source(projection.prepare(x), projection.weight, projection.bias)]
-    joint = projection.joint(x)
+    joint = project(projection, x)
     return [joint] if len(plans) == 1 else joint.split([sum_of_sizes(cell, plan) for plan in plans], -1)
+
+
+def project(projection: Any, x: Tensor) -> Tensor:
+    check_device(projection, x)
+    return projection.joint(x)
 
 
 def operands_of(
@@ -145,7 +154,7 @@ def run_pair(runs: Sequence[UnitRun], x: Tensor) -> tuple[Tensor, list[Named]]:
 
     scanned = []
     for cell, (plan,), after, inputs, state, flags, _ in runs:
-        stage, joint = cell.stages()[0], cell.input.joint(x)
+        stage, joint = cell.stages()[0], project(cell.input, x)
         others = scan.OtherOperands(*operands_of(cell, stage, plan, inputs, x, state), *flags)
         check_fit(cell, plan, joint, others)
         scanned.append(Scanned(Fusible(plan, partial(one_step, cell, stage, after)), joint, others))

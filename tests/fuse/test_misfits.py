@@ -96,6 +96,16 @@ def test_a_projection_on_another_device_is_an_error(backend):
         rnn(torch.randn(3, 2, 16))
 
 
+@pytest.mark.parametrize("unit", [linnet.RAN, linnet.SRU, linnet.SCRN])
+def test_a_matrix_on_meta_is_an_error_where_a_norm_follows_it(unit):
+    """torch computes a projection that has a norm, and the kernel reads the result."""
+    rnn = unit(16, 16, num_layers=2, norm="layer", bias=False)
+    projection = rnn.directions[1].cell.input
+    projection.weight = torch.nn.Parameter(projection.weight.to("meta"))
+    with torch.no_grad(), pytest.raises(ValueError, match="is on meta"):
+        rnn(torch.randn(3, 2, 16))
+
+
 def test_a_weight_that_shrinks_between_two_steps_is_noticed():
     cell = linnet.LSTMCell(16, 16)
     with torch.no_grad():
