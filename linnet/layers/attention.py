@@ -115,14 +115,16 @@ class AdditiveAttention(nn.Module):
     def remember(self, memory: Tensor, mask: Tensor | None = None) -> Memory:
         """memory [T, B, memory_size], mask [T, B]: the keys of all steps at once."""
         memory = clear_padding(memory, mask)
-        return Memory(
-            split_heads(self.heads, self.key(memory)), split_heads(self.heads, memory), batch_mask(mask)
-        )
+        # Each query reads them: in order, once, instead of at each step.
+        keys, values = (split_heads(self.heads, x).contiguous() for x in (self.key(memory), memory))
+        return Memory(keys, values, batch_mask(mask))
 
     def forward(self, query: Tensor, memory: Memory) -> tuple[Tensor, Tensor]:
         """query [B, query_size] -> context [B, memory_size], weights [B, heads, T]."""
         hidden = self.query(query).unflatten(-1, (self.heads, 1, -1)) + memory.keys
-        weights = masked_softmax(self.score(torch.tanh(hidden))[..., 0], memory.mask)
+        # The gradient of a product with a vector is cheaper than that of a matrix with one column.
+        scores = torch.tanh(hidden) @ self.score.weight[0] + self.score.bias
+        weights = masked_softmax(scores, memory.mask)
         return (weights[..., None, :] @ memory.values).flatten(1), weights
 
     def extra_repr(self) -> str:

@@ -80,6 +80,25 @@ def test_a_wide_beam_finds_the_best_of_all_sequences(alpha: float):
         same(float(found.scores[sentence, 0]), table.score(sentence, best, alpha))
 
 
+def test_a_longer_sequence_may_still_win_by_its_length():
+    """Two sequences have ended, and one that is less likely so far goes on: its penalty will be larger."""
+    table = Table(1)
+    following = {
+        (PAD, PAD): {3: 0.5, 4: 0.5},
+        (PAD, 3): {EOS: 0.55, 3: 0.45},
+        (PAD, 4): {EOS: 0.6, 1: 0.4},
+        (3, 3): {1: 1.0},
+        (3, 1): {1: 1.0},
+        (1, 1): {EOS: 1.0},
+    }
+    for (before, previous), chances in following.items():
+        row = torch.full((WORDS,), 1e-9).double()
+        row[list(chances)] = torch.tensor(list(chances.values())).double()
+        table.log_p[0, before, previous] = (row / row.sum()).log()
+    found = table.search([6], beam=2, alpha=2.0)
+    assert words_of(found.tokens[0, 0]) == [3, 3, 1, 1, EOS]
+
+
 def test_an_input_is_searched_alike_alone_and_in_a_batch():
     """All hypotheses, not the best alone; and padding after the end of each."""
     table, limits = Table(8), [3, 9, 5, 4, 9, 6, 7, 8]

@@ -74,8 +74,17 @@ def test_words_that_are_not_tuned_get_no_gradient():
     model(*texts()).loss(torch.zeros(3).long(), torch.ones(3).long()).sum().backward()
     assert model.embedding.special.grad[1:3].any(-1).all()
     assert not model.embedding.weight.requires_grad
-    # Padding is word 0 here, and its vector is not read.
-    assert not model.embedding.special.grad[0].any()
+
+
+@pytest.mark.parametrize("padding", ["masked", "read"])
+def test_the_vector_of_padding_is_not_read(padding: str):
+    model, (passage, question) = make("drqa", padding=padding, tuned="all"), texts()
+    tokens = passage.tokens.masked_fill(torch.arange(6)[:, None] >= LENGTHS, 0)
+    asked = question.tokens.masked_fill(torch.arange(4)[:, None] >= ASKED, 0)
+    logits = model(passage._replace(tokens=tokens), question._replace(tokens=asked))
+    logits.loss(torch.zeros(3).long(), torch.ones(3).long()).sum().backward()
+    assert not model.embedding.weight.grad[0].any()
+    assert model.embedding.weight.grad[tokens[0]].any(-1).all()
 
 
 def test_what_is_missing_is_named():
