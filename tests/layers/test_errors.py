@@ -216,12 +216,12 @@ FLAGS: dict[str, Case] = {
     "a mask with packed input": (
         lambda: lstm()(packed(), mask=flags()),
         ValueError,
-        r"mask goes with padded",
+        r"mask is for padded",
     ),
     "resets with packed input": (
         lambda: lstm()(packed(), resets=flags()),
         ValueError,
-        r"resets goes with padded",
+        r"resets is for padded",
     ),
 }
 
