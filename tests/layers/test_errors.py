@@ -480,6 +480,9 @@ OPTIONS: dict[str, tuple[Any, dict[str, Any], type[Exception], str]] = {
     "LSTM init": (linnet.LSTM, {"init": "chrono"}, ValueError, "'orthogonal'; got 'chrono'"),
     "GRU form": (linnet.GRU, {"form": "cudnn"}, ValueError, "'after', 'before', 'ran'; got 'cudnn'"),
     "GRU init": (linnet.GRU, {"init": "identity"}, ValueError, "'orthogonal'; got 'identity'"),
+    "ATR norm_on": (linnet.ATR, {"norm_on": "state"}, ValueError, "'input', 'all'; got 'state'"),
+    "LSTM norm_on": (linnet.LSTM, {"norm_on": "state"}, ValueError, "'input', 'all'; got 'state'"),
+    "GRU norm_on": (linnet.GRU, {"norm_on": "state"}, ValueError, "'input', 'all'; got 'state'"),
     "RNN activation": (
         linnet.RNN,
         {"activation": "gelu"},
