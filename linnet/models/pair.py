@@ -33,6 +33,9 @@ from linnet.models.config import REFUSED, TextConfig, find_unit, option
 from linnet.models.encoder import Text, TextEncoder
 from linnet.models.init import uniform_weights
 
+# Options of layers: the matching recurrence takes two cells a step, and would ignore them.
+NOT_OF_CELLS = dict.fromkeys(("zoneout", "proj_size", "residual"), "word-by-word attention has none")
+
 
 @dataclass(frozen=True)
 class PairConfig(TextConfig):
@@ -41,6 +44,7 @@ class PairConfig(TextConfig):
     noun: ClassVar[str] = "pair classifier"
     refused: ClassVar[dict[str, str]] = {
         **REFUSED,
+        **NOT_OF_CELLS,
         "bidirectional": "it reads both ways",
     }
 

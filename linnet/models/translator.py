@@ -43,8 +43,10 @@ from linnet.layers.transformer import (
     sinusoids,
 )
 from linnet.models.config import MOST_LAYERS, REFUSED, find_unit, option
+from linnet.models.pair import NOT_OF_CELLS
 
 FORMS = ("recurrent", "transformer")
+STACK_DROPOUTS = ("dropout", "variational", "state_dropout", "weight_drop", "weight_drop_on")
 
 
 @dataclass(frozen=True)
@@ -84,11 +86,21 @@ class TranslatorConfig:
             check_size(name, getattr(self, name))
         check_size("num_layers", self.num_layers, most=MOST_LAYERS)
         check_size("decoder_layers", self.decoder_layers, least=0, most=MOST_LAYERS)
-        for name in self.unit_options:
-            if name in REFUSED:
-                raise ValueError(f"{name} is no unit option of a translator: {REFUSED[name]}")
+        self.check_unit_options()
         if self.bidirectional and self.inner_size % 2:
             raise ValueError(f"bidirectional=True needs an even inner_size; got {self.inner_size}")
+
+    def check_unit_options(self) -> None:
+        refused = {
+            **REFUSED,
+            "num_layers": "set its num_layers",
+            "bidirectional": "set its own bidirectional",
+        }
+        if self.form == "recurrent":
+            refused |= NOT_OF_CELLS | dict.fromkeys(STACK_DROPOUTS, "set its dropout")
+        for name in self.unit_options:
+            if name in refused:
+                raise ValueError(f"{name} is no unit option of a translator: {refused[name]}")
 
     @property
     def depth(self) -> int:
