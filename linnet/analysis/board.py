@@ -16,7 +16,7 @@ from linnet.train.progress import Plain, Progress, Silent, time_left
 class Board:
     """All runs of a comparison.
 
-    figure      the one that is shown of evaluations
+    figure      the figure of an evaluation that the table shows
     validated   called after each validation
     """
 
@@ -47,21 +47,22 @@ class Board:
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if self.live:
-            self.draw(now=True)
+            self.draw(force=True)
             self.live.stop()
 
     def table(self) -> Any:
         from rich.table import Table
 
-        made = Table(*self.columns)
+        table = Table(*self.columns)
         for row in self.rows.values():
-            made.add_row(*(row.get(name, "") for name in self.columns))
-        return made
+            table.add_row(*(row.get(name, "") for name in self.columns))
+        return table
 
-    def draw(self, now: bool = False) -> None:
-        moment = time.monotonic()
-        if self.live and (now or moment - self.drawn >= 0.25):
-            self.drawn = moment
+    def draw(self, force: bool = False) -> None:
+        """Redraw the table, at most four times a second unless `force`."""
+        now = time.monotonic()
+        if self.live and (force or now - self.drawn >= 0.25):
+            self.drawn = now
             self.live.update(self.table(), refresh=True)
 
     def progress(self, name: str) -> Progress:
@@ -75,11 +76,11 @@ class Board:
             self.test: self.figure.show(result["test"][self.figure.name]),
             "left": "done",
         }
-        self.draw(now=True)
+        self.draw(force=True)
 
 
 class BoardRow(Silent):
-    """A run as a row of the board."""
+    """Shows the progress of a run as a row of the board."""
 
     def __init__(self, board: Board, cells: dict[str, str]):
         self.board, self.cells = board, cells
@@ -101,7 +102,7 @@ class BoardRow(Silent):
 
 
 class BoardLines(Plain):
-    """A run as lines, where there is no terminal."""
+    """Prints the progress of a run as lines, if the output is not a terminal."""
 
     def __init__(self, board: Board, name: str):
         super().__init__(name=name)

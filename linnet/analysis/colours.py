@@ -59,13 +59,16 @@ MORE_STYLES = (PAIRS, SPARSE, SHORT)  # for a second group of the same unit, and
 
 
 def look(name: str, number: int = 0) -> Look:
-    """The look of a unit or of a form of it; `number` separates several groups of one name in a panel."""
+    """Return the colour and the line style of a unit or a variant.
+
+    number   counts groups of the same name in a panel: each further one gets another line style
+    """
     shade, style = LOOKS.get(name) or LOOKS.get(name.split("-")[0]) or unlisted(name)
     return Look(shade.light, MORE_STYLES[(number - 1) % len(MORE_STYLES)] if number else style)
 
 
 def unlisted(name: str) -> tuple[Shade, Any]:
-    """A unit that is not in the list has the same colour each time."""
+    """Return a colour and a style that depend only on the name, for units that LOOKS does not have."""
     number = zlib.crc32(name.encode())
     return SHADES[3 + number % (len(SHADES) - 3)], MORE_STYLES[number % len(MORE_STYLES)]
 
@@ -76,7 +79,7 @@ def looks(groups: Sequence[Group]) -> list[Look]:
 
 
 def css_variables() -> str:
-    """The variables of all colours, and their values where the reader prefers a dark page."""
+    """Return the CSS variables of all colours, with other values for readers who prefer dark pages."""
     light = " ".join(f"{shade.variable}: {shade.light};" for shade in SHADES)
     dark = " ".join(f"{shade.variable}: {shade.dark};" for shade in SHADES)
     light += f" --page: {LIGHT_PAGE}; --stripe: #F3F3F1; color-scheme: light dark;"
@@ -85,8 +88,8 @@ def css_variables() -> str:
 
 
 def with_variables(svg: str) -> str:
-    """The same SVG with each colour of the list as a CSS variable."""
+    """Return the SVG with CSS variables in place of the colours of SHADES."""
     for shade in SHADES:
-        for written in (shade.light.lower(), shade.light):
-            svg = svg.replace(written, f"var({shade.variable})")
+        for colour in (shade.light.lower(), shade.light):
+            svg = svg.replace(colour, f"var({shade.variable})")
     return svg

@@ -1,4 +1,4 @@
-"""How figures look: curves with a band, a legend below the axes, PNG or SVG."""
+"""Drawing with matplotlib: curves with a band, a legend below the axes, PNG and SVG files."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def house_style() -> Iterator[None]:
 def new_figure(
     columns: int, height: float = 3.8, width: float = WIDTH, rows: int = 1
 ) -> tuple[Any, list[Any]]:
-    """A figure with rows x columns axes, and its axes."""
+    """Return a figure with rows x columns axes, and the list of its axes."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width * columns, height * rows), layout="constrained")
@@ -53,7 +53,7 @@ def new_figure(
 
 
 def literal(text: str) -> str:
-    """The text as it is: matplotlib would read formulas between dollars, also in the name of a run."""
+    """Escape dollar signs: matplotlib reads the text between two of them as a formula."""
     return text.replace("$", r"\$")
 
 
@@ -65,19 +65,19 @@ def finish(axes: Any, title: str, x_label: str, y_label: str) -> None:
 
 
 def shared_legend(figure: Any) -> None:
-    """One legend for all axes, below them, in one row if it fits."""
-    known: dict[str, Any] = {}
+    """Add one legend for all axes, below them, in one row if it fits."""
+    handles: dict[str, Any] = {}
     for axes in figure.axes:
-        handles, names = axes.get_legend_handles_labels()
-        known |= dict(zip(names, handles, strict=True))
-    if known:
-        columns = legend_columns(list(known), figure.get_figwidth())
-        place = {"loc": "outside lower center", "ncols": columns, "fontsize": 9}
-        figure.legend(known.values(), known, frameon=False, handlelength=2.6, columnspacing=1.2, **place)
+        of_axes, names = axes.get_legend_handles_labels()
+        handles |= dict(zip(names, of_axes, strict=True))
+    if handles:
+        columns = legend_columns(list(handles), figure.get_figwidth())
+        layout = {"loc": "outside lower center", "ncols": columns, "handlelength": 2.6, "columnspacing": 1.2}
+        figure.legend(handles.values(), handles, frameon=False, fontsize=9, **layout)
 
 
 def legend_columns(names: Sequence[str], inches: float) -> int:
-    """As many columns as fit: about thirteen letters to the inch, and the line before each name."""
+    """Return how many columns fit, with about thirteen letters per inch and a line before each name."""
     letters = inches * 13
     for columns in range(len(names), 1, -1):
         widths = [max(map(len, names[start::columns])) + 8 for start in range(columns)]
@@ -87,20 +87,20 @@ def legend_columns(names: Sequence[str], inches: float) -> int:
 
 
 def mark_level(axes: Any, value: float, text: str, style: str = "-") -> None:
-    """A horizontal line with its name on it, inside the axes."""
+    """Draw a horizontal line with a text on it, inside the axes."""
     axes.axhline(value, color=FAINT.light, linewidth=1, linestyle=style, label=f"_{text}")
-    place = {"xycoords": ("axes fraction", "data"), "xytext": (-2, 2), "textcoords": "offset points"}
-    axes.annotate(text, (1, value), ha="right", va="bottom", fontsize="small", color=FAINT.light, **place)
+    position = {"xycoords": ("axes fraction", "data"), "xytext": (-2, 2), "textcoords": "offset points"}
+    axes.annotate(text, (1, value), ha="right", va="bottom", fontsize="small", color=FAINT.light, **position)
 
 
-def name_value(axes: Any, value: float, place: float, text: str) -> None:
-    """Write a value at the end of its bar."""
-    how = {"xytext": (4, 0), "textcoords": "offset points", "va": "center", "fontsize": "small"}
-    axes.annotate(text, (value, place), **how)
+def label_bar(axes: Any, value: float, y: float, text: str) -> None:
+    """Write a text at the end of the bar at height `y`."""
+    style = {"xytext": (4, 0), "textcoords": "offset points", "va": "center", "fontsize": "small"}
+    axes.annotate(text, (value, y), **style)
 
 
 def note(figure: Any, text: str) -> None:
-    """What a reader has to know to read the figure, small, above everything."""
+    """Write a small text above the axes, such as what lines and bands mean."""
     figure.suptitle(text, fontsize="small", color=FAINT.light)
 
 
@@ -108,7 +108,7 @@ def note(figure: Any, text: str) -> None:
 
 
 class Curve(NamedTuple):
-    """A figure by update over several runs."""
+    """The mean, the minimum and the maximum of a figure over several runs, by update."""
 
     steps: list[int]
     mean: list[float]
@@ -117,55 +117,55 @@ class Curve(NamedTuple):
 
 
 def curve(runs: Sequence[Sequence[Row]], name: str) -> Curve | None:
-    """The mean over runs and its band; a run that has ended keeps its last value."""
+    """Return the mean and the range over runs; a run that has ended keeps its last value."""
     series = [thinned([row for row in rows if name in row], name) for rows in runs]
     series = [each for each in series if each]
     if not series:
         return None
-    begun = max(min(each) for each in series)
-    steps = sorted({step for each in series for step in each if step >= begun})
-    columns = list(zip(*(held(each, steps) for each in series), strict=True))
+    first = max(min(each) for each in series)
+    steps = sorted({step for each in series for step in each if step >= first})
+    columns = list(zip(*(last_values(each, steps) for each in series), strict=True))
     mean = [sum(column) / len(column) for column in columns]
     return Curve(steps, mean, [min(column) for column in columns], [max(column) for column in columns])
 
 
 def thinned(rows: Sequence[Row], name: str, most: int = POINTS) -> dict[int, float]:
-    """Values by update; if there are too many rows, means of a few consecutive ones."""
+    """Return the values by update; of more than `most` rows, the means of consecutive ones."""
     size = -(-len(rows) // most) or 1
     pieces = [rows[start : start + size] for start in range(0, len(rows), size)]
     return {piece[-1]["step"]: sum(row[name] for row in piece) / len(piece) for piece in pieces}
 
 
-def held(series: dict[int, float], steps: Sequence[int]) -> list[float]:
-    """The last known value at each of these steps; the series begins at or before the first of them."""
-    known, values, last = iter(sorted(series.items())), [], 0.0
-    following = next(known, None)
+def last_values(series: dict[int, float], steps: Sequence[int]) -> list[float]:
+    """Return the last known value at each of `steps`; the series starts at or before the first of them."""
+    points, values, last = iter(sorted(series.items())), [], 0.0
+    following = next(points, None)
     for step in steps:
         while following is not None and following[0] <= step:
-            last, following = following[1], next(known, None)
+            last, following = following[1], next(points, None)
         values.append(last)
     return values
 
 
 def draw_curve(
-    axes: Any, runs: Sequence[Sequence[Row]], name: str, label: str, how: Look, scale: float = 1
+    axes: Any, runs: Sequence[Sequence[Row]], name: str, label: str, look: Look, scale: float = 1
 ) -> None:
-    found, label = curve(runs, name), literal(label)
-    if found is None:
-        axes.plot([], [], label=label, **how._asdict())
+    drawn, label = curve(runs, name), literal(label)
+    if drawn is None:
+        axes.plot([], [], label=label, **look._asdict())
         return
-    mean, least, most = ([scale * value for value in line] for line in found[1:])
+    mean, least, most = ([scale * value for value in line] for line in drawn[1:])
     marker = "o" if len(mean) < 20 else None
-    axes.plot(found.steps, mean, label=label, marker=marker, markersize=3, **how._asdict())
+    axes.plot(drawn.steps, mean, label=label, marker=marker, markersize=3, **look._asdict())
     if len(runs) > 1:
-        axes.fill_between(found.steps, least, most, color=how.color, alpha=0.2, linewidth=0)
+        axes.fill_between(drawn.steps, least, most, color=look.color, alpha=0.2, linewidth=0)
 
 
 # ------------------------------------------------------------------------------------------ saving
 
 
 def save(figure: Any, path: Path) -> None:
-    """Write PNG or SVG, by the name of the file; the same figure gives the same file."""
+    """Write a PNG or SVG file, by its suffix; the same figure gives the same bytes."""
     if path.suffix == ".svg":
         write_atomically(path, svg_of(figure, path.stem).encode())
         return
@@ -180,7 +180,7 @@ def save(figure: Any, path: Path) -> None:
 
 
 def svg_of(figure: Any, name: str, facecolor: str = "white") -> str:
-    """An SVG. `name` becomes part of the ids inside it, so that several can be in one page."""
+    """Return an SVG. `name` becomes part of its ids, so that a page can contain several."""
     import matplotlib
     from matplotlib.backends.backend_svg import FigureCanvasSVG
 
@@ -191,12 +191,12 @@ def svg_of(figure: Any, name: str, facecolor: str = "white") -> str:
 
 
 def inline(figure: Any, name: str, label: str = "") -> str:
-    """An SVG for a page: transparent, in the page's colours and font, without addresses on the network."""
+    """Return an SVG for a page: transparent, with the page's colours and font, without URLs."""
     svg = svg_of(figure, name, "none")
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg[svg.index("<svg") :], flags=re.DOTALL)
     # An SVG inside HTML needs no namespaces.
     svg = re.sub(r' xmlns(:xlink)?="[^"]*"', "", svg).replace("xlink:href", "href")
     svg = re.sub(r"(font: [^;\"]*?px) [^;\"]*", r"\1 system-ui, sans-serif", svg)
-    # Ids that are made of names ("axes_1") would occur once in each figure of the page.
+    # Ids such as "axes_1" would otherwise occur in each figure of the page.
     svg = re.sub(r'( id="|url\(#|href="#)', rf"\g<1>{name}-", svg)
     return with_variables(svg).replace("<svg ", f'<svg role="img" aria-label="{label or name}" ', 1)

@@ -1,4 +1,4 @@
-"""Inside the layers of a model: the variance of their signals, and how long LRN keeps what it has read.
+"""The layers of a model: the variances of their inputs, states and outputs, and the gates of LRN over time.
 
 `layer_variances` is Figure 6 of the SRU paper, `read_gates` and `Gates.weights` Figure 1 of the LRN paper.
 """
@@ -33,21 +33,21 @@ class Variances(NamedTuple):
 
 @torch.no_grad()
 def layer_variances(layers: Sequence[Recurrent], x: Tensor) -> list[Variances]:
-    """The variances in each layer, such as those of `model.stack`, for x [T, B, input_size].
+    """Return the variances in each layer, such as those of `model.stack`, for x [T, B, input_size].
 
     The state is c, or h for a unit without c. All sequences have the same length.
     """
-    found = []
+    variances = []
     for layer in layers:
         y, state = layer(x)
         c = state if isinstance(state, Tensor) else getattr(state, "c", state[0])
-        found.append(Variances(*(float(each.var()) for each in (x[-1], c, y[-1]))))
+        variances.append(Variances(*(float(each.var()) for each in (x[-1], c, y[-1]))))
         x = y
-    return found
+    return variances
 
 
 class Gates(NamedTuple):
-    """What a layer of LRN computes at each step, [T, B, H]."""
+    """The gates, values and states of a layer of LRN at each step, [T, B, H]."""
 
     i: Tensor  # input gate
     f: Tensor  # forget gate
@@ -75,7 +75,7 @@ class Gates(NamedTuple):
 
 
 def read_gates(rnn: LRN, x: Tensor) -> Gates:
-    """The gates of an LRN of one layer and one direction for x [T, B, input_size]."""
+    """Return the gates of an LRN of one layer and one direction for x [T, B, input_size]."""
     if not isinstance(rnn, LRN) or len(rnn.directions) != 1:
         raise ValueError(f"read_gates takes an LRN of one layer and one direction; got {rnn}")
     h, _ = rnn(x)
@@ -90,5 +90,5 @@ def read_gates(rnn: LRN, x: Tensor) -> Gates:
 
 
 def before(h: Tensor) -> Tensor:
-    """The state before each step; it starts from zeros."""
+    """Return the state before each step; the first is zero."""
     return torch.cat([torch.zeros_like(h[:1]), h[:-1]])

@@ -1,4 +1,4 @@
-"""Repeated runs of several units, with other seeds or folds: mean, standard deviation and paired differences.
+"""Runs of several units repeated with other seeds or folds: means, deviations and paired differences.
 
 Runs with the same fold and the same seed have the same data, so their difference varies less than each of
 them: units are compared by the mean of these differences and its standard error.
@@ -20,8 +20,8 @@ Results = Mapping[tuple[int, int], float]
 def paired_section(panel: Panel) -> Section | None:
     """Return the table of a problem; None if no unit has two finished runs."""
     figure = main_figure(panel.first)
-    found = {group.label: results(group, figure) for group in panel.groups}
-    if max(map(len, found.values())) < 2:
+    by_unit = {group.label: results(group, figure) for group in panel.groups}
+    if max(map(len, by_unit.values())) < 2:
         return None
     first = panel.groups[0].label
     head = ("unit", "runs", f"test {figure.label}", "deviation", f"minus {first}", "standard error")
@@ -29,7 +29,7 @@ def paired_section(panel: Panel) -> Section | None:
         f"The mean and the standard deviation of the test {figure.label} over the folds and seeds, and the "
         f"mean of the differences from {first} on the same fold with the same seed, with its standard error."
     )
-    rows = tuple((name, *numbers(own, found[first], figure)) for name, own in found.items())
+    rows = tuple((name, *numbers(own, by_unit[first], figure)) for name, own in by_unit.items())
     return Section("Repeated runs", about, head, rows)
 
 

@@ -1,6 +1,7 @@
-"""The plots of recorded runs, by name: the figures of the NRU paper and more, for runs that have their data.
+"""The plots of recorded runs, by name: the figures of the NRU paper and more.
 
-Each plot takes runs and gives a figure, or says why these runs have nothing to show in it.
+Each plot takes runs and returns a matplotlib figure, or raises `NothingToShow` if the runs do not have the
+data.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from linnet.analysis.drawing import (
     draw_curve,
     finish,
     house_style,
+    label_bar,
     literal,
     mark_level,
-    name_value,
     new_figure,
     note,
     save,
@@ -47,13 +48,13 @@ SEVERAL = "lines: mean over seeds; bands: from the lowest to the highest seed"
 
 
 class NothingToShow(ValueError):  # noqa: N818, it is not a mistake
-    """These runs do not have the data of a plot."""
+    """The runs do not have the data of a plot."""
 
 
 class Plot(NamedTuple):
     about: str  # one line for `linnet plot --help` and `linnet list plots`
     draw: Callable[[Sequence[Recorded]], Any]
-    caption: Callable[[Panel], str]  # for a report: what it means to someone who has not read the papers
+    caption: Callable[[Panel], str]  # for a report: an explanation for readers who do not know the papers
 
 
 # ------------------------------------------------------------------------------- curves by update
@@ -90,14 +91,21 @@ def label_of(panel: Panel, name: str) -> str:
 def draw_panels(
     runs: Sequence[Recorded], split: str, shown: Callable[[Panel], tuple[str, str]], what: str
 ) -> Any:
-    """A panel for each problem, in it a curve for each group of runs. `shown`: the name and label of y."""
-    asked = panels(runs)
+    """Draw a panel for each problem, with a curve for each group of runs.
+
+    shown   returns the name and the label of the figure on the y axis
+    what    the end of each panel's title
+    """
+    shown_panels = panels(runs)
     if not any(
-        shown(panel)[0] in row for panel in asked for run in members(panel) for row in getattr(run, split)
+        shown(panel)[0] in row
+        for panel in shown_panels
+        for run in members(panel)
+        for row in getattr(run, split)
     ):
         raise NothingToShow(f"no run has a row of {split} yet")
-    figure, places = new_figure(len(asked))
-    for axes, panel in zip(places, asked, strict=True):
+    figure, all_axes = new_figure(len(shown_panels))
+    for axes, panel in zip(all_axes, shown_panels, strict=True):
         name, label = shown(panel)
         draw_groups(axes, panel.groups, split, name)
         finish(axes, f"{panel.title}: {what}", "updates", label)
@@ -108,12 +116,12 @@ def draw_panels(
 
 
 def draw_groups(axes: Any, drawn: Sequence[Group], split: str, name: str) -> None:
-    for group, how in zip(drawn, looks(drawn), strict=True):
-        draw_curve(axes, [getattr(run, split) for run in group.runs], name, group.label, how)
+    for group, look in zip(drawn, looks(drawn), strict=True):
+        draw_curve(axes, [getattr(run, split) for run in group.runs], name, group.label, look)
 
 
 def draw_baseline(axes: Any, panel: Panel) -> None:
-    """The loss of a model without memory, and the loss at which a task counts as solved."""
+    """Draw the loss of a model without memory, and the loss below which a task counts as solved."""
     level = baseline(panel)
     if level is not None:
         axes.set_yscale("log")
@@ -132,13 +140,13 @@ def legend_of_runs(figure: Any, runs: Sequence[Recorded]) -> None:
 
 def draw_converge(runs: Sequence[Recorded]) -> Any:
     """Figure 3 of the NRU paper."""
-    asked = [panel for panel in panels(runs) if baseline(panel) is not None]
-    if not asked:
+    shown_panels = [panel for panel in panels(runs) if baseline(panel) is not None]
+    if not shown_panels:
         raise NothingToShow("only memory tasks record the baseline by which a task counts as solved")
-    figure, places = new_figure(len(asked), height=bars_height(asked))
-    for axes, panel in zip(places, asked, strict=True):
-        for place, (group, how) in enumerate(zip(panel.groups, looks(panel.groups), strict=True)):
-            draw_bar(axes, place, group, how)
+    figure, all_axes = new_figure(len(shown_panels), height=bars_height(shown_panels))
+    for axes, panel in zip(all_axes, shown_panels, strict=True):
+        for y, (group, look) in enumerate(zip(panel.groups, looks(panel.groups), strict=True)):
+            draw_bar(axes, y, group, look)
         finish(axes, panel.title, f"updates until the loss is below {SOLVED:.0%} of the baseline", "")
         name_bars(axes, panel)
     note(figure, "bars: mean over seeds; dots: each seed; hatched bars, open dots: not solved by then")
@@ -157,20 +165,20 @@ def name_bars(axes: Any, panel: Panel) -> None:
     axes.grid(visible=False, axis="y")
 
 
-def draw_bar(axes: Any, place: int, group: Group, how: Look) -> None:
-    """As long as it took; a run that has not solved the task took at least all its updates."""
+def draw_bar(axes: Any, y: int, group: Group, look: Look) -> None:
+    """Draw the mean number of updates; for a run that has not solved the task, all its updates."""
     solved = [updates_to_solve(run.valid) for run in group.runs]
     ended = [run.valid[-1]["step"] if run.valid else 0 for run in group.runs]
     lengths = [end if step is None else step for step, end in zip(solved, ended, strict=True)]
     whole, mean = None not in solved, sum(lengths) / len(lengths)
     pale = {} if whole else {"hatch": "///", "alpha": 0.45}
-    axes.barh(place, mean, color=how.color, height=0.6, **pale)
+    axes.barh(y, mean, color=look.color, height=0.6, **pale)
     if len(lengths) > 1:
-        inside = ["white" if step is None else how.color for step in solved]
-        axes.scatter(lengths, [place] * len(lengths), color=inside, edgecolor=INK.light, s=18, zorder=3)
+        inside = ["white" if step is None else look.color for step in solved]
+        axes.scatter(lengths, [y] * len(lengths), color=inside, edgecolor=INK.light, s=18, zorder=3)
     share = f"{sum(step is not None for step in solved)} of {len(solved)} solved"
     text = f"{mean:,.0f}" if whole else share if len(solved) > 1 else "not solved"
-    name_value(axes, max(lengths), place, text)
+    label_bar(axes, max(lengths), y, text)
 
 
 def draw_speed(runs: Sequence[Recorded]) -> Any:
@@ -178,13 +186,13 @@ def draw_speed(runs: Sequence[Recorded]) -> Any:
     known = [run for run in runs if speed_of(run)]
     if not known:
         raise NothingToShow("no run has finished, and speed is known at the end of a run")
-    asked = panels(known)
-    figure, places = new_figure(len(asked), height=bars_height(asked))
-    for axes, panel in zip(places, asked, strict=True):
-        for place, (group, how) in enumerate(zip(panel.groups, looks(panel.groups), strict=True)):
+    shown_panels = panels(known)
+    figure, all_axes = new_figure(len(shown_panels), height=bars_height(shown_panels))
+    for axes, panel in zip(all_axes, shown_panels, strict=True):
+        for y, (group, look) in enumerate(zip(panel.groups, looks(panel.groups), strict=True)):
             mean = sum(speed_of(run) or 0.0 for run in group.runs) / len(group.runs)
-            axes.barh(place, mean, color=how.color, height=0.6)
-            name_value(axes, mean, place, f"{mean:,.0f}")
+            axes.barh(y, mean, color=look.color, height=0.6)
+            label_bar(axes, mean, y, f"{mean:,.0f}")
         finish(axes, f"{panel.title}: training speed", "tokens per second", "")
         name_bars(axes, panel)
     return figure
@@ -198,29 +206,29 @@ def draw_sensitivity(runs: Sequence[Recorded]) -> Any:
     varied = variations(groups(runs))
     if not varied:
         raise NothingToShow(
-            "no two models differ in one option alone; `linnet compare TASK --vary NAME=VALUE,...` makes such"
+            "no two models differ in exactly one option; see `linnet compare TASK --vary NAME=VALUE,...`"
         )
-    figure, places = new_figure(1, rows=len(varied))
+    figure, all_axes = new_figure(1, rows=len(varied))
     shown = main_figure(runs[0])
-    for axes, (option, found) in zip(places, varied.items(), strict=True):
-        draw_variation(axes, option, found, shown.name)
+    for axes, (option, by_value) in zip(all_axes, varied.items(), strict=True):
+        draw_variation(axes, option, by_value, shown.name)
         finish(axes, option, "updates", f"validation: {shown.label}")
         axes.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize="small")
     return figure
 
 
-def draw_variation(axes: Any, option: str, found: dict[Any, Group], name: str) -> None:
+def draw_variation(axes: Any, option: str, by_value: dict[Any, Group], name: str) -> None:
     from matplotlib import colormaps
 
-    for place, value in enumerate(sorted(found)):
-        # Between the darkest and the brightest, which vanish on a dark and on a light page.
-        colour = colormaps["viridis"](0.25 + 0.5 * place / max(len(found) - 1, 1))
-        how = Look(colour, ("-", "--", "-.", ":")[place % 4])
-        draw_curve(axes, [run.valid for run in found[value].runs], name, f"{option} = {value}", how)
+    for number, value in enumerate(sorted(by_value)):
+        # Without the darkest and the brightest colours, which vanish on a dark and on a light page.
+        colour = colormaps["viridis"](0.25 + 0.5 * number / max(len(by_value) - 1, 1))
+        look = Look(colour, ("-", "--", "-.", ":")[number % 4])
+        draw_curve(axes, [run.valid for run in by_value[value].runs], name, f"{option} = {value}", look)
 
 
 def variations(known: Sequence[Group]) -> dict[str, dict[Any, Group]]:
-    """For each option that was varied alone, the groups by its value.
+    """Return, for each option that was varied alone, the groups by its value.
 
     The starting point is the group from which the most others differ in one option only.
     """
@@ -228,18 +236,18 @@ def variations(known: Sequence[Group]) -> dict[str, dict[Any, Group]]:
     neighbours = [[changed for other in flat if len(changed := differing(one, other)) == 1] for one in flat]
     if not any(neighbours):
         return {}
-    start = max(range(len(flat)), key=lambda place: len(neighbours[place]))
-    found: dict[str, dict[Any, Group]] = {}
+    start = max(range(len(flat)), key=lambda number: len(neighbours[number]))
+    varied: dict[str, dict[Any, Group]] = {}
     for group, other in zip(known, flat, strict=True):
         changed = differing(flat[start], other)
         if len(changed) == 1:
             (option,) = changed
-            found.setdefault(option, {flat[start][option]: known[start]})[other[option]] = group
-    return found
+            varied.setdefault(option, {flat[start][option]: known[start]})[other[option]] = group
+    return varied
 
 
 def differing(one: dict[str, Any], other: dict[str, Any]) -> set[str]:
-    """The options in which two runs differ; all of them, if they are not of one unit and one task."""
+    """Return the options in which two runs differ; all options if their units or tasks differ."""
     names = {name for name in {*one, *other} if one.get(name) != other.get(name)}
     alike = one.keys() == other.keys() and not names & {"task", "unit", "span"}
     return names if alike else {*one, *other}
@@ -250,13 +258,13 @@ def differing(one: dict[str, Any], other: dict[str, Any]) -> set[str]:
 
 def draw_memory(runs: Sequence[Recorded]) -> Any:
     """Figure 6 of the NRU paper."""
-    # Only the first of several seeds: a heat map has no mean.
+    # Only the first of several seeds: heat maps cannot be averaged.
     first = [group.runs[0] for panel in panels(trained(runs)) for group in panel.groups]
     shown = [run for run in first if run.config.model.unit == "nru"]
     if not shown:
-        raise NothingToShow("no run is of NRU with a checkpoint; other units have no memory of that form")
-    figure, places = new_figure(1, rows=len(shown), height=3.4)
-    for axes, run in zip(places, shown, strict=True):
+        raise NothingToShow("no run of NRU has a checkpoint; other units have no such memory")
+    figure, all_axes = new_figure(1, rows=len(shown), height=3.4)
+    for axes, run in zip(all_axes, shown, strict=True):
         draw_changes(figure, axes, run)
     note(figure, "dashed line: the first answer; solid line: the start of another sequence")
     return figure
@@ -265,13 +273,13 @@ def draw_memory(runs: Sequence[Recorded]) -> Any:
 def draw_changes(figure: Any, axes: Any, run: Recorded) -> None:
     from matplotlib.colors import PowerNorm
 
-    there = load(run.folder)
-    sizes, starts, asked = memory_changes(there.task, there.model)  # type: ignore[arg-type]
+    trained_run = load(run.folder)
+    sizes, starts, answers = memory_changes(trained_run.task, trained_run.model)  # type: ignore[arg-type]
     # On a square-root scale: the first changes are small compared with those during the answers.
-    how = {"aspect": "auto", "cmap": "viridis", "interpolation": "nearest", "origin": "lower"}
-    picture = axes.imshow(sizes.T.numpy(), norm=PowerNorm(0.5, vmin=0), **how)
+    style = {"aspect": "auto", "cmap": "viridis", "interpolation": "nearest", "origin": "lower"}
+    picture = axes.imshow(sizes.T.numpy(), norm=PowerNorm(0.5, vmin=0), **style)
     figure.colorbar(picture, ax=axes, label="absolute change of a cell")
-    for step in asked:
+    for step in answers:
         axes.axvline(step - 0.5, color="white", linewidth=1, linestyle="--")
     for step in starts[1:]:
         axes.axvline(step - 0.5, color="white", linewidth=1.5)
@@ -279,17 +287,17 @@ def draw_changes(figure: Any, axes: Any, run: Recorded) -> None:
 
 
 def draw_distance(runs: Sequence[Recorded]) -> Any:
-    """How far gradients reach back."""
+    """Not in a paper: how far back gradients reach."""
     shown = trained(runs)
     if not shown:
         raise NothingToShow("no run of a memory task has a checkpoint yet")
-    asked = panels(shown)
-    figure, places = new_figure(len(asked))
-    for axes, panel in zip(places, asked, strict=True):
-        for group, how in zip(panel.groups, looks(panel.groups), strict=True):
+    shown_panels = panels(shown)
+    figure, all_axes = new_figure(len(shown_panels))
+    for axes, panel in zip(all_axes, shown_panels, strict=True):
+        for group, look in zip(panel.groups, looks(panel.groups), strict=True):
             rows = [reach_rows(run) for run in group.runs]
             name = group.label if any(rows) else f"{group.label}: 0 at every distance"
-            draw_curve(axes, rows, "reach", name, how)
+            draw_curve(axes, rows, "reach", name, look)
         axes.set_yscale("log")
         finish(axes, panel.title, "time steps before the last", "norm of d answer / d state")
     legend_of_runs(figure, shown)
@@ -297,10 +305,10 @@ def draw_distance(runs: Sequence[Recorded]) -> Any:
 
 
 def reach_rows(run: Recorded) -> list[dict[str, Any]]:
-    there = load(run.folder)
-    found = reach(there.task, there.model)  # type: ignore[arg-type]
-    # A logarithmic scale cannot show what underflows to 0.
-    return [{"step": d, "reach": size} for d, size in enumerate(found.tolist(), 1) if size > 0]
+    trained_run = load(run.folder)
+    norms = reach(trained_run.task, trained_run.model)  # type: ignore[arg-type]
+    # A logarithmic scale cannot show norms that underflow to 0.
+    return [{"step": d, "reach": size} for d, size in enumerate(norms.tolist(), 1) if size > 0]
 
 
 # --------------------------------------------------------------------------------------- captions
@@ -396,31 +404,35 @@ PLOTS: dict[str, Plot] = {
 
 
 def figures(runs: Sequence[Recorded], names: Sequence[str] = ()) -> Iterator[tuple[str, Any]]:
-    """Each figure by its name, those asked for or all; a reason instead of one with nothing to show."""
+    """Yield the name and the figure of the plots `names` (default: all).
+
+    Instead of a figure, yield the `NothingToShow` of a plot whose data the runs do not have; if `names` has
+    the plot, raise it.
+    """
     for name in names or PLOTS:
         if name not in PLOTS:
             raise ValueError(no_such("plot", name, PLOTS))
         try:
             with house_style():
-                made = PLOTS[name].draw(runs)
-            yield name, made
+                figure = PLOTS[name].draw(runs)
+            yield name, figure
         except NothingToShow as reason:
             if names:
                 raise NothingToShow(f"nothing to show in the plot {name!r}: {reason}") from None
             yield name, reason
 
 
-def is_reason(made: Any) -> bool:
-    return isinstance(made, NothingToShow)
+def is_reason(figure: Any) -> bool:
+    return isinstance(figure, NothingToShow)
 
 
 def write_figures(runs: Sequence[Recorded], folder: Path, names: Sequence[str], form: str) -> Iterator[str]:
-    """Write the figures to files; a line about each."""
+    """Write the figures to files, and yield a line about each."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name, made in figures(runs, names):
-        if is_reason(made):
-            yield f"no {name}: {made}"
+    for name, figure in figures(runs, names):
+        if is_reason(figure):
+            yield f"no {name}: {figure}"
             continue
         path = folder / f"{name}.{form}"
-        save(made, path)
+        save(figure, path)
         yield f"{path}: {PLOTS[name].about}"

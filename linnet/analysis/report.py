@@ -132,7 +132,7 @@ def circumstances(runs: Sequence[Recorded]) -> str:
 
 
 def section(panel: Panel, number: int) -> str:
-    """What the runs of one problem were asked, and how well they did."""
+    """Return the part of the page about one problem: its summary, table and plots."""
     runs = list(members(panel))
     return "\n".join(
         [
@@ -146,9 +146,9 @@ def section(panel: Panel, number: int) -> str:
 
 
 def repeated(panel: Panel) -> str:
-    """The means over folds and seeds, if there are any."""
-    found = paired_section(panel)
-    return f"<h2>{escape(found.title)}</h2>{detail(found)}" if found else ""
+    """Return the table of means over folds and seeds, if runs were repeated."""
+    paired = paired_section(panel)
+    return f"<h2>{escape(paired.title)}</h2>{detail(paired)}" if paired else ""
 
 
 def summary(panel: Panel) -> str:
@@ -180,9 +180,9 @@ def table(runs: Sequence[Recorded]) -> str:
         for run, row in zip(runs, others, strict=True)
     )
     wide = " class=wide" if len(first) > MOST_COLUMNS else ""
-    made = f"<table{wide}><thead><tr>{cells(first, 'th')}</tr></thead><tbody>{body}</tbody></table>"
+    table = f"<table{wide}><thead><tr>{cells(first, 'th')}</tr></thead><tbody>{body}</tbody></table>"
     line = shared_line(runs)
-    return f'{made}\n<p class="note">{escape(line)}</p>' if line else made
+    return f'{table}\n<p class="note">{escape(line)}</p>' if line else table
 
 
 def cells(row: Sequence[str], tag: str, labels: Sequence[str] = ()) -> str:
@@ -191,7 +191,7 @@ def cells(row: Sequence[str], tag: str, labels: Sequence[str] = ()) -> str:
 
 
 def explanations(runs: Sequence[Recorded]) -> str:
-    """What the columns of the table mean."""
+    """Return a list that explains the columns of the table."""
     shown = [*columns(runs), *shared(runs)]
     known = {column.figure.label: column.figure.about for column in shown}
     if SPEED.label in known:
@@ -204,10 +204,10 @@ def definitions(known: dict[str, str]) -> str:
 
 
 def pictures(runs: Sequence[Recorded], panel: Panel, number: int) -> str:
-    """Every plot for which these runs have data, as SVG inside the page."""
+    """Return every plot for which these runs have data, as SVG."""
     try:
-        made = [(name, figure) for name, figure in figures(runs) if not is_reason(figure)]
-        return "\n".join(picture(name, figure, panel, number) for name, figure in made)
+        drawn = [(name, figure) for name, figure in figures(runs) if not is_reason(figure)]
+        return "\n".join(picture(name, figure, panel, number) for name, figure in drawn)
     except ImportError as error:
         return f"<p>There are no plots: {escape(error)}</p>"
 
@@ -232,7 +232,7 @@ def samples(runs: Sequence[Recorded]) -> str:
 
 
 def details(runs: Sequence[Recorded]) -> str:
-    """The tables of the tests, which tasks store with the result: open for a single run."""
+    """Return the tables that tasks store with the test result; unfolded if there is a single run."""
     shown = " open" if len(runs) == 1 else ""
     texts = [
         f"<details{shown}><summary>{escape(run.name)}: {escape(each.title)}</summary>{detail(each)}</details>"
@@ -251,14 +251,14 @@ def detail(section: Section) -> str:
 
 
 def unit_list(runs: Sequence[Recorded]) -> str:
-    """The recurrent units of these runs and their papers."""
+    """Return the recurrent units of these runs and their papers."""
     names = {run.config.model.unit: unit_name(run.config) for run in runs}
     known = {name: str(UNITS[name].__doc__).strip().splitlines()[0] for name in names if name in UNITS}
     return f"<h2>Units</h2>{definitions(known)}" if known else ""
 
 
 def settings(runs: Sequence[Recorded]) -> str:
-    """The settings that all runs share, once, and those in which a run differs."""
+    """Return the settings that all runs share, and those in which each run differs."""
     flat = [dict(flat_settings(run)) for run in runs]
     if not flat:
         return ""

@@ -1,4 +1,4 @@
-"""Recorded runs: found, read, and grouped by the problem they were given and by what differs but the seed."""
+"""Recorded runs: find them, read them, and group them by problem and by settings other than the seed."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from linnet.tasks.base import LOSS, Figure, Section
 SOLVED = 0.1
 """A memory task is solved when its loss is below this share of the memoryless baseline."""
 
-# Settings in which runs of one group may differ: another seed, fold or machine, how long and how often.
+# Settings in which runs of one group may differ: seed, fold, machine, how long to train, when to evaluate.
 SAME = ("seed", "data_seed", "fold", "threads", "device", "data_dir", "evaluate_every", *LATER)
 
 
 class Recorded(NamedTuple):
-    """What a run directory has, finished or not."""
+    """The contents of a run directory, finished or not."""
 
     name: str
     folder: Path
@@ -80,16 +80,16 @@ def read_run(folder: Path, name: str | None = None) -> Recorded:
 
 
 def find_runs(paths: Iterable[Path]) -> list[Recorded]:
-    """The runs among these folders and directly inside them: a comparison is a folder of runs."""
-    found: dict[Path, Recorded] = {}
+    """Return the runs in these folders: each is a run, or a folder of runs such as a comparison."""
+    runs: dict[Path, Recorded] = {}
     for path in paths:
-        places = [path] if is_run(path) else sorted(filter(is_run, path.glob("*/")))
-        if not places:
+        folders = [path] if is_run(path) else sorted(filter(is_run, path.glob("*/")))
+        if not folders:
             raise FileNotFoundError(
-                f"{path} is neither a run nor a folder of runs: there is no config.json in it or one below"
+                f"{path} is neither a run nor a folder of runs: there is no config.json in it or its folders"
             )
-        found |= {place.resolve(): read_run(place) for place in places}
-    return list(found.values())
+        runs |= {folder.resolve(): read_run(folder) for folder in folders}
+    return list(runs.values())
 
 
 def is_run(folder: Path) -> bool:
@@ -100,33 +100,34 @@ def is_run(folder: Path) -> bool:
 
 
 def panels(runs: Sequence[Recorded]) -> list[Panel]:
-    """The runs by problem, and then by settings."""
-    asked: dict[str, list[Recorded]] = {}
+    """Group runs by problem, and then by settings."""
+    by_problem: dict[str, list[Recorded]] = {}
     for run in runs:
-        asked.setdefault(problem(run.config), []).append(run)
-    return [Panel(title, groups(those)) for title, those in asked.items()]
+        by_problem.setdefault(problem(run.config), []).append(run)
+    return [Panel(title, groups(of_problem)) for title, of_problem in by_problem.items()]
 
 
 def problem(config: RunConfig) -> str:
-    """What a run was asked to learn, in a few words."""
+    """Return the title of the problem that a run learns."""
     return TASKS[config.task].title(config.data)
 
 
 def groups(runs: Sequence[Recorded]) -> list[Group]:
-    """Runs that differ only in their seeds; the label of a group says what else differs."""
-    alike: dict[str, list[Recorded]] = {}
+    """Group runs that differ only in their seeds; labels name the settings in which groups differ."""
+    by_settings: dict[str, list[Recorded]] = {}
     for run in runs:
-        alike.setdefault(repr(settings(run.config)), []).append(run)
-    names = [unit_name(those[0].config) for those in alike.values()]
-    made = []
-    for name, those in zip(names, alike.values(), strict=True):
-        same = [other[0] for other, known in zip(alike.values(), names, strict=True) if known == name]
-        made.append(Group(label(name, those[0], same), name, those))
-    return made
+        by_settings.setdefault(repr(settings(run.config)), []).append(run)
+    firsts = [equal[0] for equal in by_settings.values()]
+    names = [unit_name(run.config) for run in firsts]
+    result = []
+    for name, equal in zip(names, by_settings.values(), strict=True):
+        of_same_name = [run for run, other in zip(firsts, names, strict=True) if other == name]
+        result.append(Group(label(name, equal[0], of_same_name), name, equal))
+    return result
 
 
 def settings(config: RunConfig) -> dict[str, Any]:
-    """All settings of a run but those of SAME, with the options of the unit among them."""
+    """Return all settings of a run except those in SAME, with the options of the unit among them."""
     flat: dict[str, Any] = {"task": config.task}
     for part in parts(config.task):
         flat |= dataclasses.asdict(getattr(config, part))
@@ -135,12 +136,12 @@ def settings(config: RunConfig) -> dict[str, Any]:
 
 
 def unit_name(config: RunConfig) -> str:
-    """The unit, or the name that a comparison gives to this form of it."""
+    """Return the unit, or the name of its variant."""
     return TASKS[config.task].unit_name(config.model)
 
 
 def label(name: str, run: Recorded, others: Sequence[Recorded]) -> str:
-    """The name, and the settings in which runs of the same name differ."""
+    """Return the name, and the settings in which runs of the same name differ."""
     own, all_of_them = settings(run.config), [settings(other.config) for other in others]
     differ = [key for key in own if any(other.get(key) != own[key] for other in all_of_them)]
     return ", ".join([name, *(f"{key} {own[key]}" for key in differ)])
@@ -154,7 +155,7 @@ def members(panel: Panel) -> Iterator[Recorded]:
 
 
 def task_figures(run: Recorded) -> tuple[Figure, ...]:
-    """The figures that the task of a run reports, the most important one first."""
+    """Return the figures that the task of a run reports, the most important one first."""
     return TASKS[run.config.task].figures(run.config.data)
 
 
@@ -169,13 +170,13 @@ def figure_named(run: Recorded, name: str) -> Figure:
 
 
 def shown_figures(runs: Sequence[Recorded]) -> tuple[Figure, ...]:
-    """The figures that all these runs have; runs of different tasks may share only the loss."""
+    """Return the figures that all these runs have; runs of different tasks may share only the loss."""
     first = task_figures(runs[0])
     return tuple(each for each in first if all(each in task_figures(run) for run in runs)) or (LOSS,)
 
 
 def best_value(run: Recorded, figure: Figure) -> float | None:
-    """The figure of a finished run on validation data; before that, its best value so far."""
+    """Return the figure of a finished run on validation data; of an unfinished run, its best so far."""
     if run.result:
         return run.result["valid"].get(figure.name)
     known = [row[figure.name] for row in run.valid if figure.name in row]
@@ -183,16 +184,16 @@ def best_value(run: Recorded, figure: Figure) -> float | None:
 
 
 def speed_of(run: Recorded) -> float | None:
-    """Tokens per second: measured alone, or else while the run was trained; None before its end."""
+    """Return tokens per second, measured after training if possible, else during it; None if unfinished."""
     return run.speed or (run.result or {}).get("tokens_per_second")
 
 
 def baseline(panel: Panel) -> float | None:
-    """The mean of the memoryless baselines of the last evaluations; None for tasks without one."""
+    """Return the mean of the memoryless baselines of the last evaluations; None for tasks without one."""
     rows = [row for run in members(panel) for row in run.valid[-1:] if "baseline" in row]
     return sum(row["baseline"] for row in rows) / len(rows) if rows else None
 
 
 def updates_to_solve(rows: Iterable[Row], share: float = SOLVED) -> int | None:
-    """The updates before the first evaluation with a loss below that share of its baseline; None: never."""
+    """Return the updates until the loss is below `share` of the baseline in an evaluation; None: never."""
     return next((row["step"] for row in rows if row["loss"] < share * row["baseline"]), None)

@@ -1,4 +1,4 @@
-"""The table of several runs: numbers in columns, each with what it means, as text and for pages."""
+"""The table of several runs, as text and for reports: columns of figures, each with an explanation."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from linnet.base import tables
 from linnet.tasks.base import Figure
 
 DASH = "\N{EN DASH}"
-"""What is not known yet."""
+"""The cell of a value that is not known yet."""
 
 PARAMETERS = Figure("parameters", "parameters", "The number of trained weights of the model.", ",.0f")
-UPDATES = Figure("step", "updates", "How many times the weights were changed in training.", ",.0f")
+UPDATES = Figure("step", "updates", "The number of updates of the weights in training.", ",.0f")
 SPEED = Figure("speed", "tokens/s", "Tokens that the model is trained on per second.", ",.0f", True)
 
 
 @dataclass(frozen=True)
 class Column:
-    """A figure of all runs."""
+    """A figure, with its value in each run."""
 
     figure: Figure
     label: str
@@ -31,12 +31,12 @@ class Column:
 
 
 def columns(runs: Sequence[Recorded]) -> list[Column]:
-    """The main figure on validation and test data, then whatever else differs between the runs."""
+    """Return the main figure on validation and test data, then all figures that differ between the runs."""
     return [column for column in all_columns(runs) if not is_shared(column)]
 
 
 def shared(runs: Sequence[Recorded]) -> list[Column]:
-    """What is the same for all of several runs: one sentence says it, and the table is narrower."""
+    """Return the columns that are the same for all runs: a sentence has them, so the table is narrower."""
     return [column for column in all_columns(runs) if is_shared(column)]
 
 
@@ -46,11 +46,11 @@ def is_shared(column: Column) -> bool:
 
 def all_columns(runs: Sequence[Recorded]) -> list[Column]:
     main, *others = shown_figures(runs)
-    made = [
+    further = [
         *(
             Column(each, f"test {each.label}", [result_of(run, "test", each.name) for run in runs])
             for each in others
-            # The loss is in the plots, and the main figure often says the same in other units.
+            # The plots show the loss, and the main figure is often a function of it.
             if each.name != "loss"
         ),
         Column(PARAMETERS, PARAMETERS.label, [result_of(run, "parameters") for run in runs]),
@@ -61,7 +61,7 @@ def all_columns(runs: Sequence[Recorded]) -> list[Column]:
     return [
         Column(main, f"valid {main.label}", valid, may_be_shared=False),
         Column(main, f"test {main.label}", test, may_be_shared=False),
-        *(each for each in made if any_known(each.values)),
+        *(each for each in further if any_known(each.values)),
     ]
 
 
@@ -70,14 +70,14 @@ def any_known(values: Iterable[float | None]) -> bool:
 
 
 def result_of(run: Recorded, *names: str) -> float | None:
-    found = run.result
+    value = run.result
     for name in names:
-        found = (found or {}).get(name)
-    return found
+        value = (value or {}).get(name)
+    return value
 
 
 def best_run(runs: Sequence[Recorded]) -> Recorded | None:
-    """The run with the best main figure on validation data, of runs that were asked the same."""
+    """Return the run with the best main figure on validation data; all are of the same problem."""
     if not runs:
         return None
     main = main_figure(runs[0])
@@ -95,13 +95,13 @@ def text_table(runs: Sequence[Recorded]) -> str:
 
 
 def shared_line(runs: Sequence[Recorded]) -> str:
-    """All runs: updates 300."""
+    """Return a sentence about the shared columns, such as "All runs: updates 300."."""
     known = [f"{column.label} {column.cells()[0]}" for column in shared(runs)]
     return f"All runs: {', '.join(known)}." if known else ""
 
 
 def rows(runs: Sequence[Recorded]) -> Iterator[tuple[str, ...]]:
-    """The head, and a row of cells for each run."""
-    made = columns(runs)
-    yield ("run", *(column.label for column in made))
-    yield from zip([run.name for run in runs], *(column.cells() for column in made), strict=True)
+    """Yield the head, then a row of cells for each run."""
+    shown = columns(runs)
+    yield ("run", *(column.label for column in shown))
+    yield from zip([run.name for run in runs], *(column.cells() for column in shown), strict=True)

@@ -11,13 +11,12 @@ from typing import Any
 
 from linnet.cli.options import add_option, add_run_options, given_options
 from linnet.cli.output import result_line, say, section_table
+from linnet.runs.config import RunConfig
 from linnet.runs.config import options as options_of
 from linnet.runs.errors import Damaged
 from linnet.runs.load import load
 from linnet.runs.records import read_config
 from linnet.train import dynamic
-
-TEXT = "lm"
 
 
 def add_options(command: argparse.ArgumentParser) -> None:
@@ -42,8 +41,8 @@ def task_of(folder: str | None) -> str:
     try:
         return read_config(Path(folder or "")).task
     except (OSError, ValueError, Damaged):
-        # `load` answers with what is wrong.
-        return TEXT
+        # `load` reports what is wrong with the folder.
+        return RunConfig().task
 
 
 def add_dataclass(command: argparse.ArgumentParser, cls: Any) -> None:
@@ -53,25 +52,31 @@ def add_dataclass(command: argparse.ArgumentParser, cls: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    found, given = load(options.folder, options.checkpoint), given_options(options, options.filled_for)
-    if found.config.task != options.filled_for:
+    trained, given = load(options.folder, options.checkpoint), given_options(options, options.filled_for)
+    if trained.config.task != options.filled_for:
         raise ValueError("the run comes first: linnet eval RUN ...")
-    if options.dynamic and found.config.task != TEXT:
-        raise ValueError(f"{options.folder} is no language model: --dynamic does not go with it")
-    found = found.on(**given)
+    trained = trained.on(**given)
     if options.dynamic:
-        judge = dynamically(options, found.task, found.model)
+        evaluate = dynamic_evaluation(options, trained.task, trained.model)
         for split in options.splits:
-            say(result_line(split, judge(split)))
+            say(result_line(split, evaluate(split)))
         return
     for split in options.splits:
-        figures, sections = found.examine(split)
+        figures, sections = trained.examine(split)
         say(result_line(split, figures))
         for section in sections:
             say(f"\n{section.title} ({split}). {section.about}\n\n{section_table(section)}\n")
 
 
-def dynamically(options: argparse.Namespace, task: Any, model: Any) -> Callable[[str], dict[str, float]]:
+def dynamic_evaluation(
+    options: argparse.Namespace, task: Any, model: Any
+) -> Callable[[str], dict[str, float]]:
+    """Return a function that evaluates a language model on a split while it keeps learning."""
+    if not task.is_language_model:
+        raise ValueError(
+            f"{options.folder} is a run of {task.name!r}, and --dynamic is for language models; evaluate "
+            "without --dynamic"
+        )
     if not task.data.carry:
         raise ValueError(
             "--dynamic learns from short windows, each starting from the state at the end of the last, and "

@@ -27,13 +27,15 @@ def add_options(command: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    found = load(options.folder, options.checkpoint)
-    if found.vocabulary is None:
-        raise ValueError(f"{options.folder} is a run of {found.config.task!r} and no language model")
-    how = {name: getattr(options, name) for name in ("temperature", "top_k", "top_p", "seed")}
-    how["window"] = found.config.data.window
-    model: Any = found.model
-    for piece in generate(model, found.vocabulary, options.prompt, tokens=options.tokens, **how):
+    trained = load(options.folder, options.checkpoint)
+    if not trained.task.is_language_model:
+        raise ValueError(
+            f"{options.folder} is a run of {trained.config.task!r} and no language model; see linnet predict"
+        )
+    sampling = {name: getattr(options, name) for name in ("temperature", "top_k", "top_p", "seed")}
+    sampling["window"] = trained.config.data.window
+    model: Any = trained.model
+    for piece in generate(model, trained.vocabulary, options.prompt, tokens=options.tokens, **sampling):
         sys.stdout.write(harmless(piece))
         sys.stdout.flush()
     print()

@@ -62,20 +62,19 @@ def corpus_lines() -> Iterator[str]:
 
 
 def set_lines() -> Iterator[str]:
-    from linnet.data.conll import TAGGED
-    from linnet.data.labelled import SETS
+    from linnet.tasks import TASKS
 
-    for task, sets in (("classify", SETS), ("tag", TAGGED)):
-        for name, described in sets.items():
-            yield f"{name:<15}{task}: {described.about}"
+    for task_name, task in TASKS.items():
+        for name, described in task.sets.items():
+            yield f"{name:<15}{task_name}: {described.about}"
             yield f"{'':<15}  {described.terms}"
 
 
 def plot_lines() -> Iterator[str]:
     from linnet.analysis.plots import PLOTS
 
-    for name, made in PLOTS.items():
-        yield f"{name:<15}{made.about}"
+    for name, plot in PLOTS.items():
+        yield f"{name:<15}{plot.about}"
 
 
 LISTS: dict[str, Callable[[], Iterator[str]]] = {

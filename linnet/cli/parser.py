@@ -42,18 +42,25 @@ class Parser(argparse.ArgumentParser):
 
 
 class LazyParser(Parser):
-    """Adds its options when it first parses: the modules that define them take time to import."""
+    """Adds its options when it first parses: the modules that define them take time to import.
+
+    Options may come before, between and after the positional arguments.
+    """
 
     fill: Callable[[argparse.ArgumentParser], None] | None = None
     first_word: str | None = None  # of the arguments: the options may depend on it
 
     def parse_known_args(self, *arguments: Any, **given: Any) -> Any:
-        if self.fill is not None:
-            self.first_word = next(iter(arguments[0] or ()), None) if arguments else None
-            fill, self.fill = self.fill, None
-            fill(self)
-        found, left = super().parse_known_args(*arguments, **given)
-        if left and self._subparsers is None:
+        # parse_known_intermixed_args below calls this method.
+        if self.fill is None:
+            return super().parse_known_args(*arguments, **given)
+        self.first_word = next(iter(arguments[0] or ()), None) if arguments else None
+        fill, self.fill = self.fill, None
+        fill(self)
+        if self._subparsers is not None:
+            return super().parse_known_args(*arguments, **given)
+        found, left = self.parse_known_intermixed_args(*arguments, **given)
+        if left:
             # Otherwise the main parser would report it, and compare it with its own options.
             self.error(f"unrecognized arguments: {' '.join(left)}")
         return found, left

@@ -14,6 +14,7 @@ from linnet.cli.options import parsed
 from linnet.cli.output import say
 from linnet.runs.load import load
 from linnet.runs.untrusted import harmless
+from linnet.tasks.base import Task
 
 
 def add_options(command: argparse.ArgumentParser) -> None:
@@ -43,19 +44,20 @@ def run(options: argparse.Namespace) -> None:
     inputs = [*options.inputs, *(lines_of(options.file) if options.file else ())]
     if not inputs:
         raise ValueError("there is nothing to predict: give inputs, or --file with one input per line")
-    found, given = load(options.folder, options.checkpoint), dict(options.set)
-    keywords = inspect.signature(found.task.predict).parameters.values()
-    known = {each.name: each for each in keywords if each.kind is each.KEYWORD_ONLY}
-    if given and not known:
-        raise ValueError(f"the predictions of {found.config.task} have no options to --set")
-    refuse_unknown(f"predict of {found.config.task}", given, known)
-    answers = found.predict(inputs, **given)
-    for given, answer in zip(inputs, answers, strict=True):
-        say(
-            json.dumps({"input": given, "answer": answer})
-            if options.json
-            else harmless(found.task.show(answer))
-        )
+    trained, settings = load(options.folder, options.checkpoint), dict(options.set)
+    check_settings(trained.task, settings)
+    for raw, answer in zip(inputs, trained.predict(inputs, **settings), strict=True):
+        as_json = json.dumps({"input": raw, "answer": answer}) if options.json else None
+        say(as_json or harmless(trained.task.show(answer)))
+
+
+def check_settings(task: Task, settings: dict[str, Any]) -> None:
+    """Raise for names of --set that are not keyword arguments of the task's `predict`."""
+    parameters = inspect.signature(task.predict).parameters.values()
+    known = {each.name: each for each in parameters if each.kind is each.KEYWORD_ONLY}
+    if settings and not known:
+        raise ValueError(f"the predictions of {task.name} have no options to --set")
+    refuse_unknown(f"predict of {task.name}", settings, known)
 
 
 def lines_of(path: Path) -> list[str]:

@@ -6,10 +6,10 @@ A task is one class in one file, and one line in `TASKS`:
         name, about = "parity", "whether a sequence has an even number of ones"
         Data, Model = ParityData, SequenceModelConfig      # frozen dataclasses: the options of `linnet train`
 
-        def build(self): ...                               # a model in its first state
+        def build(self): ...                               # a new model
         def batches(self, split, epoch=0, first=0): ...    # the same settings give the same batches
         def step(self, model, batch, carry): ...           # the loss of one batch
-        def predict(self, model, raw): ...                 # answers to what a person types
+        def predict(self, model, raw): ...                 # answers to inputs that a user types
 
 Everything else has a default: the loss selects the best checkpoint, `metrics` is its mean, units are compared
 at the same number of parameters, and a run directory keeps no further files.
@@ -35,9 +35,9 @@ AnyBatch = TypeVar("AnyBatch", bound="Batch")
 
 
 class Batch(Protocol):
-    """What the training loop asks of a batch; it never looks inside.
+    """The methods of a batch that the training loop calls; it uses nothing else of it.
 
-    `linnet.data.batches.TimeBatch` has all of it for a dataclass of tensors [T, B, ...], and
+    `linnet.data.batches.TimeBatch` implements them for a dataclass of tensors [T, B, ...], and
     `linnet.data.padded` for sequences of different lengths.
     """
 
@@ -115,12 +115,12 @@ class Metrics:
         self.count += result.count
 
     def merge(self, other: Any) -> None:
-        """Add what another process has found for its share of the batches: numbers, or lists."""
+        """Add the numbers and lists that another process collected from its share of the batches."""
         for name, value in vars(other).items():
             setattr(self, name, getattr(self, name) + value)
 
     def compute(self) -> dict[str, float]:
-        """Return the figures by name; the metric that selects is one of them."""
+        """Return the figures by name; the metric `selects` of the task is one of them."""
         return {"loss": self.total / max(self.count, 1)}
 
 
@@ -134,7 +134,7 @@ class Variant(NamedTuple):
 
 @dataclass(frozen=True)
 class Comparison:
-    """What `linnet compare` uses where the user gives nothing else."""
+    """The defaults of `linnet compare`."""
 
     units: tuple[str, ...] = ("lstm", "gru", "sru", "lrn", "ran")
     budget: int = 100_000  # parameters of each model
@@ -142,10 +142,10 @@ class Comparison:
 
 
 class Task(ABC):
-    """Something that can be learned: what is read, what is built, what is minimised, what is reported.
+    """A data set, a model, a loss and the figures that are reported.
 
     data, model   the settings, of the classes `Data` and `Model`
-    seed          of whatever the task draws: the order of examples, window lengths
+    seed          seeds everything that the task draws at random: the order of examples, window lengths
     assets        the files that `assets` returned when the run was trained. If they are given, a trained run
                   is being loaded: the data set may not exist, and is not read before `batches` is called
     """
@@ -154,19 +154,25 @@ class Task(ABC):
     about: ClassVar[str]  # one line for `linnet list` and --help
     Data: ClassVar[type]
     Model: ClassVar[type]
+    sets: ClassVar[Mapping[str, Any]] = {}  # data sets with `about` and `terms`, for `linnet list sets`
     selects: ClassVar[Metric] = Metric()
     splits: ClassVar[tuple[str, ...]] = SPLITS
     asset_files: ClassVar[tuple[str, ...]] = ()  # the names of what `assets` returns
     # Settings of a run that differ from the defaults of their dataclasses, by name: {"lr": 0.003}.
     defaults: ClassVar[Mapping[str, Any]] = {}
     comparison: ClassVar[Comparison] = Comparison()
+    # Whether models have the interface of `LanguageModel`, which `generate` and `eval --dynamic` need.
+    is_language_model: ClassVar[bool] = False
+    # Whether models have the interface of `SequenceModel` and the task has a `source` of sequences, as the
+    # plots of states and of their gradients need.
+    is_sequence_model: ClassVar[bool] = False
     # What `linnet search` draws from; names joined by + share a value. Empty: around the default of --lr.
     ranges: ClassVar[Mapping[str, tuple[float, float]]] = {}
 
     def __init__(self, data: Any, model: Any, seed: int = 1, assets: Mapping[str, bytes] | None = None):
         self.data, self.model, self.seed = data, model, seed
 
-    # ------------------------------------------------------------------------- what a task must say
+    # ---------------------------------------------------------------------- what a task must define
 
     @abstractmethod
     def build(self) -> nn.Module:
@@ -176,23 +182,23 @@ class Task(ABC):
     def batches(self, split: str, epoch: int = 0, first: int = 0) -> Iterator[Any]:
         """Yield the batches of a split from number `first` on.
 
-        epoch 0 is an evaluation: every example once, in a fixed order. Epochs of training count from 1 and
-        may shuffle. The batches depend on the settings, `split` and `epoch` alone, so that a run that was
-        killed continues in the middle of an epoch.
+        Epoch 0 is an evaluation: every example once, in a fixed order. Training epochs start at 1 and may be
+        shuffled. The batches must depend only on the settings, `split` and `epoch`, so that a killed run can
+        resume in the middle of an epoch.
         """
 
     @abstractmethod
     def step(self, model: nn.Module, batch: Any, carry: Any) -> StepResult:
         """Return the loss of a batch, in training and in evaluation.
 
-        `carry` is the one that the batch before returned; None at the start of an epoch.
+        `carry` is the `carry` of the result of the previous batch; None at the start of an epoch.
         """
 
     @abstractmethod
     def predict(self, model: nn.Module, raw: Sequence[Any], **options: Any) -> list[Any]:
-        """Return one answer, a value that JSON can hold, for each input as a person types it."""
+        """Return one answer for each input as a user types it; JSON must be able to represent the answers."""
 
-    # ------------------------------------------------------------------------ what it may say as well
+    # ----------------------------------------------------------------------- what it may define as well
 
     def show(self, answer: Any) -> str:
         """Return an answer of `predict` as `linnet predict` prints it."""
@@ -203,11 +209,11 @@ class Task(ABC):
         return ""
 
     def batches_per_epoch(self, epoch: int) -> int | None:
-        """Return the number of training batches; None if they never end."""
+        """Return the number of training batches of an epoch; None if there is no end."""
         return sum(1 for _ in self.batches("train", epoch))
 
     def metrics(self) -> Metrics:
-        """Return an empty collector for one evaluation."""
+        """Return a new `Metrics` object for one evaluation."""
         return Metrics()
 
     def details(self, split: str, metrics: Any) -> list[Section]:
@@ -222,12 +228,12 @@ class Task(ABC):
         return {}
 
     def describe(self) -> dict[str, Any]:
-        """Return what must agree for a checkpoint to fit: the vocabulary, the labels. Values as in JSON."""
+        """Return what must be equal for a checkpoint to fit, as JSON values: the vocabulary, the labels."""
         return {}
 
     @classmethod
     def implied(cls, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the settings that a user gave, with those that follow from them."""
+        """Return the given settings and those that follow from them: --path implies a corpus "text"."""
         return dict(given)
 
     @classmethod
@@ -235,7 +241,7 @@ class Task(ABC):
         """Return the figures that tables and reports show, the most important one first."""
         name, higher = cls.selects
         main = Figure(
-            name, name, f"What selects the best weights; {'higher' if higher else 'lower'} is better."
+            name, name, f"It selects the best checkpoint; {'higher' if higher else 'lower'} is better."
         )
         return (LOSS,) if name == "loss" else (main._replace(higher=higher), LOSS)
 
@@ -246,12 +252,12 @@ class Task(ABC):
 
     @classmethod
     def title(cls, data: Any) -> str:
-        """Return what a run was asked to learn; runs with the same title are drawn together."""
+        """Return a short description of the problem; plots show runs with the same title together."""
         return cls.data_name(data)
 
     @classmethod
     def variants(cls, data: Any) -> Mapping[str, Variant]:
-        """Return the forms of units that comparisons know under names of their own."""
+        """Return forms of units that `linnet compare` accepts by name, besides the units themselves."""
         return {}
 
     @classmethod
@@ -261,12 +267,12 @@ class Task(ABC):
 
     @classmethod
     def unit_name(cls, model: Any) -> str:
-        """Return the unit of a model, or the name of its form in a comparison."""
+        """Return the name of a model's unit, or of its form in `variants`."""
         return getattr(model, "unit", cls.name)
 
     @classmethod
     def carry_option(cls, data: Any) -> str:
-        """Return the option with which each batch starts from zeros; "" if each does so already."""
+        """Return the option that makes each batch start from a zero state; "" if each does already."""
         return ""
 
     # ----------------------------------------------------------------------------- models of any size
@@ -283,13 +289,13 @@ class Task(ABC):
         return other
 
     def with_settings(self, data: Any, model: Any, seed: int) -> Any:
-        """Return the task with other settings; data that was read is not read again if it is the same."""
+        """Return the task with other settings; the data is reused if `data` and `seed` are the same."""
         if (data, seed) == (self.data, self.seed):
             return self.with_model(model)
         return type(self)(data, model, seed)
 
     def parameters(self) -> int:
-        """Return the number of parameters of the model; no memory is allocated."""
+        """Return the number of parameters of the model; it is built on the meta device."""
         with torch.device("meta"):
             return sum(weight.numel() for weight in self.build().parameters())
 
@@ -302,7 +308,7 @@ class Task(ABC):
         return self.resized(self.model, closest_size(budget, count, self.smaller()))
 
     def smaller(self) -> str:
-        """Return what to change if even a hidden size of 1 has too many parameters."""
+        """Return advice, for an error, if a model of hidden size 1 has too many parameters already."""
         return "smaller options of the model"
 
 

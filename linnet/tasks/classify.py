@@ -116,6 +116,7 @@ class Classify(TextTask):
 
     name, about = "classify", "classification: the class of a sentence or a document"
     Data, Model = ClassifyData, ClassifierConfig
+    sets = SETS
     selects = Metric("accuracy", higher=True)
     asset_files = (VOCABULARY, CHARACTERS, CLASSES)
     defaults = {

@@ -111,6 +111,7 @@ class Language(Task):
 
     name, about = "lm", "language modelling: predict the next word, character or byte of a text"
     Data, Model = LanguageData, LanguageModelConfig
+    is_language_model = True
     comparison = COMPARISON
     splits = (*SPLITS, "all")
     asset_files = (VOCABULARY,)

@@ -173,6 +173,7 @@ class Memory(Task):
     """A source of sequences and a model that answers about them."""
 
     Model = SequenceModelConfig
+    is_sequence_model = True
     comparison = Comparison(UNITS, budget=23_500)
     judged_by: ClassVar[tuple[Figure, ...]] = (LOSS, ACCURACY, BASELINE)
 

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from linnet.base.settings import Checked, fingerprint, option
 from linnet.data.batches import IGNORE
+from linnet.data.characters import Spellings
 from linnet.data.conll import (
     OUTSIDE,
     TAGGED,
@@ -41,7 +42,6 @@ from linnet.data.vocabulary import split_words
 from linnet.models.tagger import Spelling, Tagger, TaggerConfig
 from linnet.tasks.base import (
     LOSS,
-    SPLITS,
     Comparison,
     Figure,
     Metric,
@@ -99,6 +99,7 @@ class Tag(TextTask):
 
     name, about = "tag", "tagging: a tag for each word, such as named entities"
     Data, Model = TagData, TaggerConfig
+    sets = TAGGED
     selects = Metric("f1", higher=True)
     asset_files = (VOCABULARY,)
     # The table of words has most of the weights.
@@ -180,31 +181,23 @@ class Tag(TextTask):
         return {}
 
     def example(self, sentence: Sentence) -> Example:
-        spelt = torch.tensor([self.spellings[word] for word in sentence.words])
         return Example(
             torch.tensor(self.vocabulary.encode(sentence.words)),
             torch.tensor(self.vocabulary.encode_tags(sentence)),
-            features={"spelling": spelt},
+            features={"spelling": self.spellings.numbers(sentence.words)},
         )
 
     @cached_property
-    def spellings(self) -> dict[str, int]:
-        """A number for each different word of the three splits."""
-        sentences = (sentence for split in SPLITS for sentence in getattr(self.sentences, split))
-        words = dict.fromkeys(word for sentence in sentences for word in sentence.words)
-        return {word: number for number, word in enumerate(words)}
-
-    @cached_property
-    def characters(self) -> Tensor:
-        """The characters of these words, [words, word_length]."""
-        return self.vocabulary.characters.encode(list(self.spellings))
+    def spellings(self) -> Spellings:
+        """The characters of the words of the three splits."""
+        return Spellings(self.vocabulary.characters)
 
     # --------------------------------------------------------------------------------------- figures
 
     def step(self, model: nn.Module, batch: PaddedBatch, carry: Any) -> StepResult:
         assert batch.labels is not None
         lengths, counted = batch.inputs.lengths, (batch.labels != IGNORE).any(0)
-        spelling = spelling_of(self.characters, batch.inputs.features["spelling"])
+        spelling = spelling_of(self.spellings, batch.inputs.features["spelling"])
         scores = model(batch.inputs.steps, lengths, spelling)
         decoder: Any = model.decoder
         likelihood = decoder(scores, batch.labels.clamp(min=0), lengths=lengths, reduction="none")
@@ -268,23 +261,21 @@ class Tag(TextTask):
         return split_words(" ".join(raw.split()), "punctuation")
 
     def tagged(self, model: Tagger, sentences: list[list[str]]) -> list[dict[str, Any]]:
-        different = dict.fromkeys(word for words in sentences for word in words)
-        spelt = {word: number for number, word in enumerate(different)}
-        characters = self.vocabulary.characters.encode([*spelt, ""])
+        # Not those of the data: a service that tags for months would store every word it ever got.
+        spellings = Spellings(self.vocabulary.characters)
         # An empty sentence is one padded step, which is an empty word.
+        steps = [words or [""] for words in sentences]
         examples = [
-            Example(
-                self.vocabulary.encode(words or [""]),
-                features={"spelling": [spelt.get(word, len(spelt)) for word in words or [""]]},
-            )
-            for words in sentences
+            Example(self.vocabulary.encode(words), features={"spelling": spellings.numbers(words)})
+            for words in steps
         ]
-        given = collate(examples).to(model.example.device).inputs
-        scores = model(given.steps, given.lengths, spelling_of(characters, given.features["spelling"]))
-        found = model.decoder.decode(scores, lengths=given.lengths)
+        inputs = collate(examples).to(model.example.device).inputs
+        spelling = spelling_of(spellings, inputs.features["spelling"])
+        scores = model(inputs.steps, inputs.lengths, spelling)
+        predicted = model.decoder.decode(scores, lengths=inputs.lengths)
         return [
             self.answer(words, names(self.vocabulary.tags, tags[: len(words)]))
-            for words, tags in zip(sentences, found, strict=True)
+            for words, tags in zip(sentences, predicted, strict=True)
         ]
 
     def answer(self, words: list[str], tags: list[str]) -> dict[str, Any]:
@@ -296,18 +287,23 @@ class Tag(TextTask):
         ]
         return {"words": words, "tags": tags, "entities": found}
 
+    def show(self, answer: Mapping[str, Any]) -> str:
+        """Return the restored text, or the words with their tags: Anna/B-PER sang New/B-LOC York/I-LOC."""
+        if "text" in answer:
+            return answer["text"]
+        pairs = zip(answer["words"], answer["tags"], strict=True)
+        return " ".join(word if tag == OUTSIDE else f"{word}/{tag}" for word, tag in pairs)
+
     # ------------------------------------------------------------------------------------ in comparisons
 
     def smaller(self) -> str:
         return f"a smaller embedding_size (now {self.model.embedding_size})"
 
 
-def spelling_of(characters: Tensor, numbers: Tensor) -> Spelling:
-    """Return the characters of the words of a batch, each word once; `numbers` [T, B] are rows of them."""
+def spelling_of(spellings: Spellings, numbers: Tensor) -> Spelling:
+    """Return the characters of the words of a batch, each word once; `numbers` [T, B] are theirs."""
     used, rows = numbers.unique(return_inverse=True)
-    spelt = characters[used.cpu()]
-    longest = max(int((spelt != 0).sum(1).max()), 1)
-    return Spelling(spelt[:, :longest].to(numbers.device), rows)
+    return Spelling(spellings.look_up(used), rows)
 
 
 def answers(decoder: Any, scores: Tensor, batch: PaddedBatch, counted: Tensor) -> Answers:

@@ -22,14 +22,14 @@ def test_the_changes_of_the_memory_are_those_of_the_state():
     for step in range(1, 8):
         (_, before), (_, after) = (model(batch.inputs[:size])[1] for size in (step, step + 1))
         torch.testing.assert_close(changes.sizes[step], (after - before)[0, 0].abs())
-    assert (changes.starts, changes.asked) == ([0], [6])
+    assert (changes.starts, changes.answers) == ([0], [6])
 
 
 def test_where_the_state_is_kept_several_sequences_follow_each_other():
     task = Copy(RecallData(span=4, symbols=3, recalled=2, reset_every=5), NRU)
     changes = memory_changes(task, task.build())
     assert len(changes.sizes) == 24
-    assert (changes.starts, changes.asked) == ([0, 8, 16], [6, 14, 22])
+    assert (changes.starts, changes.answers) == ([0, 8, 16], [6, 14, 22])
 
 
 def test_the_reach_is_the_norm_of_the_jacobian():

@@ -191,7 +191,7 @@ def test_the_memory_of_the_first_seed_is_shown(comparison: Path):
     figure = plots.draw_memory(find_runs([comparison]))
     (picture,) = [image for axes in figure.axes for image in axes.get_images()]
     assert picture.get_array().shape == (4, 9)
-    with pytest.raises(plots.NothingToShow, match="no run is of NRU"):
+    with pytest.raises(plots.NothingToShow, match="no run of NRU has a checkpoint"):
         plots.draw_memory([read_run(comparison / "lstm-1")])
 
 
@@ -211,7 +211,7 @@ def test_all_pictures_are_written(comparison: Path, tmp_path: Path, capsys: pyte
         "sensitivity.png"
     }
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in tmp_path.iterdir())
-    assert "no sensitivity: no two models differ in one option alone" in said
+    assert "no sensitivity: no two models differ in exactly one option" in said
 
 
 def test_a_picture_is_the_same_file_each_time(comparison: Path, tmp_path: Path):

@@ -70,7 +70,7 @@ def test_train_eval_and_predict(table: Path, tmp_path: Path, capsys: pytest.Capt
     first, second = capsys.readouterr().out.splitlines()
     assert first.startswith("good  (good 0.")
     assert second.split()[0] in ("good", "bad")
-    assert cli.main(["predict", str(run), "a dull pity", "--json"]) == 0
+    assert cli.main(["predict", str(run), "--json", "a dull pity"]) == 0
     answer = json.loads(capsys.readouterr().out)["answer"]
     assert answer == linnet.load(run).predict(["a dull pity"])[0]
     assert answer["label"] == "bad"

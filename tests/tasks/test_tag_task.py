@@ -85,12 +85,27 @@ def test_predict_reads_a_file(run: Path, tmp_path: Path, capsys: pytest.CaptureF
     assert '"tags": ["B-PER", "O"]' in lines[0]
 
 
+def test_predict_prints_words_with_their_tags(run: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["predict", str(run), "Anna sang in New York", ""]) == 0
+    assert capsys.readouterr().out == "Anna/B-PER sang in New/B-LOC York/I-LOC\n\n"
+
+
+def test_generate_and_dynamic_evaluation_are_for_language_models(
+    run: Path, capsys: pytest.CaptureFixture[str]
+):
+    assert main(["generate", str(run)]) == 1
+    assert "is a run of 'tag' and no language model; see linnet predict" in capsys.readouterr().err
+    assert main(["eval", str(run), "--dynamic"]) == 1
+    assert "is a run of 'tag', and --dynamic is for language models" in capsys.readouterr().err
+
+
 def test_capitals_and_punctuation_are_restored():
     made = override(RunConfig(task="tag"), SMALL)
     task = Tag(made.data, made.model)
     (answer,) = task.predict(task.build().eval(), ["Where is God's house?"])
     assert answer["words"] == ["where", "is", "god's", "house"]
     assert answer["text"].lower().startswith("where")
+    assert task.show(answer) == answer["text"]
 
 
 # ------------------------------------------------------------------------------------------ vectors
@@ -189,7 +204,7 @@ def test_the_loss_of_a_sentence_is_divided_by_its_words(folder: Path):
     batch = next(iter(made.batches("valid")))
     lengths = batch.inputs.lengths
     scores = model(
-        batch.inputs.steps, lengths, spelling_of(made.characters, batch.inputs.features["spelling"])
+        batch.inputs.steps, lengths, spelling_of(made.spellings, batch.inputs.features["spelling"])
     )
     assert batch.labels is not None
     mean = model.decoder(scores, batch.labels, lengths=lengths, reduction="sequence_token_mean")
