@@ -86,7 +86,7 @@ class Table:
     metric: str
     row: tuple[Row, ...]
     task: str = "lm"  # of `linnet train`
-    curves: bool = False  # whether the validations of each run are kept beside the results
+    curves: str = ""  # the rows of each run that are kept beside the results: "train" or "valid"
     about: str = ""
     settings: dict[str, Any] = field(default_factory=dict)  # of every row, over its recipe
     reasons: dict[str, str] = field(default_factory=dict)
@@ -140,6 +140,8 @@ def make(cls: type, values: dict[str, Any]) -> Any:
 def checked(table: Table) -> Table:
     if table.metric not in METRICS:
         raise ValueError(f"metric is one of {', '.join(METRICS)}; got {table.metric!r}")
+    if table.curves not in ("", "train", "valid"):
+        raise ValueError(f"curves is 'train' or 'valid', or left out; got {table.curves!r}")
     twice = {row.name for row in table.row if sum(other.name == row.name for other in table.row) > 1}
     if twice:
         raise ValueError(f"rows of the same name: {', '.join(sorted(twice))}")
@@ -288,10 +290,10 @@ def solving(table: Table, valid: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return {"baseline": valid[-1]["baseline"], "solved": "never" if steps is None else steps}
 
 
-def keep_curve(result: Result, folder: Path, place: Path) -> None:
-    """The validations of a run as a table; a run with changed settings has a curve of its own name."""
-    valid = read_metrics(folder, "valid")
-    numbers = [{name: text(value) for name, value in found.items() if name != "split"} for found in valid]
+def keep_curve(result: Result, split: str, folder: Path, place: Path) -> None:
+    """Keep the rows of a split as a table; a run with changed settings has a curve of its own name."""
+    rows = read_metrics(folder, split)
+    numbers = [{name: text(value) for name, value in found.items() if name != "split"} for found in rows]
     name = "-".join([result["table"], result["row"], *result["changed"].split()])
     place.mkdir(parents=True, exist_ok=True)
     write_atomically(place / f"{name}.csv", csv_of(list(numbers[0]), numbers))
@@ -544,7 +546,8 @@ def run_row(options: argparse.Namespace, given: dict[str, Any]) -> None:
     result = make_run(table, row, given, options.folder, options.note)
     keep(result, options.results)
     if table.curves:
-        keep_curve(result, options.folder or folder_of(table, row.name), options.results.parent / "curves")
+        folder = options.folder or folder_of(table, row.name)
+        keep_curve(result, table.curves, folder, options.results.parent / "curves")
     print(show(dataclasses.replace(table, row=(row,)), [result]))
 
 

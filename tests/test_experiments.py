@@ -29,7 +29,7 @@ VOCABULARIES = {
 BUDGET = 2_500_000  # of units_on_ptb
 PAPERS = {
     *("ran_table1", "ran_table2", "ran_table3", "lrn_table2", "lrn_table5", "lrn_table6", "lrn_table7"),
-    *("sru_table1", "sru_table4", "nru_table2"),
+    *("sru_table1", "sru_table4", "sru_figure2", "sru_figure5", "lrn_figure1", "nru_table2"),
     *(f"scrn_table{number}" for number in range(2, 8)),
     *("nru_figure1", "nru_figure2", "nru_figure4", "nru_table3", "nru_figure8", "nru_analysis"),
 }
@@ -273,6 +273,22 @@ def test_a_row_of_a_memory_task_is_made_and_kept(
     head, *rows = curve.read_text().splitlines()
     assert head == "step,epoch,loss,accuracy,baseline"
     assert [row.split(",")[0] for row in rows] == ["2", "4"]
+
+
+def test_the_curve_of_a_table_may_be_that_of_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+):
+    settings = "settings = { steps = 4, log_every = 2, length = 5, hidden_size = 4, batch = 2 }"
+    (tmp_path / "birds.txt").write_text("the linnet sings in the tree\n" * 60)
+    common = ["--row", "a", "--path", str(tmp_path / "birds.txt"), "--run-dir", str(tmp_path / "run")]
+    write(monkeypatch, tmp_path, f'curves = "train"\n[[row]]\nname = "a"\nlabel = "A"\n{settings}\n')
+    assert experiments.main(["own", *common, "--results", str(tmp_path / "results.csv")]) == 0
+    head, *rows = (tmp_path / "curves" / "own-a.csv").read_text().splitlines()
+    assert head.startswith("step,epoch,loss,lr")
+    assert [row.split(",")[0] for row in rows] == ["2", "4"]
+    write(monkeypatch, tmp_path, f'curves = "test"\n[[row]]\nname = "a"\nlabel = "A"\n{settings}\n')
+    assert experiments.main(["own"]) == 1
+    assert "curves is 'train' or 'valid', or left out; got 'test'" in capsys.readouterr().err
 
 
 def test_figures_are_told_as_papers_tell_them():

@@ -56,6 +56,8 @@ LOOKS = {
     **{"janet": (SKY, SOLID), "janet-chrono": (SKY, DASH_DOT)},
 }
 MORE_STYLES = (PAIRS, SPARSE, SHORT)  # for a second group of the same unit, and for units of your own
+# For groups that are all of one unit: the colour need not tell units apart.
+ONE_UNIT = tuple(LOOKS[name] for name in ("sru", "lrn", "ran", "scrn", "lstm", "nru"))
 
 
 def look(name: str, number: int = 0) -> Look:
@@ -75,6 +77,8 @@ def unlisted(name: str) -> tuple[Shade, Any]:
 
 def looks(groups: Sequence[Group]) -> list[Look]:
     names = [group.name for group in groups]
+    if 1 < len(names) <= len(ONE_UNIT) and len(set(names)) == 1:
+        return [Look(shade.light, style) for shade, style in ONE_UNIT[: len(names)]]
     return [look(name, names[:number].count(name)) for number, name in enumerate(names)]
 
 

@@ -28,6 +28,10 @@ STYLE: Any = {
 }
 
 
+class NothingToShow(ValueError):  # noqa: N818, it is not a mistake
+    """The runs do not have the data of a plot."""
+
+
 @contextmanager
 def house_style() -> Iterator[None]:
     """Draw and write figures with these settings of matplotlib."""

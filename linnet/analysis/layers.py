@@ -1,18 +1,28 @@
 """The layers of a model: the variances of their inputs, states and outputs, and the gates of LRN over time.
 
 `layer_variances` is Figure 6 of the SRU paper, `read_gates` and `Gates.weights` Figure 1 of the LRN paper.
+`linnet plot --what variance decay` draws them for recorded runs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import islice
+from statistics import fmean
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from linnet.layers.recurrent import Recurrent
+from linnet.models.encoder import Encoder
+from linnet.tasks.base import Task
+from linnet.tasks.evaluation import evaluating
 from linnet.units import LRN
+
+MOST_BATCHES = 30
+"""Batches of validation data over which variances are averaged."""
 
 
 class Variances(NamedTuple):
@@ -44,6 +54,42 @@ def layer_variances(layers: Sequence[Recurrent], x: Tensor) -> list[Variances]:
         variances.append(Variances(*(float(each.var()) for each in (x[-1], c, y[-1]))))
         x = y
     return variances
+
+
+def start_variances(task: Task, seed: int, inputs: Sequence[Tensor]) -> list[Variances]:
+    """The variances in each layer of a model with new weights, means over these inputs of its first layer."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model: Any = task.build()
+    found = [layer_variances(model.eval().stack, x) for x in inputs]
+    return [Variances(*map(fmean, zip(*layer, strict=True))) for layer in zip(*found, strict=True)]
+
+
+def first_layer_inputs(task: Task, model: Encoder) -> Iterator[Tensor]:
+    """What the first layer reads of each validation batch, cut to the length of its shortest sequence."""
+    for batch in islice(task.batches("valid"), MOST_BATCHES):
+        x, mask = reads_of_first_layer(model, partial(task.step, model, batch, None))
+        if mask is not None:
+            x = x[: int(mask.all(1).sum())]
+        if len(x):
+            yield x
+
+
+@torch.no_grad()
+def reads_of_first_layer(model: Encoder, use: Callable[[], Any]) -> tuple[Tensor, Tensor | None]:
+    """The input [T, B, input_size] and the mask that the first layer gets when `use` calls the model."""
+    calls: list[tuple[Tensor, Tensor | None]] = []
+
+    def record(layer: Any, given: tuple[Any, ...], named: dict[str, Any]) -> None:
+        calls.append((given[0], named.get("mask")))
+
+    hook = model.stack[0].register_forward_pre_hook(record, with_kwargs=True)
+    try:
+        with evaluating(model):
+            use()
+    finally:
+        hook.remove()
+    return calls[0]
 
 
 class Gates(NamedTuple):

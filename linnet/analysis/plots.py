@@ -1,4 +1,4 @@
-"""The plots of recorded runs, by name: the figures of the NRU paper and more.
+"""The plots of recorded runs, by name: the figures of the papers and more.
 
 Each plot takes runs and returns a matplotlib figure, or raises `NothingToShow` if the runs do not have the
 data.
@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any, NamedTuple
 
 from linnet.analysis.colours import INK, Look, looks
 from linnet.analysis.drawing import (
+    NothingToShow,
     draw_curve,
     finish,
     house_style,
@@ -24,6 +26,7 @@ from linnet.analysis.drawing import (
     shared_legend,
 )
 from linnet.analysis.inside import memory_changes, reach, trained
+from linnet.analysis.layer_plots import draw_decay, draw_variance
 from linnet.analysis.runs import (
     SOLVED,
     Group,
@@ -44,17 +47,16 @@ from linnet.base.suggest import no_such
 from linnet.runs.load import load
 
 FORMATS = ("png", "svg")
+DIVERGED = 20  # times the median loss
 SEVERAL = "lines: mean over seeds; bands: from the lowest to the highest seed"
-
-
-class NothingToShow(ValueError):  # noqa: N818, it is not a mistake
-    """The runs do not have the data of a plot."""
 
 
 class Plot(NamedTuple):
     about: str  # one line for `linnet plot --help` and `linnet list plots`
-    draw: Callable[[Sequence[Recorded]], Any]
-    caption: Callable[[Panel], str]  # for a report: an explanation for readers who do not know the papers
+    draw: Callable[..., Any]  # takes the runs, and the `options` as keyword arguments
+    # For a report: an explanation for readers who do not know the papers. None: drawn only on request.
+    caption: Callable[[Panel], str] | None = None
+    options: tuple[str, ...] = ()  # names of options of `figures`
 
 
 # ------------------------------------------------------------------------------- curves by update
@@ -111,6 +113,7 @@ def draw_panels(
         finish(axes, f"{panel.title}: {what}", "updates", label)
         if name == "loss":
             draw_baseline(axes, panel)
+            show_divergence(axes)
     legend_of_runs(figure, runs)
     return figure
 
@@ -127,6 +130,13 @@ def draw_baseline(axes: Any, panel: Panel) -> None:
         axes.set_yscale("log")
         mark_level(axes, level, "memoryless baseline")
         mark_level(axes, SOLVED * level, f"solved: {SOLVED:.0%} of it", ":")
+
+
+def show_divergence(axes: Any) -> None:
+    """Use a logarithmic scale if a loss has grown so much that the other curves would be flat."""
+    values = [value for line in axes.get_lines() for value in line.get_ydata() if value > 0]
+    if values and max(values) > DIVERGED * median(values):
+        axes.set_yscale("log")
 
 
 def legend_of_runs(figure: Any, runs: Sequence[Recorded]) -> None:
@@ -400,21 +410,31 @@ PLOTS: dict[str, Plot] = {
             "option hardly matters."
         ),
     ),
+    "variance": Plot(
+        "the variance of state and output in each layer at initialisation (SRU: Figure 6)", draw_variance
+    ),
+    "decay": Plot(
+        "how long an LRN classifier keeps each word of --text (LRN: Figure 1)", draw_decay, options=("text",)
+    ),
 }
+IN_REPORTS = tuple(name for name, plot in PLOTS.items() if plot.caption)
 
 
-def figures(runs: Sequence[Recorded], names: Sequence[str] = ()) -> Iterator[tuple[str, Any]]:
-    """Yield the name and the figure of the plots `names` (default: all).
+def figures(runs: Sequence[Recorded], names: Sequence[str] = (), **options: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the name and the figure of the plots `names` (default: those of a report).
 
     Instead of a figure, yield the `NothingToShow` of a plot whose data the runs do not have; if `names` has
     the plot, raise it.
+
+    text   the text that the model of `decay` reads
     """
-    for name in names or PLOTS:
+    for name in names or IN_REPORTS:
         if name not in PLOTS:
             raise ValueError(no_such("plot", name, PLOTS))
         try:
             with house_style():
-                figure = PLOTS[name].draw(runs)
+                plot = PLOTS[name]
+                figure = plot.draw(runs, **{option: options.get(option) for option in plot.options})
             yield name, figure
         except NothingToShow as reason:
             if names:
@@ -426,10 +446,12 @@ def is_reason(figure: Any) -> bool:
     return isinstance(figure, NothingToShow)
 
 
-def write_figures(runs: Sequence[Recorded], folder: Path, names: Sequence[str], form: str) -> Iterator[str]:
+def write_figures(
+    runs: Sequence[Recorded], folder: Path, names: Sequence[str], form: str, **options: Any
+) -> Iterator[str]:
     """Write the figures to files, and yield a line about each."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name, figure in figures(runs, names):
+    for name, figure in figures(runs, names, **options):
         if is_reason(figure):
             yield f"no {name}: {figure}"
             continue

@@ -213,7 +213,7 @@ def pictures(runs: Sequence[Recorded], panel: Panel, number: int) -> str:
 
 
 def picture(name: str, figure: Any, panel: Panel, number: int) -> str:
-    caption = escape(PLOTS[name].caption(panel))
+    caption = escape(explain(panel)) if (explain := PLOTS[name].caption) else ""
     drawn = inline(figure, f"{name}{number}", escape(PLOTS[name].about))
     return f"<figure>{drawn}<figcaption>{caption}</figcaption></figure>"
 

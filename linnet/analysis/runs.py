@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from linnet.base.suggest import no_such
 from linnet.models.config import default_options
 from linnet.runs.config import LATER, RunConfig, parts
 from linnet.runs.records import (
@@ -42,6 +43,7 @@ class Recorded(NamedTuple):
     sample: str
     speed: float | None = None  # tokens per second, measured after training with nothing else running
     details: Sequence[Section] = ()  # tables of its test, such as a confusion matrix
+    split: str = ""  # runs of the same problem with another value here are drawn in another panel
 
 
 class Group(NamedTuple):
@@ -103,8 +105,24 @@ def panels(runs: Sequence[Recorded]) -> list[Panel]:
     """Group runs by problem, and then by settings."""
     by_problem: dict[str, list[Recorded]] = {}
     for run in runs:
-        by_problem.setdefault(problem(run.config), []).append(run)
+        title = ", ".join(filter(None, [problem(run.config), run.split]))
+        by_problem.setdefault(title, []).append(run)
     return [Panel(title, groups(of_problem)) for title, of_problem in by_problem.items()]
+
+
+def split_by(runs: Sequence[Recorded], setting: str) -> list[Recorded]:
+    """Return the runs, marked for a panel for each value of a setting and in the order of its values."""
+    known = [settings(run.config) for run in runs]
+    common = set.intersection(*map(set, known))
+    if setting not in common:
+        raise ValueError(f"these runs have {no_such('setting', setting, sorted(common))}")
+    order = sorted(zip(known, runs, strict=True), key=lambda pair: sort_key(pair[0][setting]))
+    return [run._replace(split=f"{setting} {own[setting]}") for own, run in order]
+
+
+def sort_key(value: Any) -> tuple[bool, Any]:
+    """Sort numbers by value, and everything else after them by its text."""
+    return (False, value) if isinstance(value, (int, float)) else (True, str(value))
 
 
 def problem(config: RunConfig) -> str:

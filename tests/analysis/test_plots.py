@@ -9,7 +9,16 @@ import pytest
 
 from linnet import cli
 from linnet.analysis import colours, drawing, plots
-from linnet.analysis.runs import Recorded, baseline, find_runs, groups, panels, read_run, updates_to_solve
+from linnet.analysis.runs import (
+    Recorded,
+    baseline,
+    find_runs,
+    groups,
+    panels,
+    read_run,
+    split_by,
+    updates_to_solve,
+)
 from linnet.data.memory import Copying
 from linnet.runs.config import RunConfig, override
 from linnet.tasks.memory import rival_forms
@@ -101,7 +110,30 @@ def test_solved_is_the_first_evaluation_below_a_tenth_of_the_baseline():
     assert updates_to_solve([]) is None
 
 
+def test_a_setting_splits_runs_into_panels_by_its_value(varied: Path):
+    runs = split_by(find_runs([varied]), "hidden_size")
+    made = panels(runs)
+    assert [panel.title for panel in made] == [
+        "memory.copy, T = 5, hidden_size 6",
+        "memory.copy, T = 5, hidden_size 9",
+    ]
+    assert [[group.label for group in panel.groups] for panel in made] == [
+        ["nru, num_heads 4", "nru, num_heads 1"],
+        ["nru"],
+    ]
+    with pytest.raises(ValueError, match="no setting 'hiden_size'; did you mean 'hidden_size'"):
+        split_by(runs, "hiden_size")
+
+
 # ------------------------------------------------------------------------------------- drawing
+
+
+def test_groups_of_one_unit_have_colours_of_their_own(comparison: Path, varied: Path):
+    made = groups(find_runs([varied]))
+    assert len({how.color for how in colours.looks(made)}) == len(made) == 3
+    (lstm, nru), (other, *_) = groups(find_runs([comparison])), made
+    assert colours.looks([nru]) == [colours.look("nru")]
+    assert colours.looks([lstm, nru, other])[1:] == [colours.look("nru"), colours.look("nru", 1)]
 
 
 def test_every_unit_has_a_look_of_its_own():
@@ -141,6 +173,19 @@ def test_the_loss_has_a_curve_for_each_unit_and_the_line_of_no_memory(comparison
     assert list(found["nru"].get_xdata()) == [2, 4, 6]
     # A band for each of the two units.
     assert len(axes.collections) == 2
+
+
+def test_a_loss_that_has_diverged_does_not_hide_the_others(comparison: Path):
+    plain = override(RunConfig(task="lm"), {"unit": "sru"})
+    losses = ([0.7, 0.6, 0.5], [0.7, 0.7, 0.7], [0.7, 10.0, 500.0])
+    good, flat, bad = (
+        read_run(comparison / "nru-1")._replace(
+            config=plain, valid=[], train=[{"step": step, "loss": loss} for step, loss in enumerate(each)]
+        )
+        for each in losses
+    )
+    assert plots.draw_loss([good, flat]).axes[0].get_yscale() == "linear"
+    assert plots.draw_loss([good, flat, bad]).axes[0].get_yscale() == "log"
 
 
 def test_gradients_are_drawn_as_recorded(comparison: Path):
@@ -207,9 +252,8 @@ def test_units_of_which_nothing_reaches_back_are_named(comparison: Path, monkeyp
 def test_all_pictures_are_written(comparison: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert cli.main(["plot", str(comparison), "--out", str(tmp_path)]) == 0
     said = capsys.readouterr().out
-    assert {path.name for path in tmp_path.iterdir()} == {f"{name}.png" for name in plots.PLOTS} - {
-        "sensitivity.png"
-    }
+    assert {path.stem for path in tmp_path.iterdir()} == {*plots.IN_REPORTS} - {"sensitivity"}
+    assert {*plots.PLOTS} - {*plots.IN_REPORTS} == {"variance", "decay"}
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in tmp_path.iterdir())
     assert "no sensitivity: no two models differ in exactly one option" in said
 
@@ -237,6 +281,10 @@ def test_a_picture_is_the_same_file_each_time(comparison: Path, tmp_path: Path):
     [
         (["--what", "sensitivity"], 1, "nothing to show in the plot 'sensitivity'"),
         (["--what", "los"], 2, "did you mean 'loss'?"),
+        (["--what", "decay", "--text", "a word"], 1, "no run is a classifier with a checkpoint"),
+        (["--what", "variance"], 1, "no run with a checkpoint has several layers"),
+        (["--text", "a word"], 1, "give --what decay as well"),
+        (["--by", "lag"], 1, "these runs have no setting 'lag'"),
     ],
 )
 def test_what_cannot_be_drawn_is_answered(

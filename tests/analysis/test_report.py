@@ -11,7 +11,7 @@ import pytest
 from browser import measure, needs_chromium
 
 from linnet.analysis import colours
-from linnet.analysis.plots import PLOTS
+from linnet.analysis.plots import IN_REPORTS
 from linnet.analysis.report import page
 from linnet.analysis.runs import Recorded, find_runs
 from linnet.analysis.table import best_run, columns, shared_line, text_table
@@ -119,7 +119,7 @@ def test_a_page_of_language_models_says_nothing_of_memory_tasks(language_page: s
 def test_every_plot_of_a_memory_task_has_a_sentence(memory: list[Recorded]):
     content = page(memory, "copying")
     captions = re.findall(r"<figcaption>(.*?)</figcaption>", content)
-    assert len(captions) == len(PLOTS) - 1  # no option was varied alone
+    assert len(captions) == len(IN_REPORTS) - 1  # no option was varied alone
     assert all(len(caption.split()) > 8 and caption.endswith(".") for caption in captions)
     assert "memoryless baseline" in " ".join(captions)
 
