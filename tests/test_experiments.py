@@ -283,7 +283,8 @@ def test_the_curve_of_a_table_may_be_that_of_training(
     common = ["--row", "a", "--path", str(tmp_path / "birds.txt"), "--run-dir", str(tmp_path / "run")]
     write(monkeypatch, tmp_path, f'curves = "train"\n[[row]]\nname = "a"\nlabel = "A"\n{settings}\n')
     assert experiments.main(["own", *common, "--results", str(tmp_path / "results.csv")]) == 0
-    head, *rows = (tmp_path / "curves" / "own-a.csv").read_text().splitlines()
+    (curve,) = (tmp_path / "curves").iterdir()
+    head, *rows = curve.read_text().splitlines()
     assert head.startswith("step,epoch,loss,lr")
     assert [row.split(",")[0] for row in rows] == ["2", "4"]
     write(monkeypatch, tmp_path, f'curves = "test"\n[[row]]\nname = "a"\nlabel = "A"\n{settings}\n')

@@ -111,7 +111,8 @@ def test_solved_is_the_first_evaluation_below_a_tenth_of_the_baseline():
 
 
 def test_a_setting_splits_runs_into_panels_by_its_value(varied: Path):
-    runs = split_by(find_runs([varied]), "hidden_size")
+    first, wide, last = find_runs([varied])
+    runs = split_by([wide, first, last], "hidden_size")
     made = panels(runs)
     assert [panel.title for panel in made] == [
         "memory.copy, T = 5, hidden_size 6",
