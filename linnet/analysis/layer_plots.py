@@ -1,12 +1,12 @@
-"""Plots of the signals inside the layers of trained runs: their variance, and how long LRN keeps each word.
+"""Plots of the layers of trained runs: the variances of their states, and how long LRN keeps each word.
 
-They need the data or a text to read, so `linnet plot` draws them only where they are asked for.
+They read the data of the run or a text, so `linnet plot` draws them only on request.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -33,24 +33,33 @@ from linnet.analysis.layers import (
 from linnet.analysis.runs import Panel, Recorded, panels
 from linnet.models.config import EncoderConfig
 from linnet.runs.load import load
+from linnet.tasks import TASKS
 
 Rows = list[dict[str, Any]]
 
 HIGHLIGHTED = ((ORANGE, SOLID), (BLUE, DASHED), (MAGENTA, DOTTED))
-"""The looks of the words that a plot of decay names."""
+"""The colours and styles of the words that a plot of decay names."""
+
+
+def has_one_direction(run: Recorded) -> bool:
+    return not getattr(run.config.model, "bidirectional", False)
+
+
+def has_checkpoint(run: Recorded) -> bool:
+    return (run.folder / "best").exists()
 
 
 # -------------------------------------------------------------------------------------- variances
 
 
 def draw_variance(runs: Sequence[Recorded]) -> Any:
-    """Figure 6 of the SRU paper, and how the variance of the output grows or shrinks."""
-    shown = panels([run for run in runs if is_deep(run)])
-    if not shown:
+    """Figure 6 of the SRU paper, and how the variance of the output changes from layer to layer."""
+    shown_panels = panels([run for run in runs if is_deep(run)])
+    if not shown_panels:
         raise NothingToShow("no run with a checkpoint has several layers in one direction")
-    figure, places = new_figure(2, rows=2 * len(shown), height=3.2)
-    for number, panel in enumerate(shown):
-        draw_variances(places[4 * number : 4 * number + 4], panel)
+    figure, all_axes = new_figure(2, rows=2 * len(shown_panels), height=3.2)
+    for number, panel in enumerate(shown_panels):
+        draw_variances(all_axes[4 * number : 4 * number + 4], panel)
     shared_legend(figure)
     note(figure, "random initial weights; variance over sequences and channels, at the last step")
     return figure
@@ -60,17 +69,17 @@ def is_deep(run: Recorded) -> bool:
     model = run.config.model
     # A sequence model of a memory task is one module with all its layers inside.
     layered = isinstance(model, EncoderConfig) and len(model.sizes) > 1
-    return layered and not getattr(model, "bidirectional", False) and (run.folder / "best").exists()
+    return layered and has_one_direction(run) and has_checkpoint(run)
 
 
-def draw_variances(places: Sequence[Any], panel: Panel) -> None:
-    """Two plots for the data of the runs, and two for independent numbers in its place."""
-    for group, how in zip(panel.groups, looks(panel.groups), strict=True):
+def draw_variances(all_axes: Sequence[Any], panel: Panel) -> None:
+    """Draw two plots for the data of the runs, and two for independent numbers as input."""
+    for group, look in zip(panel.groups, looks(panel.groups), strict=True):
         data, independent = zip(*map(variance_rows, group.runs), strict=True)
-        for (state, output), rows in ((places[:2], data), (places[2:], independent)):
-            draw_curve(state, rows, "state", group.label, how)
-            draw_curve(output, rows, "output", group.label, how)
-    for (state, output), title in ((places[:2], panel.title), (places[2:], "independent input")):
+        for (state, output), rows in ((all_axes[:2], data), (all_axes[2:], independent)):
+            draw_curve(state, rows, "state", group.label, look)
+            draw_curve(output, rows, "output", group.label, look)
+    for (state, output), title in ((all_axes[:2], panel.title), (all_axes[2:], "independent input")):
         finish_variances(state, output, title)
 
 
@@ -86,20 +95,20 @@ def finish_variances(state: Any, output: Any, title: str) -> None:
 
 
 def variance_rows(run: Recorded) -> tuple[Rows, Rows]:
-    """A row for each layer, with the data of the run as input and with independent numbers."""
-    there = load(run.folder)
-    seed = there.config.loop.seed
-    inputs = list(first_layer_inputs(there.task, there.model))  # type: ignore[arg-type]
-    numbers = torch.Generator().manual_seed(seed)
-    independent = [torch.randn(x.shape, generator=numbers) for x in inputs]
-    data, other = (rows_of(start_variances(there.task, seed, each)) for each in (inputs, independent))
-    return data, other
+    """Return a row for each layer, with the data of the run as input and with independent numbers."""
+    loaded = load(run.folder)
+    seed = loaded.config.loop.seed
+    inputs = list(first_layer_inputs(loaded.task, loaded.model))  # type: ignore[arg-type]
+    generator = torch.Generator().manual_seed(seed)
+    independent = [torch.randn(x.shape, generator=generator) for x in inputs]
+    of_data, of_numbers = (start_variances(loaded.task, seed, x) for x in (inputs, independent))
+    return rows_of(of_data), rows_of(of_numbers)
 
 
 def rows_of(layers: Sequence[Variances]) -> Rows:
-    first = layers[0].x
+    first_input = layers[0].x
     return [
-        {"step": number, "state": layer.c_ratio, "output": layer.h / first}
+        {"step": number, "state": layer.c_ratio, "output": layer.h / first_input}
         for number, layer in enumerate(layers, 1)
     ]
 
@@ -107,52 +116,59 @@ def rows_of(layers: Sequence[Variances]) -> Rows:
 # ------------------------------------------------------------------------------------------ decay
 
 
+class Decay(NamedTuple):
+    """How the weight of each word of a text changes while an LRN reads the text."""
+
+    words: list[str]
+    weights: Tensor  # [T, T], at [t, k] the mean over channels of the weight of word k in state t
+    answer: str
+
+
 def draw_decay(runs: Sequence[Recorded], text: str | None) -> Any:
     """Figure 1 of the LRN paper."""
-    shown = [run for run in runs if is_decaying(run)]
+    shown = [run for run in runs if is_lrn_of_words(run)]
     if not shown:
         raise NothingToShow("no run is a classifier with a checkpoint and one layer of LRN in one direction")
     if not text or not text.split():
         raise NothingToShow("give the text that the model reads: --text 'a great film, with a dull end'")
-    found = [words_and_weights(run, text) for run in shown]
-    width = max(WIDTH, 0.27 * len(found[0][0]))
-    figure, places = new_figure(1, rows=len(shown), height=4.4, width=width)
-    for axes, run, (words, weights, answer) in zip(places, shown, found, strict=True):
-        draw_words(axes, words, weights)
-        finish(axes, f"{run.name}: {answer}", "", "mean weight in the state")
+    decays = [decay_of(run, text) for run in shown]
+    width = max(WIDTH, 0.27 * len(decays[0].words))
+    figure, all_axes = new_figure(1, rows=len(shown), height=4.4, width=width)
+    for axes, run, decay in zip(all_axes, shown, decays, strict=True):
+        draw_words(axes, decay)
+        finish(axes, f"{run.name}: {decay.answer}", "", "mean weight in the state")
         axes.legend(frameon=False, fontsize=9)
     note(figure, "highlighted: the words of the first half with the highest weight in the last state")
     return figure
 
 
-def is_decaying(run: Recorded) -> bool:
+def is_lrn_of_words(run: Recorded) -> bool:
     model = run.config.model
-    return (
-        run.config.task == "classify"
-        and (model.unit, len(model.sizes), model.bidirectional) == ("lrn", 1, False)
-        and (run.folder / "best").exists()
-    )
+    single_lrn = isinstance(model, EncoderConfig) and model.unit == "lrn" and len(model.sizes) == 1
+    reads_text = hasattr(TASKS[run.config.task], "split_words")
+    return single_lrn and reads_text and has_one_direction(run) and has_checkpoint(run)
 
 
 @torch.no_grad()
-def words_and_weights(run: Recorded, text: str) -> tuple[list[str], Tensor, str]:
-    """The words of the text, the mean weight [T, T] of word k in state t, and the answer."""
-    there = load(run.folder)
-    task: Any = there.task
+def decay_of(run: Recorded, text: str) -> Decay:
+    loaded = load(run.folder)
+    task: Any = loaded.task
+    model: Any = loaded.model
     answers: list[Any] = []
-    x, _ = reads_of_first_layer(there.model, lambda: answers.extend(there.predict([text])))  # type: ignore[arg-type]
+    x, _ = reads_of_first_layer(model, lambda: answers.extend(loaded.predict([text])))
     words = task.split_words(text)
     # With padding="left" the model reads padding before a short text.
     words = [*["<pad>"] * (len(x) - len(words)), *words]
-    rnn: Any = there.model.stack[0]  # type: ignore[index]
-    weights = read_gates(rnn, x).weights()[:, :, 0].mean(-1)
-    return words, weights, task.show(answers[0])
+    weights = read_gates(model.stack[0], x).weights()[:, :, 0].mean(-1)
+    return Decay(words, weights, task.show(answers[0]))
 
 
-def draw_words(axes: Any, words: Sequence[str], weights: Tensor) -> None:
-    """A curve for each word, from where it is read to the end; the most lasting ones are named."""
+def draw_words(axes: Any, decay: Decay) -> None:
+    """Draw a curve for each word, from where it is read to the end, and name the most lasting words."""
+    words, weights, _ = decay
     steps = range(len(words))
-    lasting = sorted(steps[: max(1, len(words) // 2)], key=lambda word: -float(weights[-1, word]))
+    first_half = steps[: max(1, len(words) // 2)]
+    lasting = sorted(first_half, key=lambda word: -float(weights[-1, word]))
     named = dict(zip(lasting, HIGHLIGHTED, strict=False))
     for word in steps:
         curve = weights[word:, word].tolist()

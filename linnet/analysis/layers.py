@@ -57,16 +57,16 @@ def layer_variances(layers: Sequence[Recurrent], x: Tensor) -> list[Variances]:
 
 
 def start_variances(task: Task, seed: int, inputs: Sequence[Tensor]) -> list[Variances]:
-    """The variances in each layer of a model with new weights, means over these inputs of its first layer."""
+    """Return the variances in each layer of a new model, means over these inputs of its first layer."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model: Any = task.build()
-    found = [layer_variances(model.eval().stack, x) for x in inputs]
-    return [Variances(*map(fmean, zip(*layer, strict=True))) for layer in zip(*found, strict=True)]
+    by_input = [layer_variances(model.eval().stack, x) for x in inputs]
+    return [Variances(*map(fmean, zip(*layer, strict=True))) for layer in zip(*by_input, strict=True)]
 
 
 def first_layer_inputs(task: Task, model: Encoder) -> Iterator[Tensor]:
-    """What the first layer reads of each validation batch, cut to the length of its shortest sequence."""
+    """Yield the input of the first layer for each validation batch, cut to its shortest sequence."""
     for batch in islice(task.batches("valid"), MOST_BATCHES):
         x, mask = reads_of_first_layer(model, partial(task.step, model, batch, None))
         if mask is not None:
@@ -77,7 +77,7 @@ def first_layer_inputs(task: Task, model: Encoder) -> Iterator[Tensor]:
 
 @torch.no_grad()
 def reads_of_first_layer(model: Encoder, use: Callable[[], Any]) -> tuple[Tensor, Tensor | None]:
-    """The input [T, B, input_size] and the mask that the first layer gets when `use` calls the model."""
+    """Return the input [T, B, input_size] and the mask of the first layer when `use` calls the model."""
     calls: list[tuple[Tensor, Tensor | None]] = []
 
     def record(layer: Any, given: tuple[Any, ...], named: dict[str, Any]) -> None:
