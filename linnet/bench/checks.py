@@ -1,6 +1,6 @@
-"""What the checks before a kernel cost: kernels read memory by its address, so each call is looked at first.
+"""The time of the checks before a kernel: kernels read raw pointers, so each call checks its arguments.
 
-All checks that one call makes are noted, with their arguments, and then made again without the call.
+We record all checks of one call with their arguments, and then time them without the call.
 """
 
 from __future__ import annotations
@@ -29,40 +29,40 @@ def measure(settings: Settings, book: Book) -> list[Row]:
 
 def race_of(unit: str, shape: Shape, mode: str) -> Race:
     call = contestants.ours(unit, shape, mode)
-    checks = Contestant(unit, "checks", lambda: replayed(call.build()))
+    checks = Contestant(unit, "checks", lambda: checks_of(call.build()))
     return Race(
         "checks", shape, mode, {"checks": checks, unit: call}, [Comparison("checks", unit, "its call")]
     )
 
 
-def replayed(call: Call) -> Call:
-    """The checks of `call`, once all that is done only at a first call has been done."""
+def checks_of(call: Call) -> Call:
+    """Return a function that makes the checks of `call`, without those of its first call."""
     call()
-    with noted() as checks:
+    with recorded() as checks:
         call()
     return lambda: [check() for check in checks]
 
 
 @contextmanager
-def noted() -> Iterator[list[Call]]:
-    """The checks that are made within this context."""
-    found: list[Call] = []
+def recorded() -> Iterator[list[Call]]:
+    """Yield a list to which the checks that are made within this context are added."""
+    checks: list[Call] = []
     with ExitStack() as stack:
-        for module, name in places():
-            stack.enter_context(patch.object(module, name, noting(getattr(module, name), found)))
-        yield found
+        for module, name in check_names():
+            stack.enter_context(patch.object(module, name, recording(getattr(module, name), checks)))
+        yield checks
 
 
-def noting(check: Callable[..., Any], found: list[Call]) -> Callable[..., Any]:
+def recording(check: Callable[..., Any], checks: list[Call]) -> Callable[..., Any]:
     def run(*arguments: Any) -> Any:
-        found.append(partial(check, *arguments))
+        checks.append(partial(check, *arguments))
         return check(*arguments)
 
     return run
 
 
-def places() -> list[tuple[Any, str]]:
-    """Where the checks are looked up."""
+def check_names() -> list[tuple[Any, str]]:
+    """Return the modules that call the checks, and the name of each check there."""
     # Imported when first needed: they need llvmlite.
     from linnet.fuse import backend, fused
     from linnet.fuse.cpu import outer_scan

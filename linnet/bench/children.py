@@ -1,4 +1,4 @@
-"""Fresh processes, for what can be measured only once in each."""
+"""New processes, for times and peaks that can be measured only once per process."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 
 
 def run_python(*arguments: str, **environment: str) -> str:
-    """What python with these arguments prints; RuntimeError with its last words if it fails."""
+    """Return the output of python with these arguments; raise RuntimeError with its last line if it fails."""
     done = subprocess.run(
         [sys.executable, *arguments],
         env={**os.environ, **environment},
@@ -18,5 +18,5 @@ def run_python(*arguments: str, **environment: str) -> str:
     )
     if done.returncode:
         last = (done.stderr.strip() or done.stdout.strip()).splitlines()
-        raise RuntimeError(f"exit code {done.returncode}: {last[-1] if last else 'it said nothing'}")
+        raise RuntimeError(f"exit code {done.returncode}: {last[-1] if last else 'no output'}")
     return done.stdout.strip()

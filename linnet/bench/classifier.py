@@ -54,7 +54,7 @@ def ours(unit: str, shape: Shape) -> Classifier:
 
 
 class TorchClassifier(nn.Module):
-    """The same model by torch alone."""
+    """The same model with the layers of torch."""
 
     def __init__(self, size: int):
         super().__init__()

@@ -1,4 +1,4 @@
-"""What is timed: our units, torch's layers, the other package, and the matrix products as a lower limit."""
+"""The contestants of a race: our units, torch's layers, the sru package, matrix products as a lower limit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from linnet.units import UNITS
 
 
 class Contestant(NamedTuple):
-    """`build` makes everything that is not to be timed and returns what is."""
+    """`build` prepares a call, which is not timed, and returns it."""
 
     unit: str
     backend: str
@@ -30,15 +30,15 @@ def ours(unit: str, shape: Shape, mode: str, device: str = "cpu") -> Contestant:
     return Contestant(unit, kernel, lambda: call_of(UNITS[unit](shape.d, shape.d), shape, mode))
 
 
-def ours_by_the_loop(unit: str, shape: Shape, mode: str) -> Contestant:
+def reference_loop(unit: str, shape: Shape, mode: str) -> Contestant:
     def build() -> Call:
         call = call_of(UNITS[unit](shape.d, shape.d), shape, mode)
 
-        def by_the_loop() -> None:
+        def on_reference() -> None:
             with backend("reference"):
                 call()
 
-        return by_the_loop
+        return on_reference
 
     return Contestant(unit, "reference", build)
 
@@ -47,21 +47,21 @@ def has_kernel(unit: str, device: str = "cpu") -> bool:
     try:
         with backend(KERNELS[device]), torch.device(device):
             UNITS[unit](16, 16)(torch.zeros(1, 1, 16))
-    except Exception:  # the race reports whatever is wrong
+    except Exception:  # the race reports the error
         return False
     return True
 
 
-def torchs(name: str, shape: Shape, mode: str, device: str = "cpu") -> Contestant:
-    """nn.LSTM or nn.GRU, which are cuDNN's on a GPU."""
+def torch_layer(name: str, shape: Shape, mode: str, device: str = "cpu") -> Contestant:
+    """Return nn.LSTM or nn.GRU, which use cuDNN on a GPU."""
     layer = {"nn.LSTM": nn.LSTM, "nn.GRU": nn.GRU}[name]
-    by = "cudnn" if device == "cuda" else "torch"
-    return Contestant(name, by, lambda: call_of(layer(shape.d, shape.d), shape, mode))
+    library = "cudnn" if device == "cuda" else "torch"
+    return Contestant(name, library, lambda: call_of(layer(shape.d, shape.d), shape, mode))
 
 
 def sru_package(shape: Shape, mode: str) -> Contestant:
     def build() -> Call:
-        # Compiles when it is imported, so not before it is asked for.
+        # Imported only when it is used: the package compiles its kernels at import.
         import sru
 
         return call_of(sru.SRU(shape.d, shape.d, num_layers=1), shape, mode)
@@ -87,7 +87,7 @@ def inference(layer: nn.Module, x: Tensor) -> Call:
 
 
 def step(layer: nn.Module, x: Tensor) -> Call:
-    """One step after another, as in streaming: the state goes in again."""
+    """Return a call of one step that continues from a state, as in streaming."""
     layer.eval()
     with torch.no_grad():
         _, state = layer(x)
@@ -100,7 +100,7 @@ def step(layer: nn.Module, x: Tensor) -> Call:
 
 
 def training(layer: nn.Module, x: Tensor) -> Call:
-    """Forward and backward, with gradients for x and for all parameters."""
+    """Return a forward and backward pass, with gradients of x and of all parameters."""
     x.requires_grad_()
     leaves = [x, *layer.parameters()]
     above = torch.ones(*x.shape[:2], getattr(layer, "output_size", x.shape[-1]))
@@ -112,14 +112,14 @@ def training(layer: nn.Module, x: Tensor) -> Call:
 
 
 def cell_step(unit: str, shape: Shape) -> Contestant:
-    """A cell, or torch's: what those who step by hand call."""
+    """Return a step of a unit's cell or of nn.LSTMCell, as in a loop that the user writes."""
 
     def build() -> Call:
         make: Any = nn.LSTMCell if unit == "nn.LSTMCell" else UNITS[unit].cell_class
         cell, x = make(shape.d, shape.d).eval(), torch.randn(shape.B, shape.d)
         with torch.no_grad():
-            made = cell(x)
-        state = made if unit == "nn.LSTMCell" else made[1]
+            result = cell(x)
+        state = result if unit == "nn.LSTMCell" else result[1]
 
         @torch.no_grad()
         def call() -> None:
@@ -131,16 +131,15 @@ def cell_step(unit: str, shape: Shape) -> Contestant:
 
 
 def matrices_of(unit: str) -> int:
-    """How many matrices the projection of a unit has, where input and state are equally wide."""
+    """Return the number of matrices of a unit's projection if input and state have the same size."""
     return len(UNITS[unit](2, 2).first_cell.input.weight) // 2
 
 
 def limit(matrices: int, shape: Shape, mode: str) -> Contestant:
-    """The matrix products that a layer with this many matrices needs at least, in allocated memory.
+    """Return the matrix products that a layer with this many matrices needs at least, without allocations.
 
-    Forward one, U = X W^T. Training two more, dX = dU W and dW = dU^T X.
+    The forward pass has one, U = X W^T; training has two more, dX = dU W and dW = dU^T X.
     """
-
     size = shape.L * shape.B, shape.d, matrices * shape.d
     return Contestant(f"limit of {matrices}", "torch", lambda: products(*size, training=mode == "training"))
 

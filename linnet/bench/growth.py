@@ -14,18 +14,18 @@ TO = "a step at the shortest L"
 
 
 def measure(settings: Settings, book: Book) -> list[Row]:
-    """All lengths race each other, so that each is compared with the shortest of the same run."""
-    made: list[Row] = []
+    """Time all lengths in one race, so that each is compared with the shortest of the same run."""
+    rows: list[Row] = []
     shapes = {str(length): settings.growing._replace(L=length) for length in settings.lengths}
     for unit in settings.elementwise("sru", "lrn"):
         for mode in settings.modes:
             entrants = {name: ours(unit, shape, mode, settings.device) for name, shape in shapes.items()}
             builders = {name: entrant.build for name, entrant in entrants.items()}
-            how = (settings.rounds, settings.threads, settings.seconds, book.say, settings.device)
-            times = race(builders, *how)
-            by = KERNELS[settings.device]
-            made += book.add(*({**row(unit, mode, shapes[name], times), "backend": by} for name in times))
-    return made
+            limits = (settings.rounds, settings.threads, settings.seconds)
+            times = race(builders, *limits, book.say, settings.device)
+            kernels = {"backend": KERNELS[settings.device]}
+            rows += book.add(*({**row(unit, mode, shapes[name], times), **kernels} for name in times))
+    return rows
 
 
 def row(unit: str, mode: str, shape: Shape, times: dict[str, Times]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """The overhead of the training loop over the model that it trains.
 
-The same model on the same windows: by the loop, with its records and its checks, and by hand, which is no
-more than forward, backward, the clipping of the gradient and the optimiser's step.
+The same model is trained on the same windows by the training loop, with its records and checks, and by a
+minimal loop: forward, backward, gradient clipping and the optimiser's step.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from linnet.train.loop import Run
 from linnet.train.progress import Silent
 
 TO = "forward, backward and step"
-UPDATES = 5  # of one call: a row is written in each
+UPDATES = 5  # updates in one call; the loop writes one row of training in each call
 
 
 def measure(settings: Settings, book: Book) -> list[Row]:
-    made: list[Row] = []
+    rows: list[Row] = []
     for unit in (unit for unit in ("sru", "lstm", "scrn") if unit in settings.units):
         with tempfile.TemporaryDirectory() as folder:
-            builders = {"loop": partial(by_loop, unit, Path(folder)), TO: partial(by_hand, unit)}
+            builders = {"loop": partial(training_loop, unit, Path(folder)), TO: partial(minimal_loop, unit)}
             times = race(builders, settings.rounds, settings.threads, settings.seconds, book.say)
-        made += book.add(*(row(unit, name, times, settings) for name in times))
-    return made
+        rows += book.add(*(row(unit, name, times, settings) for name in times))
+    return rows
 
 
 def config_of(unit: str) -> RunConfig:
@@ -51,7 +51,7 @@ def run_of(unit: str, folder: Path) -> Run:
     return Run(config, folder, make_fabric(config.loop), Silent())
 
 
-def by_loop(unit: str, folder: Path) -> Call:
+def training_loop(unit: str, folder: Path) -> Call:
     run = run_of(unit, folder)
     run.updater.stepper.train()
     batches = windows_of(run)
@@ -64,11 +64,11 @@ def by_loop(unit: str, folder: Path) -> Call:
 
 
 def windows_of(run: Any) -> Iterator[Window]:
-    """Yield the batches of an epoch again and again; the state is carried on."""
+    """Yield the batches of the first epoch in an endless cycle; the state is carried on."""
     return cycle(run.task.batches("train", 1))
 
 
-def by_hand(unit: str) -> Call:
+def minimal_loop(unit: str) -> Call:
     with tempfile.TemporaryDirectory() as folder:
         run = run_of(unit, Path(folder))
     model: Any = run.updater.model.train()

@@ -1,7 +1,7 @@
-"""The cost of the loss of a language model, forward and backward: most of what a small model computes.
+"""The time of the loss of a language model, forward and backward: the largest part of a small model's step.
 
-Ours processes the rows in pieces (linnet.layers.softmax). It is compared with the two functions of torch that
-one would use, and with the limit: the three matrix products that logits and gradients need.
+Ours processes the rows in pieces (linnet.layers.softmax). It is compared with F.linear and F.cross_entropy,
+and with a limit: the three matrix products that logits and gradients need.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ def race_of(words: Words) -> Race:
     unit, rows = str(words), WINDOW[0] * WINDOW[1]
     entrants = {
         unit: Contestant(unit, "in pieces", lambda: call_of(mixture_nll, rows, words)),
-        TORCH: Contestant(unit, TORCH, lambda: call_of(in_one, rows, words)),
+        TORCH: Contestant(unit, TORCH, lambda: call_of(all_rows_at_once, rows, words)),
         "limit": Contestant(unit, "limit", lambda: contestants.products(rows, words.d, words.words)),
     }
     comparisons = [Comparison(unit, other, other) for other in (TORCH, "limit")]
     return Race("loss", Shape(*WINDOW, words.d), "training", entrants, comparisons)
 
 
-def in_one(x: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> Tensor:
+def all_rows_at_once(x: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> Tensor:
     return F.cross_entropy(F.linear(x, weight, bias), targets)
 
 
 def call_of(loss: Loss, rows: int, words: Words) -> Call:
-    """The loss and its gradients, of features, matrix and bias."""
+    """Return a call that computes the loss and its gradients of features, matrix and bias."""
     source = torch.Generator().manual_seed(0)
     shapes = (rows, words.d), (words.words, words.d), (words.words,)
     x, weight, bias = ((0.1 * torch.randn(shape, generator=source)).requires_grad_() for shape in shapes)

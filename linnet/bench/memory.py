@@ -1,8 +1,8 @@
-"""Peak memory of a training step, each in a fresh process.
+"""Peak memory of a training step, each in a new process.
 
     python -m linnet.bench.memory sru 1024 8 512 2
 
-prints by how many megabytes a forward and backward pass lifts the peak of the process.
+prints by how many megabytes a forward and backward pass raises the peak memory of the process.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def row(name: str, shape: Shape, peaks: dict[str, float]) -> dict[str, Any]:
     if name == "nn.LSTM" or "nn.LSTM" not in peaks:
         return known
     figure = target_of(name, "memory", shape, "nn.LSTM")
-    # Sizes so small that nothing was lifted are good for a trial, and for no division.
+    # At the small sizes of `quick`, the peak may not rise at all.
     return {**known, **judged(peaks[name] / (peaks["nn.LSTM"] or 1.0), "nn.LSTM", figure)}
 
 
@@ -64,7 +64,7 @@ def peak() -> float:
 
         most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return most / (1 << 20 if sys.platform == "darwin" else 1 << 10)
-    # Not ru_maxrss: on Linux a process that another one starts begins with the peak of that one.
+    # Not ru_maxrss: on Linux, a new process inherits the peak of its parent.
     (line,) = [line for line in status.splitlines() if line.startswith("VmHWM")]
     return int(line.split()[1]) / 1024
 
@@ -91,7 +91,7 @@ def main(arguments: Sequence[str]) -> None:
     *shape, threads = map(int, numbers)
     torch.set_num_threads(threads)
     layer = (nn.LSTM if name == "nn.LSTM" else UNITS[name])(shape[2], shape[2])
-    # Two steps first, so that what is compiled or set up once does not count.
+    # Run a short sequence first, so that compilation and other set-up do not count.
     call_of(layer, Shape(2, *shape[1:]), "training")()
     x = torch.randn(*shape, requires_grad=True)
     above = torch.ones(shape)

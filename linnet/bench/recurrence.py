@@ -1,8 +1,7 @@
-"""The recurrence alone, compared with a copy of the same number of bytes: the limit of the memory.
+"""The recurrence alone, compared with a copy of the same number of bytes, which is the limit of the memory.
 
-The kernels are timed where they are launched, within an ordinary forward and backward pass, and
-for a second time: the first touch of fresh memory costs more than the recurrence, and is not what
-this is about.
+We time the kernels where a forward and backward pass launches them. Each is run twice, and the second run is
+timed: the first access to newly allocated memory takes longer than the recurrence.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ KINDS = ("forward", "backward")
 
 
 def measure(settings: Settings, book: Book) -> list[Row]:
-    made: list[Row] = []
+    rows: list[Row] = []
     for shape in (shape for shape in settings.shapes if not shape.is_step):
         for unit in settings.elementwise("sru", "lrn"):
             try:
@@ -35,8 +34,8 @@ def measure(settings: Settings, book: Book) -> list[Row]:
             except Exception as error:  # report what failed, and continue
                 book.say(f"skipped: recurrence of {unit} at {shape}: {error}")
                 continue
-            made += book.add(*(row(unit, shape, kind, times, moved) for kind in KINDS))
-    return made
+            rows += book.add(*(row(unit, shape, kind, times, moved) for kind in KINDS))
+    return rows
 
 
 def row(unit: str, shape: Shape, kind: str, times: dict[str, Times], moved: dict[str, int]) -> dict[str, Any]:
@@ -47,12 +46,12 @@ def row(unit: str, shape: Shape, kind: str, times: dict[str, Times], moved: dict
 
 
 def alone(unit: str, shape: Shape, settings: Settings) -> tuple[dict[str, Times], dict[str, int]]:
-    """The times of both kernels and of copies of as many bytes, and how many bytes these are."""
+    """Return the times of both kernels and of copies of as many bytes, and the numbers of bytes."""
     moved = bytes_moved(unit, shape)
     copies = {kind: copy_of(moved[kind]) for kind in KINDS}
     taken: dict[str, list[float]] = {name: [] for kind in KINDS for name in (kind, f"copy {kind}")}
     with quiet(settings.threads):
-        # With a norm on them, projections are made outside of the kernel.
+        # With a norm, the projections are computed outside the kernel.
         layer = UNITS[unit](shape.d, shape.d, norm="rms")
         x, above = torch.randn(shape, requires_grad=True), torch.ones(shape)
         passes(layer, x, above)
@@ -65,9 +64,9 @@ def alone(unit: str, shape: Shape, settings: Settings) -> tuple[dict[str, Times]
 
 
 def bytes_moved(unit: str, shape: Shape) -> dict[str, int]:
-    """What the two kernels must read and write of [L, B, d], in float32.
+    """Return the bytes that each kernel must read and write, in float32.
 
-    forward    reads the inputs of the step; writes the states and, where it is no state, the output
+    forward    reads the inputs of the step; writes the states and, if it is not a state, the output
     backward   reads the inputs, the states and the output's gradient; writes the inputs' gradients
     """
     plan = plan_of(unit)
@@ -90,21 +89,21 @@ def training_plans(unit: str) -> Iterator[list[Plan] | str]:
 
 
 def copy_of(moved: int) -> Call:
-    """Half of the bytes are read and half are written."""
+    """Return a copy that reads half of the bytes and writes half."""
     source = torch.ones(moved // 8)
     target = torch.ones_like(source)
     return lambda: target.copy_(source)
 
 
 def passes(layer: nn.Module, x: Tensor, above: Tensor) -> tuple[float, float]:
-    """The seconds that the kernels of a forward and of a backward pass take."""
+    """Return the seconds of the kernels of a forward pass, and of a backward pass."""
     y: list[Tensor] = []
     forward = launched(lambda: y.append(layer(x)[0]))
     return forward, launched(lambda: torch.autograd.grad(y, [x, *layer.parameters()], above))
 
 
 def launched(call: Call) -> float:
-    """The seconds of the kernels that `call` launches."""
+    """Return the seconds of the kernels that `call` launches."""
     seconds: list[float] = []
 
     def twice(run: Callable[..., None], *arguments: Any) -> None:

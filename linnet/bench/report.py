@@ -1,4 +1,4 @@
-"""From rows to what people read: a table in plain text, the tables of two pages, a plot."""
+"""Rows as a table in plain text and as a plot; the selection of rows for the tables of two pages."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from linnet.units import UNITS
 SHOWN = {
     **{"unit": "unit", "backend": "by", "mode": "mode", "L": "L", "B": "B", "d": "d"},
     **{"p20_ms": "p20 ms", "p50_ms": "p50 ms", "p80_ms": "p80 ms", "peak_mb": "peak MB"},
-    **{"ratio": "ratio", "ratio_to": "of", "target": "asked", "met": "met"},
+    **{"ratio": "ratio", "ratio_to": "of", "target": "target", "met": "met"},
 }
 NOTHING = "-"
 LEFT = ("unit", "backend", "mode", "ratio_to", "met")
-# Two rows that agree in these are the same measurement, made twice.
+# Two rows that are equal in these columns are the same measurement, repeated.
 KEY = ("what", "unit", "backend", "mode", "L", "B", "d", "dtype", "threads", "huge_pages", "ratio_to")
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Plain text; columns that are empty throughout are left out."""
+    """Return a table in plain text without columns that are empty."""
     columns = [column for column in SHOWN if any(row[column] for row in rows)]
     cells = [[SHOWN[column] for column in columns], *([row[c] for c in columns] for row in rows)]
     return text_table(cells, left=[number for number, column in enumerate(columns) if column in LEFT])
 
 
 def latest(rows: Iterable[Row]) -> list[Row]:
-    """Of each measurement the last one made."""
+    """Return the last row of each measurement."""
     return list({tuple(row[column] for column in KEY): row for row in rows}.values())
 
 
@@ -39,20 +39,20 @@ def shape_of(row: Row) -> Shape:
 
 
 def raced(rows: Iterable[Row], huge_pages: str = "no") -> list[Row]:
-    """Rows of our layers relative to nn.LSTM."""
+    """Return the rows of our layers relative to nn.LSTM."""
     fixed = {"what": "speed", "ratio_to": "nn.LSTM", "huge_pages": huge_pages}
     return [row for row in latest(rows) if all(row[key] == value for key, value in fixed.items())]
 
 
 def shapes_in(rows: Sequence[Row]) -> list[Shape]:
-    """The shapes that the project reports; if none of them was measured, all measured shapes."""
-    there = list(dict.fromkeys(map(shape_of, rows)))
-    return [shape for shape in SHAPES if shape in there] or there
+    """Return the shapes that the project reports; if none of them was measured, all measured shapes."""
+    measured = list(dict.fromkeys(map(shape_of, rows)))
+    return [shape for shape in SHAPES if shape in measured] or measured
 
 
 def units_in(rows: Sequence[Row]) -> list[str]:
-    there = {row["unit"] for row in rows}
-    return [unit for unit in UNITS if unit in there]
+    measured = {row["unit"] for row in rows}
+    return [unit for unit in UNITS if unit in measured]
 
 
 def name_of(unit: str) -> str:
@@ -63,21 +63,21 @@ def name_of(unit: str) -> str:
 
 
 def write_plot(path: Path, rows: Sequence[Row]) -> None:
-    """One panel a shape: the time of each unit relative to nn.LSTM."""
+    """Write a plot of the time of each unit relative to nn.LSTM, with a panel for each shape."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise RuntimeError('a plot needs matplotlib: pip install "linnet-rnn[plot]"') from error
-    found = raced(rows)
-    if not found:
+    drawn = raced(rows)
+    if not drawn:
         raise ValueError(
             "there are no rows of layers relative to nn.LSTM; `linnet bench --what speed` measures them"
         )
-    shapes, units = shapes_in(found), units_in(found)
+    shapes, units = shapes_in(drawn), units_in(drawn)
     figure = Figure(figsize=(2.6 * len(shapes) + 1, 0.35 * len(units) + 1.4), layout="constrained")
     panels = figure.subplots(1, len(shapes), sharey=True, squeeze=False)[0]
     for panel, shape in zip(panels, shapes, strict=True):
-        draw(panel, [row for row in found if shape_of(row) == shape], units)
+        draw(panel, [row for row in drawn if shape_of(row) == shape], units)
         panel.set_title(f"{shape.L} x {shape.B} x {shape.d}", fontsize=9)
     figure.supxlabel("time relative to nn.LSTM (L x B x d)", fontsize=9)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -88,9 +88,9 @@ def draw(panel: Any, rows: Sequence[Row], units: Sequence[str]) -> None:
     modes = [mode for mode in ("inference", "training", "step") if any(row["mode"] == mode for row in rows)]
     thick = 0.8 / max(1, len(modes))
     for number, mode in enumerate(modes):
-        known = {row["unit"]: float(row["ratio"]) for row in rows if row["mode"] == mode}
-        places = [at + (number - (len(modes) - 1) / 2) * thick for at in range(len(units))]
-        panel.barh(places, [known.get(unit, 0.0) for unit in units], thick, label=mode)
+        ratios = {row["unit"]: float(row["ratio"]) for row in rows if row["mode"] == mode}
+        heights = [y + (number - (len(modes) - 1) / 2) * thick for y in range(len(units))]
+        panel.barh(heights, [ratios.get(unit, 0.0) for unit in units], thick, label=mode)
     panel.set_yticks(range(len(units)), [name_of(unit) for unit in units])
     panel.axvline(1.0, color="black", linewidth=0.8)
     if not panel.yaxis_inverted():

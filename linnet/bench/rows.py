@@ -1,4 +1,4 @@
-"""Rows: each number with its circumstances, appended to one file that tables and plots are made from."""
+"""Rows of results: each number with its conditions, in one CSV file from which tables and plots are made."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ COLUMNS = (
     *("torch", "llvmlite", "linnet", "cpu"),
 )
 PACKAGE = Path(__file__).parent.parent
-HUGE_PAGES = "THP_MEM_ALLOC_ENABLE"  # torch asks for huge pages where this is 1
+HUGE_PAGES = "THP_MEM_ALLOC_ENABLE"  # torch allocates huge pages if this environment variable is 1
 
 Row = dict[str, str]
 Say = Callable[[str], None]
 
 
 class Book:
-    """Takes rows as they are measured and puts them into a file (None: keeps them only)."""
+    """Collects rows, and appends them to the file `path` as they are measured (None: no file)."""
 
     def __init__(self, path: Path | None, threads: int, say: Say, device: str = "cpu"):
         self.path, self.say = path, say
@@ -60,10 +60,12 @@ def text(value: Any) -> str:
 
 
 def append(path: Path, rows: Sequence[Row]) -> None:
-    """Write in one step, so that a reader sees all of the new rows or none."""
+    """Write atomically, so that a reader sees all of the new rows or none."""
     old = path.read_text(encoding="utf-8") if path.exists() else header()
     if not old.startswith(header()):
-        raise ValueError(f"{path} has other columns than {', '.join(COLUMNS)}; move it away first")
+        raise ValueError(
+            f"{path} has other columns than {', '.join(COLUMNS)}; rename it, or give another --results"
+        )
     write_atomically(path, (old + lines(rows)).encode())
 
 
@@ -85,7 +87,7 @@ def read(path: Path) -> list[Row]:
 
 
 def circumstances(threads: int, device: str = "cpu") -> dict[str, Any]:
-    """The column `cpu` names what computes, which may be a GPU."""
+    """Return the columns that all rows share. The column `cpu` names the processor, which may be a GPU."""
     return {
         "date": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "commit": commit(),
@@ -100,7 +102,7 @@ def circumstances(threads: int, device: str = "cpu") -> dict[str, Any]:
 
 
 def commit() -> str:
-    """Of the checkout this package is in, with a + where its files differ from it; "" outside of one."""
+    """Return the commit of the checkout, with a + if files of the package differ; "" outside a checkout."""
     if not (PACKAGE.parent / ".git").exists():
         return ""
     name, changed = git("rev-parse", "--short", "HEAD"), git("status", "--porcelain", "--", PACKAGE.name)

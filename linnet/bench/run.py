@@ -1,4 +1,4 @@
-"""A whole benchmark: each part in turn, a table after each, and rows that are kept."""
+"""A benchmark: run each part, print its table and record its rows."""
 
 from __future__ import annotations
 
@@ -20,20 +20,23 @@ GRANTED = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
 
 def run(settings: Settings, what: str, path: Path | None, again: bool = True, say: Say = print) -> list[Row]:
-    """Measure `what`, one of PARTS or "all"; `again`: SRU and LRN also with the other kind of pages."""
-    began = time.perf_counter()
+    """Measure `what`, one of PARTS or "all".
+
+    again   measure SRU and LRN with the other setting of huge pages too
+    """
+    start = time.perf_counter()
     book = Book(path, settings.threads, say, settings.device)
     for name, part in PARTS.items():
         if what in (name, "all"):
             run_part(name, part, settings, book, again)
-    say(f"\n{summary(book.rows)} {time.perf_counter() - began:.0f} s.")
+    say(f"\n{summary(book.rows)} {time.perf_counter() - start:.0f} s.")
     if path is not None:
         say(f"The rows are in {path}.")
     return book.rows
 
 
 def run_part(name: str, part: Part, settings: Settings, book: Book, again: bool) -> None:
-    """On a GPU those parts that are not about the CPU's memory, threads and compiler."""
+    """Run a part; on a GPU, skip parts about the CPU's memory, threads and compiler."""
     if settings.device == "cuda" and name not in ON_GPU:
         book.say(f"\nskipped: {name}, which is measured on the CPU only")
         return
@@ -55,14 +58,16 @@ def speed(settings: Settings, book: Book, again: bool) -> None:
 
 
 def with_other_pages(settings: Settings, book: Book) -> None:
-    """SRU and LRN relative to nn.LSTM once more, in a new process, with or without huge pages."""
+    """Measure SRU and LRN relative to nn.LSTM in a new process with the other setting of huge pages."""
     units = [unit for unit in ("sru", "lrn") if unit in settings.units]
     shapes = [str(shape) for shape in settings.shapes if not shape.is_step]
     if not units or not shapes or not huge_pages_are_granted():
-        book.say("\nskipped: the other setting of huge pages: no unit, no shape, or no such pages here")
+        book.say(
+            "\nskipped: the other setting of huge pages: no unit, no shape, or no huge pages on this system"
+        )
         return
     other = "0" if os.environ.get(HUGE_PAGES) == "1" else "1"
-    book.say(f"\nOnce more with {HUGE_PAGES}={other}:")
+    book.say(f"\nSRU and LRN with {HUGE_PAGES}={other}:")
     command = [sys.executable, "-m", "linnet", "bench", "--what", "speed", "--huge-pages", "here"]
     command += ["--units", *units, "--shapes", *shapes, "--modes", *settings.modes]
     command += ["--rounds", str(settings.rounds), "--threads", str(settings.threads)]
@@ -80,7 +85,7 @@ def huge_pages_are_granted() -> bool:
         return False
 
 
-def plain(title: str, measure: Callable[[Settings, Book], list[Row]]) -> Part:
+def one_table(title: str, measure: Callable[[Settings, Book], list[Row]]) -> Part:
     def part(settings: Settings, book: Book, again: bool) -> None:
         book.say(f"\n{title}")
         book.say(table(measure(settings, book)))
@@ -89,7 +94,7 @@ def plain(title: str, measure: Callable[[Settings, Book], list[Row]]) -> Part:
 
 
 def measure_loop(settings: Settings, book: Book) -> list[Row]:
-    # What it trains with is an extra, and is imported when it is asked for.
+    # Imported only when it is used: the training packages are an extra.
     from linnet.bench import loop
 
     return loop.measure(settings, book)
@@ -98,13 +103,13 @@ def measure_loop(settings: Settings, book: Book) -> list[Row]:
 ON_GPU = ("speed", "growth")
 PARTS: dict[str, Part] = {
     "speed": speed,
-    "recurrence": plain("recurrence alone, relative to a copy of the same bytes", recurrence.measure),
-    "checks": plain("the checks before a kernel, relative to the whole call", checks.measure),
-    "growth": plain("growth with the length of the sequences", growth.measure),
-    "memory": plain("peak memory of a training step, in fresh processes", memory.measure),
-    "start": plain("start, in fresh processes", start.measure),
-    "loss": plain("the loss of a language model, relative to its three products", loss.measure),
-    "classifier": plain("a training step of a sentence classifier", classifier.measure),
-    "tagging": plain("a training step of a tagger, and the CRF", tagging.measure),
-    "loop": plain("the training loop, relative to the model alone", measure_loop),
+    "recurrence": one_table("recurrence alone, relative to a copy of the same bytes", recurrence.measure),
+    "checks": one_table("the checks before a kernel, relative to the whole call", checks.measure),
+    "growth": one_table("growth with the length of the sequences", growth.measure),
+    "memory": one_table("peak memory of a training step, in new processes", memory.measure),
+    "start": one_table("start-up, in new processes", start.measure),
+    "loss": one_table("the loss of a language model, relative to its three matrix products", loss.measure),
+    "classifier": one_table("a training step of a sentence classifier", classifier.measure),
+    "tagging": one_table("a training step of a tagger, and the CRF", tagging.measure),
+    "loop": one_table("the training loop, relative to the model alone", measure_loop),
 }

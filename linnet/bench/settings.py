@@ -1,4 +1,4 @@
-"""What a benchmark measures."""
+"""The settings of a benchmark: units, shapes, repetitions."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Words(NamedTuple):
         return f"softmax of {self.words}"
 
 
-# Penn Treebank and WikiText-2, of features as wide as the small and the large models of the papers.
+# Penn Treebank and WikiText-2, with the feature sizes of the papers' small and large models.
 SOFTMAXES = tuple(Words(d, words) for words in (10_000, 33_278) for d in (200, 650))
 STEP, GROWING, PEAK = Shape(1, 1, 512), Shape(0, 8, 256), Shape(1024, 8, 512)
 SENTENCES = Shape(32, 32, 128)  # words, sentences and hidden size of a classifier
@@ -52,7 +52,7 @@ MODES = ("inference", "training")
 
 @dataclass(frozen=True)
 class Settings:
-    """The defaults are the figures that the project has set itself; quick() is for trying things out."""
+    """What to measure. The defaults are those of the project's targets; `quick` is for trying things out."""
 
     units: tuple[str, ...] = RACED
     shapes: tuple[Shape, ...] = SHAPES
@@ -60,7 +60,7 @@ class Settings:
     rounds: int = 11
     seconds: float = 30.0  # for the rounds of one race, after which it ends early
     threads: int = min(2, os.cpu_count() or 1)
-    references: tuple[str, ...] = ("nru",)  # units that race their own loop
+    references: tuple[str, ...] = ("nru",)  # units that are compared with their reference loop
     peers: bool = False
     device: str = "cpu"  # or "cuda"
     lengths: tuple[int, ...] = tuple(256 << i for i in range(6))
@@ -72,7 +72,7 @@ class Settings:
     classified: Shape = SENTENCES
     tagged: Shape = TAGGED
     chained: Shape = CHAINS
-    repeats: int = 3  # of what needs a process of its own
+    repeats: int = 3  # of measurements that need a new process
 
     def __post_init__(self) -> None:
         unknown = [name for name in (*self.units, *self.references) if name not in UNITS]
@@ -86,12 +86,12 @@ class Settings:
             )
 
     def elementwise(self, *units: str) -> list[str]:
-        """Those of `units` that race and have no recurrent matrix."""
+        """Return those of `units` that are measured and have no recurrent matrix."""
         return [name for name in units if name in self.units and UNITS[name](2, 2).first_cell.is_elementwise]
 
 
 def quick(settings: Settings) -> Settings:
-    """The same at sizes so small that only whether it runs can be seen."""
+    """Return the settings with small sizes, to see whether everything runs."""
     small = [Shape(min(s.L, 6), min(s.B, 3), min(s.d, 16)) for s in settings.shapes]
     return replace(
         settings,

@@ -1,4 +1,4 @@
-"""What a kernel is made of: the lines that were traced, the LLVM or Triton made from them, machine code."""
+"""The code of a kernel: the traced lines, the LLVM or Triton source generated from them, machine code."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.
 
 
 def kernel(unit: str, backward: bool = False, assembly: bool = False, dtype: str = "float32") -> str:
-    """The traced lines, then the code, of the kernels that a training step of `unit` runs.
+    """Return the traced lines and the code of the kernels that a training step of `unit` runs.
 
-    RuntimeError, with the reason, for a unit that has no kernel.
+    Raise RuntimeError, with the reason, if the unit has no kernel.
     """
     reason = no_cpu_kernels()
     if reason is not None:
-        raise RuntimeError(f"there are no kernels here: {reason}")
+        raise RuntimeError(f"CPU kernels are not available: {reason}")
     rnn = UNITS[unit](SIZE, SIZE, dtype=DTYPES[dtype])
     name = f"{type(rnn).__name__}, {'backward' if backward else 'forward'}, {dtype}"
     blocks = [name, *(f"the step, traced:\n{indent(lines)}" for lines in traced(rnn, backward))]
@@ -32,12 +32,12 @@ def kernel(unit: str, backward: bool = False, assembly: bool = False, dtype: str
     return "\n\n".join(blocks)
 
 
-# Whose code `--assembly` shows: any will do, and most GPUs in use run that of an A100.
+# The compute capability of an A100, whose code `--assembly` shows: newer GPUs run it too.
 CAPABILITY = 80
 
 
 def gpu_kernel(unit: str, backward: bool = False, assembly: bool = False, dtype: str = "float32") -> str:
-    """As `kernel`, for a GPU: Triton's source, or PTX. The source needs neither triton nor a GPU."""
+    """Like `kernel`, for a GPU: Triton's source, or PTX. The source needs neither triton nor a GPU."""
     from linnet.fuse.triton.kernels import emitted
 
     rnn, way = UNITS[unit](SIZE, SIZE), "backward" if backward else "forward"
@@ -62,7 +62,7 @@ def as_ptx(recipe: Any, way: str, dtype: torch.dtype) -> str:
     from linnet.fuse.triton.kernels import compile_ahead
 
     if no_triton_kernels() is not None:
-        raise RuntimeError("PTX is made by triton, which is not installed; pip install linnet-rnn[triton]")
+        raise RuntimeError("PTX needs triton, which is not installed: pip install 'linnet-rnn[triton]'")
     return compile_ahead(recipe, way, False, dtype, CAPABILITY).ptx
 
 
@@ -71,7 +71,7 @@ def indent(lines: str) -> str:
 
 
 def traced(rnn: Any, backward: bool) -> list[str]:
-    """One list for each stage; none for a unit whose kernel is written by hand."""
+    """Return the traced lines of each stage; none for a unit whose kernel is not traced."""
     for (training, *_), plans in rnn.directions[0].plan_cache.plans.items():
         if training and not isinstance(plans, str):
             return [str(plan.traced.backward if backward else plan.traced.forward) for plan in plans]
@@ -79,10 +79,10 @@ def traced(rnn: Any, backward: bool) -> list[str]:
 
 
 def sources(rnn: Any, dtype: torch.dtype) -> tuple[list[str], list[str]]:
-    """The LLVM of the kernels that a small forward and backward pass makes, if they are not made yet."""
+    """Return the LLVM of the kernels that a small forward and backward pass compiles."""
     forward: list[str] = []
     backward: list[str] = []
-    # So many rows that a kernel makes the projections itself.
+    # Enough rows for a kernel that computes the projections itself.
     x = torch.zeros(2, 4 * torch.get_num_threads(), SIZE, dtype=dtype, requires_grad=True)
     with when_compiled(forward.append), backend("cpu"):
         y, _ = rnn(x)
@@ -93,7 +93,7 @@ def sources(rnn: Any, dtype: torch.dtype) -> tuple[list[str], list[str]]:
 
 @contextmanager
 def when_compiled(note: Callable[[str], None]) -> Iterator[None]:
-    """Within this context the LLVM of each pass is noted when it is compiled."""
+    """Within this context, call `note` with the LLVM of each pass when it is compiled."""
     from linnet.fuse.cpu import jit
 
     compile_recipe = jit.compile_recipe

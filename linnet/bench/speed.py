@@ -13,10 +13,10 @@ from linnet.bench.timing import Times, race
 
 
 class Comparison(NamedTuple):
-    """`who` is measured by `whom`, both names in one race; a row calls the latter `to`."""
+    """The time of `entrant` relative to that of `baseline` in the same race; rows name the baseline `to`."""
 
-    who: str
-    whom: str
+    entrant: str
+    baseline: str
     to: str
 
 
@@ -29,51 +29,51 @@ class Race(NamedTuple):
 
     def run(self, settings: Settings, book: Book) -> list[Row]:
         builders = {name: entrant.build for name, entrant in self.entrants.items()}
-        # Loops take long and differ by much, so a few rounds will do.
+        # Reference loops are slow and the differences large, so a few rounds are enough.
         seconds = settings.seconds / 2 if "reference" in self.entrants else settings.seconds
         times = race(builders, settings.rounds, settings.threads, seconds, book.say, settings.device)
         measured = [row for name in times for row in self.rows(name, times)]
         return book.add(*measured)
 
     def rows(self, name: str, times: dict[str, Times]) -> list[dict[str, Any]]:
-        """One for each comparison of a contestant, or one without a ratio."""
+        """Return a row for each comparison of a contestant, or one without a ratio."""
         unit, backend, _ = self.entrants[name]
         known: dict[str, Any] = {"what": self.what, "unit": unit, "backend": backend, "mode": self.mode}
         known |= {**self.shape.columns(), **times[name].columns()}
-        made = []
-        for _, whom, to in (c for c in self.comparisons if c.who == name and c.whom in times):
-            ratio = times[name].p50 / times[whom].p50
-            made.append({**known, **judged(ratio, to, target_of(unit, self.mode, self.shape, to))})
-        return made or [known]
+        rows = []
+        for _, baseline, to in (c for c in self.comparisons if c.entrant == name and c.baseline in times):
+            ratio = times[name].p50 / times[baseline].p50
+            rows.append({**known, **judged(ratio, to, target_of(unit, self.mode, self.shape, to))})
+        return rows or [known]
 
 
 def races(settings: Settings) -> list[Race]:
-    """For each shape and mode; units that race their own loop do so apart, since it is slow."""
+    """Return the races of each shape and mode; slow loops are in separate races."""
     slow = set(settings.references) | {
         u for u in settings.units if not contestants.has_kernel(u, settings.device)
     }
-    made = []
+    result = []
     for shape in settings.shapes:
         for mode in ("step",) if shape.is_step else settings.modes:
             fused = [unit for unit in settings.units if unit not in slow]
-            made.append(beside_torch(settings, fused, shape, mode))
-            racing = [u for u in settings.units if u in settings.references]
-            made += [beside_its_loop(u, shape, mode, settings.device) for u in racing]
+            result.append(against_torch(settings, fused, shape, mode))
+            with_loops = [u for u in settings.units if u in settings.references]
+            result += [against_reference(u, shape, mode, settings.device) for u in with_loops]
             others = [u for u in settings.units if u in slow - set(settings.references)]
-            made += [beside_torch(settings, others, shape, mode)]
+            result += [against_torch(settings, others, shape, mode)]
             if settings.peers and "sru" in settings.units and not shape.is_step:
-                made.append(beside_the_peer(shape, mode, settings.device))
+                result.append(against_sru_package(shape, mode, settings.device))
         if shape.is_step:
-            made.append(cells(settings, shape))
-    return [race for race in made if race.comparisons]
+            result.append(cells(settings, shape))
+    return [race for race in result if race.comparisons]
 
 
-def beside_torch(settings: Settings, units: list[str], shape: Shape, mode: str) -> Race:
+def against_torch(settings: Settings, units: list[str], shape: Shape, mode: str) -> Race:
     entrants = {unit: contestants.ours(unit, shape, mode, settings.device) for unit in units}
     comparisons = [Comparison(unit, "nn.LSTM", "nn.LSTM") for unit in units]
-    entrants["nn.LSTM"] = contestants.torchs("nn.LSTM", shape, mode, settings.device)
+    entrants["nn.LSTM"] = contestants.torch_layer("nn.LSTM", shape, mode, settings.device)
     if "gru" in units:
-        entrants["nn.GRU"] = contestants.torchs("nn.GRU", shape, mode, settings.device)
+        entrants["nn.GRU"] = contestants.torch_layer("nn.GRU", shape, mode, settings.device)
         comparisons.append(Comparison("gru", "nn.GRU", "nn.GRU"))
     for unit in settings.elementwise(*units):
         count = contestants.matrices_of(unit)
@@ -84,21 +84,21 @@ def beside_torch(settings: Settings, units: list[str], shape: Shape, mode: str) 
     return Race("speed", shape, mode, entrants, comparisons)
 
 
-def beside_the_peer(shape: Shape, mode: str, device: str) -> Race:
-    """Timed separately: it takes as long as all others together, and leaves the memory fragmented."""
+def against_sru_package(shape: Shape, mode: str, device: str) -> Race:
+    """The package has its own race: it is slow and leaves the memory fragmented."""
     entrants = {
-        "nn.LSTM": contestants.torchs("nn.LSTM", shape, mode, device),
+        "nn.LSTM": contestants.torch_layer("nn.LSTM", shape, mode, device),
         "sru": contestants.ours("sru", shape, mode, device),
         "sru package": contestants.sru_package(shape, mode),
     }
     return Race("speed", shape, mode, entrants, [Comparison("sru", "sru package", "sru package")])
 
 
-def beside_its_loop(unit: str, shape: Shape, mode: str, device: str) -> Race:
+def against_reference(unit: str, shape: Shape, mode: str, device: str) -> Race:
     entrants = {
         unit: contestants.ours(unit, shape, mode, device),
-        "reference": contestants.ours_by_the_loop(unit, shape, mode),
-        "nn.LSTM": contestants.torchs("nn.LSTM", shape, mode, device),
+        "reference": contestants.reference_loop(unit, shape, mode),
+        "nn.LSTM": contestants.torch_layer("nn.LSTM", shape, mode, device),
     }
     comparisons = [Comparison(unit, other, other) for other in ("reference", "nn.LSTM")]
     return Race("speed", shape, mode, entrants, comparisons)

@@ -18,7 +18,7 @@ start = time.perf_counter()
 import linnet
 print(time.perf_counter() - start)
 """
-# The layer is built, run forwards and run backwards.
+# Builds a layer and runs a forward and a backward pass.
 FIRST_CALL = """
 import time, torch, linnet
 torch.set_num_threads({threads})
@@ -30,20 +30,20 @@ print(time.perf_counter() - start)
 
 
 def measure(settings: Settings, book: Book) -> list[Row]:
-    """The units come first: what Python compiles at a first import is then there for the imports."""
-    made: list[Row] = []
+    """Time the units first: Python has then compiled the modules that the imports load."""
+    rows: list[Row] = []
     try:
         for unit in (unit for unit in settings.starting if unit in settings.units):
-            made += book.add(*first_calls(unit, settings))
+            rows += book.add(*first_calls(unit, settings))
         seconds = [float(run_python("-c", IMPORT)) for _ in range(settings.repeats)]
-        made += book.add(row("import", "", seconds))
+        rows += book.add(row("import", "", seconds))
     except RuntimeError as error:
         book.say(f"skipped: start: {error}")
-    return made
+    return rows
 
 
 def first_calls(unit: str, settings: Settings) -> list[dict[str, Any]]:
-    """With an empty cache of kernels, emptied each time, and with a full one."""
+    """Return the rows with an empty kernel cache, new each time, and with a full one."""
     code = FIRST_CALL.format(unit=UNITS[unit].__name__, threads=settings.threads)
     cold, warm = [], []
     for _ in range(settings.repeats):

@@ -113,7 +113,7 @@ def crf_race(mode: str, shape: Shape) -> Race:
 
 
 def peer(tags: int) -> nn.Module:
-    # Not before it is asked for: it is no dependency.
+    # Imported only when it is used: it is no dependency.
     import torchcrf  # type: ignore[import-untyped]
 
     return torchcrf.CRF(tags)

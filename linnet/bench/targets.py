@@ -1,4 +1,4 @@
-"""What is to be reached: the project's own figures, each a ratio of times unless it says otherwise."""
+"""The project's targets: ratios of times, or milliseconds."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from linnet.bench.settings import RACED, SOFTMAXES, Shape
 ANY = Shape(0, 0, 0)
 LIGHT, MATRIX = ("sru", "lrn"), ("ran", "scrn", "atr")
 LOSSES = tuple(dict.fromkeys(map(str, SOFTMAXES)))
-# Recurrences that fit the cache are not bound by the memory beyond it.
+# Bytes: recurrences that fit into the cache are not limited by the bandwidth of the memory.
 BEYOND_CACHE = 64e6
-# A step of a long sequence may cost so much more than one of a short sequence and still be called linear.
+# The time is linear in the length if a step of the longest sequence takes at most this multiple.
 LINEAR = 1.2
 
 
 class Target(NamedTuple):
-    """At most `figure` for these units and modes; `least` and `most` bound the width d."""
+    """A ratio of at most `figure` for these units and modes, at hidden sizes from `least` to `most`."""
 
     units: tuple[str, ...]
     modes: tuple[str, ...]
@@ -49,7 +49,7 @@ TARGETS = (
     Target(LIGHT, ("inference", "training"), "a step at the shortest L", LINEAR),
     Target(("sru",), ("memory",), "nn.LSTM", 0.6),
     Target(RACED, ("inference", "training"), "its call", 0.02, least=256),
-    # At least 90 % of what the model alone would do.
+    # At least 90 % of the speed of the model alone.
     Target(("sru", "lstm", "scrn"), ("training",), "forward, backward and step", 1 / 0.9),
     Target(("sru",), ("training",), "classifier with nn.LSTM", 0.5),
     Target(("sru",), ("training",), "tagger with nn.LSTM", 0.5),
@@ -65,6 +65,6 @@ def target_of(unit: str, mode: str, shape: Shape, to: str) -> float | None:
 
 
 def judged(ratio: float, to: str, figure: float | None) -> dict[str, object]:
-    """The columns that say what was reached and whether that is enough."""
+    """Return the columns of a ratio: its target, and whether it is met."""
     met = None if figure is None else bool(ratio <= figure)
     return {"ratio": ratio, "ratio_to": to, "target": figure, "met": met}

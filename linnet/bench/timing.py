@@ -1,4 +1,4 @@
-"""Interleaved timing: on a machine that others use too, only what runs in turn can be compared."""
+"""Interleaved timing: on a shared machine, only calls that run in turn can be compared."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ import torch
 from linnet.bench.rows import Say
 
 Call = Callable[[], object]
-FEWEST = 3  # rounds that are run even when the time is up
-SAMPLE = 0.005  # seconds: what is shorter is called several times in a row
-SLOW = 2.0  # seconds: longer than anything takes to compile, so the call itself is
+FEWEST = 3  # rounds that are run even if they exceed the time limit
+SAMPLE = 0.005  # seconds: shorter calls are repeated to take about this long
+SLOW = 2.0  # seconds: a first call that takes longer is slow itself, and not only because it compiles
 
 
 class Times(NamedTuple):
-    """Milliseconds that one call took: the 20th, 50th and 80th of a hundred."""
+    """The 20th, 50th and 80th percentile of the milliseconds of one call."""
 
     p20: float
     p50: float
@@ -44,14 +44,15 @@ def race(
 ) -> dict[str, Times]:
     """Build each entrant on `device`, then call all of them in turn, round after round.
 
-    Whoever fails is left out, and a line says why. Rounds end early once `seconds` are over.
+    An entrant that fails is left out, and `say` gets the reason. No round starts after `seconds`, except the
+    first three.
     """
     with quiet(threads):
         calls = warm_up(entrants, say, device)
         times: dict[str, list[float]] = {name: [] for name in calls}
         start = time.perf_counter()
         for number in range(rounds):
-            for name in turned(list(calls), number):
+            for name in rotated(list(calls), number):
                 call, repeats = calls[name]
                 times[name].append(timed(call, repeats))
             gc.collect()
@@ -62,8 +63,8 @@ def race(
 
 @contextmanager
 def quiet(threads: int) -> Iterator[None]:
-    """So many threads, and no garbage collection in between."""
-    before, collected = torch.get_num_threads(), gc.isenabled()
+    """Within this context, use `threads` threads and no garbage collection."""
+    before, collects = torch.get_num_threads(), gc.isenabled()
     torch.set_num_threads(threads)
     gc.collect()
     gc.disable()
@@ -71,12 +72,12 @@ def quiet(threads: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-        if collected:
+        if collects:
             gc.enable()
 
 
 def warm_up(entrants: Mapping[str, Callable[[], Call]], say: Say, device: str) -> dict[str, tuple[Call, int]]:
-    """The calls, and how often each is made for one sample. The first compiles what there is to compile."""
+    """Return each call and how often to repeat it for one sample. The first call compiles the kernels."""
     calls = {}
     for name, build in entrants.items():
         try:
@@ -84,13 +85,13 @@ def warm_up(entrants: Mapping[str, Callable[[], Call]], say: Say, device: str) -
                 call = build()
             first = timed(call, 1)
             calls[name] = (call, 1 if first > SLOW else max(1, round(SAMPLE / timed(call, 1))))
-        except Exception as error:  # a peer may fail in any way, and the others race on
+        except Exception as error:  # another package may fail in any way; the race continues without it
             say(f"skipped: {name}: {type(error).__name__}: {error}")
     return calls
 
 
 def timed(call: Call, repeats: int) -> float:
-    """Seconds a call."""
+    """Return the seconds per call."""
     settle()
     start = time.perf_counter()
     for _ in range(repeats):
@@ -100,12 +101,12 @@ def timed(call: Call, repeats: int) -> float:
 
 
 def settle() -> None:
-    """Wait for the GPU, if one is at work: calls return before it is done."""
+    """Wait for the GPU, if one is used: calls return before it has finished."""
     if torch.cuda.is_initialized():
         torch.cuda.synchronize()
 
 
-def turned(names: list[str], by: int) -> list[str]:
-    """Who starts changes from round to round, so that nobody always runs after the same one."""
+def rotated(names: list[str], by: int) -> list[str]:
+    """Rotate the order, so that each round starts with another entrant."""
     by %= max(1, len(names))
     return names[by:] + names[:by]

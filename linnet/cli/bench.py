@@ -62,7 +62,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
 
 UNITS_HELP = f"the units that are measured ({' '.join(RACED)})"
 REFERENCE_HELP = "units that race their own loop over time, too (nru)"
-PAGES_HELP = "both: SRU and LRN again, in a fresh process, with the other setting of huge pages (both)"
+PAGES_HELP = "both: SRU and LRN again, in a new process, with the other setting of huge pages (both)"
 
 
 def shapes_help() -> str:
