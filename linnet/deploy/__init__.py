@@ -1,1 +1,1 @@
-"""Trained models for other runtimes."""
+"""Export to ONNX, and weights of other implementations."""

@@ -1,10 +1,10 @@
-"""Weights from elsewhere: the `sru` package, torch.nn, and the NRU and LRN authors' code.
+"""Load weights of other implementations: the `sru` package, torch.nn, and the NRU and LRN authors' code.
 
     rnn = linnet.SRU(300, 128, num_layers=2)
     linnet.load_foreign(rnn, torch.load("sru.pt"), source="sru")
 
-Each source has one function, which names the parameters of a Linnet stack in terms of the tensors
-of the other side. Nothing is loaded unless everything fits.
+Each source has one function, which computes the parameters of a Linnet stack from the tensors of the source.
+Nothing is loaded unless everything fits.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from linnet.units import GRU, LRN, LSTM, NRU, RNN, SRU
 
 
 class Foreign:
-    """The tensors of a foreign state dict, which notes what is missing, misshapen and left over."""
+    """A state dict of another implementation; collects missing keys, wrong shapes and unused keys."""
 
     def __init__(self, tensors: Mapping[str, Tensor]):
         self.tensors = dict(tensors)
@@ -39,7 +39,7 @@ class Foreign:
         return torch.zeros(shape)
 
     def check_scale(self, key: str, cell: Any) -> None:
-        """alpha of the skip is no parameter here but follows from the options: they must agree."""
+        """Check that alpha of the skip, which is no parameter in Linnet, is the one of the options."""
         self.unused.discard(key)
         if key in self.tensors and cell.skip_from is not None:
             scale = float(self.tensors[key])
@@ -53,7 +53,7 @@ class Foreign:
         self.unused.difference_update(keys)
 
     def check(self, source: str, rnn: Recurrent) -> None:
-        problems = [*self.problems, *(f"{key} has no place" for key in sorted(self.unused))]
+        problems = [*self.problems, *(f"{key} is not used" for key in sorted(self.unused))]
         if problems:
             listed = "\n  ".join(problems)
             unit = f"{type(rnn).__name__}({rnn.extra_repr()})"
@@ -63,22 +63,24 @@ class Foreign:
 def load_foreign(
     rnn: Recurrent, state_dict: Mapping[str, Tensor], source: str, *, normalize_after: bool | None = None
 ) -> None:
-    """Load a state dict of another code base: source is "sru", "torch", "nru" or "lrn".
+    """Load a state dict of another implementation: source is "sru", "torch", "nru" or "lrn".
 
-    sru     the `sru` package's SRU, any depth, direction, low rank or layer norm. Where it has layer norms
-            that would fit before and after each layer, `normalize_after` says how it was built; Linnet
-            has the norm before, normalize_after=False
+    sru     the `sru` package's SRU, any depth, direction, low rank or layer norm. If its layer norms fit both
+            before and after each layer, pass the `normalize_after` it was built with; Linnet has the norm
+            before each layer, normalize_after=False
     torch   nn.LSTM, nn.GRU or nn.RNN into LSTM, GRU(form="after") or RNN
     nru     the NRU authors' NRUCell, or their NRU model (whose output layer is left out)
     lrn     the LRN authors' language-model cell, or their stack of cells
     """
     if source == "sru" and isinstance(rnn, SRU):
-        check_norm_place(rnn, state_dict, normalize_after)
+        check_norm_position(rnn, state_dict, normalize_after)
     rnn.load_state_dict(convert(rnn, state_dict, source))
 
 
-def check_norm_place(rnn: Recurrent, state_dict: Mapping[str, Tensor], normalize_after: bool | None) -> None:
-    """The package's layer norms have the same names wherever they act; only their sizes may tell."""
+def check_norm_position(
+    rnn: Recurrent, state_dict: Mapping[str, Tensor], normalize_after: bool | None
+) -> None:
+    """Raise if the package's layer norms come after each layer, or if the sizes do not exclude that."""
     if normalize_after:
         raise ValueError(
             "normalize_after=True, a layer norm after each layer, has no counterpart in Linnet's SRU; "
@@ -88,32 +90,32 @@ def check_norm_place(rnn: Recurrent, state_dict: Mapping[str, Tensor], normalize
     sizes = {rnn.input_size, *(rnn.layer_output_size(layer) for layer in range(rnn.num_layers))}
     if norms and normalize_after is None and len(sizes) == 1:
         raise ValueError(
-            "the layer norms of this state dict fit before and after each layer, and it does not say which "
-            "the `sru` package's normalize_after was; if it was False, pass normalize_after=False"
+            "the layer norms of this state dict fit before and after each layer, and it does not contain the "
+            "`sru` package's normalize_after; if it was False, pass normalize_after=False"
         )
 
 
 def convert(rnn: Recurrent, state_dict: Mapping[str, Tensor], source: str) -> dict[str, Tensor]:
-    """The state dict of `rnn` that corresponds to a foreign one."""
+    """Return the state dict of `rnn` that corresponds to one of another implementation."""
     choose("source", source, SOURCES)
     units, converter = SOURCES[source]
     if not isinstance(rnn, units):
         names = " or ".join(unit.__name__ for unit in units)
         got = type(rnn).__name__ if isinstance(rnn, Recurrent) else f"{type(rnn)}, which is not linnet's"
-        raise TypeError(f"source {source!r} holds weights of {names}; got {got}")
+        raise TypeError(f"source {source!r} has weights of {names}; got {got}")
     foreign = Foreign(state_dict)
     converted = converter(rnn, foreign)
     ours = {name: tuple(tensor.shape) for name, tensor in rnn.state_dict().items()}
     theirs = {name: tuple(tensor.shape) for name, tensor in converted.items()}
     for name in ours | theirs:
         if ours.get(name) != theirs.get(name):
-            foreign.problems.append(f"for {name} of shape {ours.get(name)} it has {theirs.get(name)}")
+            foreign.problems.append(f"{name} needs shape {ours.get(name)}, and it has {theirs.get(name)}")
     foreign.check(source, rnn)
     return converted
 
 
 def from_sru(rnn: Recurrent, foreign: Foreign) -> dict[str, Tensor]:
-    """`weight` is [in, directions, hidden, k] with k = candidate, forget, reset and maybe skip."""
+    """Convert `weight`, [in, directions, hidden, k] with k = candidate, forget, reset and possibly skip."""
     converted = {}
     for number in range(rnn.num_layers):
         many, size = rnn.num_directions, rnn.hidden_size
@@ -146,12 +148,12 @@ def from_sru(rnn: Recurrent, foreign: Foreign) -> dict[str, Tensor]:
     return converted
 
 
-# Which rows of torch's matrices are which gate of ours.
+# Our names of the gates, in the order of the rows of torch's matrices.
 TORCH_GATES = {LSTM: ("i", "f", "content", "o"), GRU: ("r", "z", "n"), RNN: ("a",)}
 
 
 def from_torch(rnn: Recurrent, foreign: Foreign) -> dict[str, Tensor]:
-    """`weight_ih`, `weight_hh` and two biases, which are one bias here but for the candidate of GRU."""
+    """Convert `weight_ih`, `weight_hh` and two biases; Linnet has one, except for the candidate of GRU."""
     converted: dict[str, Tensor] = {}
     gates = next(gates for unit, gates in TORCH_GATES.items() if isinstance(rnn, unit))
     size, read = rnn.hidden_size, rnn.proj_size or rnn.hidden_size
@@ -183,14 +185,15 @@ def from_torch(rnn: Recurrent, foreign: Foreign) -> dict[str, Tensor]:
 
 
 def prefix_of(foreign: Foreign, rnn: Recurrent, key: str, prefix: str) -> str:
-    """The weights of a single cell have no prefix, those of a stack have `prefix`."""
-    if rnn.bidirectional and "their stacks have one direction" not in foreign.problems:
-        foreign.problems.append("their stacks have one direction")
+    """Return the prefix of the keys: "" for a single cell, `prefix` for a stack."""
+    problem = "stacks of this source have one direction"
+    if rnn.bidirectional and problem not in foreign.problems:
+        foreign.problems.append(problem)
     return "" if key in foreign.tensors and rnn.num_layers == 1 else prefix
 
 
 def from_nru(rnn: Recurrent, foreign: Foreign) -> dict[str, Tensor]:
-    """nn.Linear layers over [x; h; m] and, for the heads, over [h; m]."""
+    """Convert nn.Linear layers over [x; h; m] and, for the heads, over [h; m]."""
     converted = {}
     foreign.ignore("_W_h2o", "_b_o")
     for number, cell in enumerate(rnn.cells):
@@ -216,7 +219,7 @@ def from_nru(rnn: Recurrent, foreign: Foreign) -> dict[str, Tensor]:
 
 
 def from_lrn(rnn: Recurrent, foreign: Foreign) -> dict[str, Tensor]:
-    """`_W` is [in, 3 hidden] with the input gate, the forget gate and the value side by side."""
+    """Convert `_W`, [in, 3 hidden], whose columns are input gate, forget gate and value."""
     converted = {}
     for number, cell in enumerate(rnn.cells):
         prefix = prefix_of(foreign, rnn, "_W", f"cell_{number}.")

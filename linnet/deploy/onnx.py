@@ -1,4 +1,4 @@
-"""Models as ONNX files."""
+"""Export of models to ONNX files."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ def export_onnx(
     output_names: Sequence[str] | None = None,
     **named_inputs: Any,
 ) -> torch.onnx.ONNXProgram:
-    """Write `model`, a stack or any module that has stacks in it, to the file `path`.
+    """Write `model`, a stack or any module that contains stacks, to the file `path`.
 
         linnet.export_onnx(rnn, "rnn.onnx", x, lengths=lengths)
 
-    inputs, named_inputs   an example of what the model is called with; a stack does without.
-                           What is None or left out in the example is no input of the file
-    dynamic_shapes         as for torch.export; without it every dimension is free that the model does
-                           not fix, and an error says if the length or the batch is not
-    output_names           for the outputs of the file, in their order
+    inputs, named_inputs   example arguments of the model; a stack needs none. Arguments that are None or
+                           left out in the example are not inputs of the file
+    dynamic_shapes         as for torch.export. Default: all dimensions are dynamic that the model does not
+                           fix, and it is an error if the model fixes the length or the batch size
+    output_names           names of the outputs of the file, in their order
 
-    Each loop over time becomes one Scan with the equations of the unit's step, whatever the length of
-    the example. The model is written as it runs in evaluation. Returns what torch.onnx.export returns.
+    Each loop over time becomes one Scan operator with the equations of the unit's step, whatever the length
+    of the example. The model is exported in evaluation mode. Returns the result of torch.onnx.export.
     """
     check_packages()
     example = example_for(model, (inputs, named_inputs))
@@ -71,7 +71,7 @@ def example_for(model: nn.Module, arguments: Arguments) -> Arguments:
     if not any(arguments):
         if not isinstance(model, Recurrent):
             raise TypeError(
-                f"export_onnx needs an example of what {type(model).__name__} is called with: "
+                f"export_onnx needs example arguments of {type(model).__name__}: "
                 "linnet.export_onnx(model, path, x)"
             )
         arguments = (model.first_cell.example.new_zeros(2, 3, model.input_size),), {}
@@ -80,7 +80,7 @@ def example_for(model: nn.Module, arguments: Arguments) -> Arguments:
 
 @contextmanager
 def evaluation(model: nn.Module) -> Iterator[None]:
-    """The model with its dropout off, and afterwards as it was."""
+    """Within this context, the model is in evaluation mode; then its modes are restored."""
     training = [module for module in model.modules() if module.training]
     model.eval()
     try:
@@ -121,7 +121,7 @@ def check_call(
 
 
 def check_stack(stack: Recurrent) -> None:
-    """A loop over time that is no Scan would be written out step by step, for one length only."""
+    """Raise if a loop over time cannot become a Scan: torch would unroll it, for one length only."""
     for direction in stack.directions:
         reason = why_not(direction)  # type: ignore[arg-type]
         if reason is not None:
@@ -129,7 +129,7 @@ def check_stack(stack: Recurrent) -> None:
 
 
 def why_not(direction: Direction) -> str | None:
-    """Why one layer in one direction cannot be exported, if it cannot."""
+    """Return why one layer in one direction cannot be exported, or None."""
     from linnet.deploy.onnx_scan import missing_operation
 
     weight = direction.cell.example
@@ -146,7 +146,7 @@ def why_not(direction: Direction) -> str | None:
 
 
 def free_shapes(model: nn.Module, example: Arguments) -> Any:
-    """For torch.export: every size is free that the model does not fix. It treats 1 as a constant anyway."""
+    """Return dynamic shapes for torch.export: all sizes but 1, which it treats as a constant anyway."""
     shapes = torch.export.ShapesCollection()
     for leaf in tree_leaves(example):
         if isinstance(leaf, Tensor):
@@ -156,7 +156,7 @@ def free_shapes(model: nn.Module, example: Arguments) -> Any:
 
 
 def names_of_outputs(model: nn.Module) -> list[str] | None:
-    """Those of a stack or a cell; for other models torch makes them up."""
+    """Return the names of the outputs of a stack or a cell; torch generates those of other models."""
     cell = model.first_cell if isinstance(model, Recurrent) else model
     return ["output", *(f"final_{state}" for state in cell.states)] if isinstance(cell, Cell) else None
 
@@ -166,7 +166,7 @@ def translate(exported: Any, output_names: Sequence[str] | None, free: bool) -> 
 
     scans: list[Sizes] = []
     with warnings.catch_warnings():
-        # torch 2.13 warns of what it does itself.
+        # torch 2.13 warns about its own code.
         warnings.filterwarnings("ignore", message=".*LeafSpec", category=FutureWarning)
         program = torch.onnx.export(
             exported,
@@ -183,11 +183,11 @@ def translate(exported: Any, output_names: Sequence[str] | None, free: bool) -> 
 
 
 def check_free(scans: list[Sizes]) -> None:
-    """Lengths are free, and batches as well, where there are any: unbatched input is a batch of 1."""
+    """Raise if a length or a batch size is fixed; unbatched input is a batch of 1."""
     for length, batch in scans:
         if isinstance(length, int) or (isinstance(batch, int) and batch != 1):
             what, number = ("length", length) if isinstance(length, int) else ("batch", batch)
             raise ValueError(
                 f"the model fixes the {what} of its sequences at {number}; "
-                "if it should, say so with dynamic_shapes"
+                "if this is intended, pass dynamic_shapes"
             )

@@ -1,11 +1,11 @@
 """The traced step as the body of an ONNX Scan.
 
-A model that torch has exported holds each of its scans as one operation, `linnet::scan`. Here it
-becomes ONNX's Scan: the states go from step to step; the projections, the mask and the resets come in
-a time step at a time; the body is the list of operations that kernels are made from as well. Weights
-stay outside, where the body reads them.
+In a model that torch has exported, each scan is one operation, `linnet::scan`. This file translates it to
+ONNX's Scan: the states are carried from step to step; the projections, the mask and the resets are the inputs
+of each time step; the body is the list of operations that kernels are compiled from too. Weights are values
+of the outer graph, which the body may read.
 
-onnxscript is imported when a model is translated, and not before.
+onnxscript is imported only when a model is translated.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ NAMES = {
     **{"gt": "Greater", "ge": "GreaterOrEqual", "lt": "Less", "le": "LessOrEqual", "eq": "Equal"},
     **{"where": "Where", "logical_and": "And", "logical_or": "Or", "logical_not": "Not"},
 }
-# Those that have no name there, in terms of the others.
+# Operations that ONNX does not have, composed of others.
 COMPOSED: dict[str, Callable[..., Any]] = {
     "ne": lambda body, a, b: body.add("Not", body.add("Equal", a, b)),
     "expm1": lambda body, x: body.add("Sub", body.add("Exp", x), body.number(1.0)),
     "log1p": lambda body, x: body.add("Log", body.add("Add", x, body.number(1.0))),
 }
 
-# The length and the batch of a scan: a number if it is fixed, a name if it is free.
+# The length and the batch size of a scan: a number if it is fixed, a name if it is dynamic.
 Sizes = tuple[int | str, int | str]
 
 
 def missing_operation(plan: Plan) -> str | None:
-    """What of the step has no place in ONNX, if there is something."""
+    """Return why a step cannot be translated to ONNX, or None."""
     unknown = [line.op for line in plan.traced.forward.lines if line.op not in NAMES | COMPOSED]
     return f"there is no translation of the operation {unknown[0]!r} in its step yet" if unknown else None
 
 
 def translation_table(scans: list[Sizes]) -> dict[Callable, Callable]:
-    """For torch.onnx.export: what `linnet::scan` becomes. The length and batch of each scan go to `scans`."""
+    """Return the translation of `linnet::scan` for torch.onnx.export; it appends to `scans`."""
     numbers = count()
 
     def scan(plan, tensors, mask, resets, reverse):
@@ -63,13 +63,13 @@ def translation_table(scans: list[Sizes]) -> dict[Callable, Callable]:
 
 
 def size_of(value: Any, axis: int) -> int | str:
-    """What torch first took for free and then found fixed is a number in the guise of a name."""
+    """Return a size; if torch found a dynamic size to be fixed, its name is a number."""
     size = str(value.shape[axis])
     return int(size) if size.isdigit() else size
 
 
 def name_sizes(model: Any, scans: list[Sizes]) -> None:
-    """Call the free sizes of the first scan "time" and "batch", everywhere in the model."""
+    """Rename the dynamic sizes of the first scan to "time" and "batch" everywhere in the model."""
     named = zip(scans[0], ("time", "batch"), strict=True) if scans else ()
     names = {size: name for size, name in named if isinstance(size, str)}
     for value in (*model.graph.inputs, *(result for node in model.graph for result in node.outputs)):
@@ -79,7 +79,7 @@ def name_sizes(model: Any, scans: list[Sizes]) -> None:
 
 
 def scan_nodes(name: str, operands: Operands) -> tuple[list[Any], list[Any]]:
-    """The nodes of a scan, and its results: the output and the final states."""
+    """Return the nodes of a scan, and its results: the output and the final states."""
     nodes = Nodes(name)
     axis = nodes.constant([2])
     flags = [flag for flag in (operands.mask, operands.resets) if flag is not None]
@@ -101,7 +101,7 @@ def scan_nodes(name: str, operands: Operands) -> tuple[list[Any], list[Any]]:
 
 
 class Nodes:
-    """ONNX nodes in the order in which they run; all that they make has a name of its own."""
+    """ONNX nodes in the order in which they run; each of their outputs gets a unique name."""
 
     def __init__(self, name: str):
         self.name = name
@@ -125,7 +125,7 @@ class Nodes:
         return self.add("Constant", value=ir.tensor(value, dtype=dtype))
 
     def split(self, joint: Any, names: Sequence[str]) -> dict[str, Any]:
-        """The parts of a joint tensor, by name."""
+        """Split a joint tensor into parts, by name."""
         if len(names) == 1:
             return {names[0]: joint}
         parts = self.add_many("Split", len(names), joint, axis=-1, num_outputs=len(names))
@@ -133,7 +133,7 @@ class Nodes:
 
 
 class Body(Nodes):
-    """One time step: what it takes in, and the nodes that make of it the new states and the output."""
+    """One time step: its inputs, and the nodes that compute the new states and the output."""
 
     def __init__(self, name: str, operands: Operands):
         from onnxscript.ir import DataType
@@ -143,7 +143,7 @@ class Body(Nodes):
         self.dtype = operands.joint.dtype
         self.inputs: list[Any] = []
         self.numbers: dict[str, Any] = {}
-        # In this order Scan hands them over.
+        # In the order in which Scan passes them.
         self.before = {state: self.take(state, self.dtype) for state in self.traced.states}
         self.joint = self.take("joint", self.dtype)
         self.extras = [self.take(f"extra{i}", self.dtype) for i in range(len(operands.extras))]
@@ -162,13 +162,13 @@ class Body(Nodes):
 
         states = self.start()
         values = self.run_lines({**self.inputs_of_step(states, matrices), **states})
-        y, *new = [self.as_wide_as_a_state(operand, values) for _, operand in self.traced.forward.outputs]
+        y, *new = [self.expanded(operand, values) for _, operand in self.traced.forward.outputs]
         if self.mask is not None:
             new = [self.add("Where", self.mask, *pair) for pair in zip(new, states.values(), strict=True)]
             y = self.add("Where", self.mask, y, self.number(0.0))
         outputs: list[Any] = []
         for value in (*new, y):
-            outputs.append(self.on_its_own(value, outputs))
+            outputs.append(self.distinct(value, outputs))
             # onnxruntime up to 1.23 needs both where it cannot infer them.
             outputs[-1].type, outputs[-1].shape = self.state_type(), ir.Shape([None, None])
         return ir.Graph(self.inputs, outputs, nodes=self.nodes, name=self.name)
@@ -177,7 +177,7 @@ class Body(Nodes):
         return next(iter(self.before.values())).type
 
     def start(self) -> dict[str, Any]:
-        """The states as the step reads them: zeros at a reset."""
+        """Return the states at the start of the step: zeros at a reset."""
         if self.resets is None:
             return self.before
         zero = self.number(0.0)
@@ -206,26 +206,26 @@ class Body(Nodes):
         return values[operand] if isinstance(operand, str) else self.number(operand)
 
     def number(self, value: float) -> Any:
-        # By its text, in which -0.0 is not 0.0.
+        # The keys are texts, because -0.0 == 0.0.
         if str(value) not in self.numbers:
             self.numbers[str(value)] = self.constant(value, self.dtype)
         return self.numbers[str(value)]
 
-    def as_wide_as_a_state(self, operand: Operand, values: dict[str, Any]) -> Any:
-        """[B, H], also where the step gives a number or something made of weights alone."""
+    def expanded(self, operand: Operand, values: dict[str, Any]) -> Any:
+        """Return a value as [B, H], even if it is a number or depends on weights only."""
         value = self.value(operand, values)
-        if operand in self.wide():
+        if operand in self.batched():
             return value
         return self.add("Expand", value, self.add("Shape", next(iter(self.before.values()))))
 
-    def wide(self) -> set[Operand]:
-        """The names of all that depends on an input or a state."""
+    def batched(self) -> set[Operand]:
+        """Return the names of all values that depend on an input or a state."""
         names: set[Operand] = {*self.traced.inputs, *self.traced.states}
         for line in self.traced.forward.lines:
             if names & set(line.operands):
                 names.add(line.result)
         return names
 
-    def on_its_own(self, value: Any, others: list[Any]) -> Any:
-        """Each output of a body must be the result of a node, and no other output."""
+    def distinct(self, value: Any, others: list[Any]) -> Any:
+        """Return a value that is the result of a node and no other output, as outputs of a body must be."""
         return self.add("Identity", value) if value.producer() is None or value in others else value

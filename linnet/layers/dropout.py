@@ -1,11 +1,10 @@
-"""Dropout as language models use it: fresh at each step, locked over time, or one mask for a whole batch.
+"""Dropout for sequences: a new mask at each step, one mask over time, or one mask for a whole batch.
 
-    naive      a fresh mask for each step of each sequence
+    naive      a new mask for each step of each sequence
     sequence   one mask for each sequence, the same at all steps ("locked", "variational")
     batch      one mask for all sequences and steps (the SCRN authors' variational dropout)
 
-A module of this file draws a new mask at each call, unless `fixed` contains one: to compare with recorded
-numbers, or to examine one thinned network.
+The modules draw a new mask at each call, unless `fixed` is set, for example to compare with recorded numbers.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ class Dropout(nn.Module):
         return self.training and (self.rate > 0 or self.fixed is not None)
 
     def mask(self, shape: Sequence[int], like: Tensor) -> Tensor:
-        """A mask for tensors of `shape`, with size 1 in the dimensions that share it."""
+        """Return a mask for tensors of `shape`, with size 1 in the dimensions that share it."""
         times, batch, size = shape
         shape = {"naive": (times, batch, size), "sequence": (1, batch, size), "batch": (1, 1, size)}[
             self.mode

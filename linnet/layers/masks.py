@@ -1,4 +1,4 @@
-"""Dropout masks: they are drawn here and nowhere else."""
+"""Dropout masks; no other file draws them."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from torch import Tensor
 
 
 def keep_mask(shape: Sequence[int], rate: float, like: Tensor) -> Tensor:
-    """A mask of zeros (with probability `rate`) and 1 / (1 - rate), which preserves the mean."""
+    """Return a mask of zeros (with probability `rate`) and 1 / (1 - rate), which preserves the mean."""
     return torch.empty(shape, dtype=like.dtype, device=like.device).bernoulli_(1 - rate).div_(1 - rate)
 
 
 def over_time(x: Tensor, size: int) -> list[int]:
-    """The shape of a mask of `size` channels that all steps of x share; one step of x is [B, D]."""
+    """Return the shape of a mask of `size` channels for all steps of x [T, B, D], or for a step x [B, D]."""
     return [1, x.shape[1], size] if x.dim() == 3 else [x.shape[0], size]

@@ -1,4 +1,4 @@
-"""States as any nesting of tuples and named tuples of tensors."""
+"""Functions over states, which are nested tuples and named tuples of tensors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 def map_tensors(function: Callable[[Tensor], Tensor], tree: Any) -> Any:
-    """The same tuples with `function` applied to each tensor; None stays None."""
+    """Return the same tuples with `function` applied to each tensor; None stays None."""
     if isinstance(tree, Tensor):
         return function(tree)
     if tree is None:
@@ -19,10 +19,10 @@ def map_tensors(function: Callable[[Tensor], Tensor], tree: Any) -> Any:
 
 
 def take_rows(tree: Any, rows: Tensor) -> Any:
-    """These rows of each tensor."""
+    """Return the rows `rows` of each tensor."""
     return map_tensors(lambda tensor: tensor.index_select(0, rows), tree)
 
 
 def repeat_rows(tree: Any, times: int) -> Any:
-    """Each row of each tensor `times` times, one after the other."""
+    """Repeat each row of each tensor `times` times, one after the other."""
     return map_tensors(lambda tensor: tensor.repeat_interleave(times, 0), tree)

@@ -1,4 +1,4 @@
-"""What is added to a loss to keep activations small and smooth."""
+"""Penalties that are added to a loss to keep activations small and smooth."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ def temporal_penalty(output: Tensor) -> Tensor:
 
 
 def sobolev_penalty(h: Tensor, weight: Tensor, keep: float = 1.0) -> Tensor:
-    """Sum over time of |dh_t / dh_{t-1}|^2 for h_t = sigmoid(a_t + h_{t-1} R), one value for each sequence.
+    """The sum over time of |dh_t / dh_{t-1}|^2 for h_t = sigmoid(a_t + h_{t-1} R), a value for each sequence.
 
     Kabdolov et al. (2018), section 7: the derivative is R diag(sigma'), and so its squared norm is
     (sigma')^2 v, where v_j is the squared norm of column j of R; and sigma' = h (1 - h).
 
     h        [T, B, H]
     weight   [H, H], R as it is stored: a row for each column of R
-    keep     where h was itself dropped, h = m sigma with m = 0 or 1/keep: the derivative is then
-             R diag(m sigma'), and m sigma' = h (1 - keep h)
+    keep     1 - rate of the dropout on h, if it has one: then h = m sigma with m = 0 or 1/keep, the
+             derivative is R diag(m sigma'), and m sigma' = h (1 - keep h)
     """
     slope = h * (1 - keep * h)
     return (slope.square() @ weight.square().sum(1)).sum(0)

@@ -1,4 +1,4 @@
-"""How sequences of different lengths come in: padded with lengths or a mask, or packed."""
+"""Sequences of different lengths: padded with lengths or a mask, or packed."""
 
 from __future__ import annotations
 
@@ -11,30 +11,32 @@ from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 
 
 def mask_of_lengths(lengths: Tensor | Sequence[int], like: Tensor) -> Tensor:
-    """[T, B] for `like` [T, B, D], True at the steps that are within the length of their sequence."""
+    """Return a mask [T, B] for `like` [T, B, D], True at the steps within the length of their sequence."""
     time, batch = like.shape[:2]
     try:
-        # On the CPU, where their values are looked at, whatever the default device.
+        # On the CPU, where the values are checked, whatever the default device is.
         lengths = lengths if isinstance(lengths, Tensor) else torch.as_tensor(lengths, device="cpu")
     except (TypeError, ValueError) as error:
-        raise TypeError(f"lengths must be whole numbers, one a sequence; got {lengths!r}") from error
+        raise TypeError(f"lengths must be whole numbers, one for each sequence; got {lengths!r}") from error
     if lengths.dtype.is_floating_point or lengths.dtype == torch.bool or lengths.dtype.is_complex:
         raise TypeError(f"lengths must be whole numbers; got {lengths.dtype}")
     if tuple(lengths.shape) != (batch,):
-        raise ValueError(f"lengths must have shape ({batch},), one a sequence; got {tuple(lengths.shape)}")
-    # A graph that is being traced holds no numbers to look at.
+        raise ValueError(
+            f"lengths must have shape ({batch},), one for each sequence; got {tuple(lengths.shape)}"
+        )
+    # Tensors in a graph that is being traced have no values to check.
     if not (torch.compiler.is_compiling() or is_unknown(lengths)):
         check_range(lengths, time)
     return torch.arange(time, device=like.device)[:, None] < lengths.to(like.device)
 
 
 def mask_for(lengths: Tensor | None, like: Tensor) -> Tensor | None:
-    """`mask_of_lengths`, or None if there are no lengths: then nothing is padded."""
+    """Return `mask_of_lengths`, or None if there are no lengths, as then there is no padding."""
     return None if lengths is None else mask_of_lengths(lengths, like)
 
 
 def is_unknown(lengths: Tensor) -> bool:
-    """A tensor that has a shape and no numbers."""
+    """Return whether a tensor has a shape but no values."""
     return lengths.is_meta or isinstance(lengths, FakeTensor)
 
 
@@ -46,7 +48,7 @@ def check_range(lengths: Tensor, time: int) -> None:
 
 
 def check_flags(what: str, flags: Tensor, shape: tuple[int, ...], layout: str, device: torch.device) -> None:
-    """A mask or resets: booleans, one for each time step of each sequence."""
+    """Raise unless a mask or resets are booleans, one for each time step of each sequence."""
     if not isinstance(flags, Tensor) or flags.dtype != torch.bool:
         got = flags.dtype if isinstance(flags, Tensor) else type(flags).__name__
         raise TypeError(f"{what} must be a bool tensor; got {got}")
@@ -57,7 +59,7 @@ def check_flags(what: str, flags: Tensor, shape: tuple[int, ...], layout: str, d
 
 
 def unpack(packed: PackedSequence) -> tuple[Tensor, Tensor]:
-    """The padded [T, B, D] and the lengths, in the packed (sorted) order."""
+    """Return the padded sequences [T, B, D] and their lengths, in the packed (sorted) order."""
     return pad_packed_sequence(PackedSequence(packed.data, packed.batch_sizes))
 
 

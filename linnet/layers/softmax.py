@@ -1,19 +1,18 @@
-"""From features to words: the full softmax, a mixture of softmaxes, and the adaptive softmax.
+"""Softmaxes over a vocabulary: the full softmax, a mixture of softmaxes, and the adaptive softmax.
 
 Each is a module with
 
-    loss(x, targets, tied)     x [T, B, F], targets [T, B] -> the mean of -log p over what is counted
+    loss(x, targets, tied)     x [T, B, F], targets [T, B] -> the mean of -log p over the targets that count
     logits(x, tied)            x [..., F] -> [..., V], for generation: log p up to a constant
     log_probs(x, tied)         x [..., F] -> [..., V]
 
-`tied` is the matrix of the embedding where it decodes too; it is lent at each call, so that a model
-has each parameter once.
+`tied` is the matrix of the embedding if it is the output matrix too. It is an argument of each call, so that
+the model has the parameter only once.
 
-With a vocabulary of 10k words and more, the product with the output matrix is most of what a
-language model computes, and its result is the largest tensor by far. The loss therefore goes
-through the rows in pieces (`mixture_nll`): the logits of a piece become its probabilities and then
-their own gradient in one buffer, and are used for the gradients of features and matrix before the
-next piece is computed.
+With a vocabulary of 10,000 words or more, the product with the output matrix is most of the work of a
+language model, and the logits are by far its largest tensor. `mixture_nll` therefore processes the rows in
+pieces: in one buffer, it computes the logits of a piece, then their softmax, then the gradient of the logits,
+and from it the gradients of features and matrix, before it continues with the next piece.
 """
 
 from __future__ import annotations
@@ -28,41 +27,41 @@ from torch import Tensor, nn
 from linnet.base.options import check_size
 from linnet.layers.dropout import Dropout
 
-# Targets that are not counted; the value that torch ignores.
+# The value of targets that do not count, as in torch.
 IGNORE = -100
-# The authors of the mixture add this to a probability before its logarithm is taken.
+# The authors of the mixture add this to a probability before they take its logarithm.
 MIXTURE_EPS = 1e-8
-# The logits that are there at one time. Larger pieces make better products, smaller ones stay in a cache.
+# The number of logits in a piece. Matrix products are faster with larger pieces; smaller ones fit the cache.
 PIECE = 8 * 1024 * 1024
 
 
 def mixture_nll(
     x: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, prior: Tensor | None = None
 ) -> Tensor:
-    """The mean of -log p(target) over the targets that are not IGNORE (0, if there are none).
+    """Return the mean of -log p(target) over the targets that are not IGNORE (0 if there are none).
 
     x         [N, D] features, or [N, K, D] with K experts
     weight    [V, D]; bias [V] or None
     targets   [N]
-    prior     [N, K]: the shares of the experts, p = sum_k prior_k softmax(x_k W^T + b) + 1e-8;
-              without it there is one expert, and p is its softmax
+    prior     [N, K], the weights of the experts: p = sum_k prior_k softmax(x_k W^T + b) + 1e-8;
+              None: there is one expert, and p is its softmax
     """
     x = x if x.dim() == 3 else x[:, None]
     if torch.is_autocast_enabled(x.device.type):
         low = torch.get_autocast_dtype(x.device.type)
         x, weight, bias = x.to(low), weight.to(low), None if bias is None else bias.to(low)
-    learns = torch.is_grad_enabled() and any(
+    needs_gradients = torch.is_grad_enabled() and any(
         t is not None and t.requires_grad for t in (x, weight, bias, prior)
     )
-    if not learns:
-        return in_pieces(x, weight, bias, prior, targets, learns=False)[0]
+    if not needs_gradients:
+        return in_pieces(x, weight, bias, prior, targets, gradients=False)[0]
     return MixtureNLL.apply(x, weight, bias, prior, targets)
 
 
 def reference_nll(
     x: Tensor, weight: Tensor, bias: Tensor | None, prior: Tensor | None, targets: Tensor
 ) -> Tensor:
-    """What `mixture_nll` computes, as one would write it; this one can be differentiated again."""
+    """Return the same as `mixture_nll` by its formula; it can be differentiated twice."""
     logits = F.linear(x, weight, bias)
     log_p = F.log_softmax(logits, -1, dtype=wide(x.dtype))
     counted = targets != IGNORE
@@ -73,12 +72,12 @@ def reference_nll(
 
 
 class MixtureNLL(torch.autograd.Function):
-    """The gradients are made together with the loss, while the probabilities of a piece are at hand."""
+    """Computes the gradients together with the loss, while the probabilities of a piece are in the buffer."""
 
     @staticmethod
     def forward(ctx: Any, *arguments: Any) -> Tensor:
         ctx.save_for_backward(*arguments)
-        loss, ctx.gradients = in_pieces(*arguments, learns=True, wanted=ctx.needs_input_grad)
+        loss, ctx.gradients = in_pieces(*arguments, gradients=True, needed=ctx.needs_input_grad)
         return loss
 
     @staticmethod
@@ -87,21 +86,21 @@ class MixtureNLL(torch.autograd.Function):
         arguments = ctx.saved_tensors
         if torch.is_grad_enabled():
             return (*differentiable_gradients(arguments, scale), None)
-        # Handed over and not kept, so that the first who asks for them need not copy them.
+        # Not kept, so that autograd need not copy them. A second backward pass computes them again.
         gradients, ctx.gradients = ctx.gradients, None
         if gradients is None:
-            _, gradients = in_pieces(*arguments, learns=True, wanted=ctx.needs_input_grad)
+            _, gradients = in_pieces(*arguments, gradients=True, needed=ctx.needs_input_grad)
         if scale != 1:
             gradients = [None if g is None else g.mul_(scale) for g in gradients]
         return (*gradients, None)
 
 
 def differentiable_gradients(arguments: Sequence[Tensor | None], scale: Tensor) -> list[Tensor | None]:
-    """For a second derivative: the gradients by the plain formula, as functions of its inputs."""
+    """Return the gradients by the formula, with a graph for second derivatives."""
     loss = reference_nll(*arguments)  # type: ignore[arg-type]
     leaves = [t for t in arguments if t is not None and t.requires_grad]
-    found = iter(torch.autograd.grad(loss, leaves, scale, create_graph=True))
-    return [next(found) if t is not None and t.requires_grad else None for t in arguments[:-1]]
+    gradients = iter(torch.autograd.grad(loss, leaves, scale, create_graph=True))
+    return [next(gradients) if t is not None and t.requires_grad else None for t in arguments[:-1]]
 
 
 def in_pieces(
@@ -111,44 +110,44 @@ def in_pieces(
     prior: Tensor | None,
     targets: Tensor,
     *,
-    learns: bool,
-    wanted: Sequence[bool] = (True,) * 4,
+    gradients: bool,
+    needed: Sequence[bool] = (True,) * 4,
 ) -> tuple[Tensor, list[Tensor | None]]:
-    """The loss, and the gradients of x, weight, bias and prior where they are wanted."""
+    """Return the loss and, if `gradients`, those of x, weight, bias and prior that are `needed`."""
     rows, experts, size = x.shape
     counted = targets != IGNORE
     share = counted.to(wide(x.dtype)) / counted.sum().clamp(min=1)
     at = targets.where(counted, 0)
     piece = max(1, min(rows, PIECE // (experts * len(weight))))
     buffer = x.new_empty(piece * experts, len(weight))
-    gradients = Gradients(x, weight, bias, prior, wanted) if learns else None
+    sums = Gradients(x, weight, bias, prior, needed) if gradients else None
     loss = share.new_zeros(())
     for start in range(0, rows, piece):
-        of = slice(start, start + piece)
-        features = x[of].reshape(-1, size)
+        chunk = slice(start, start + piece)
+        features = x[chunk].reshape(-1, size)
         p = probabilities(features, weight, bias, buffer[: len(features)])
-        expert_at = at[of].repeat_interleave(experts)[:, None] if experts > 1 else at[of, None]
+        expert_at = at[chunk].repeat_interleave(experts)[:, None] if experts > 1 else at[chunk, None]
         hit = p.gather(-1, expert_at)
         if prior is None:
-            nll, blame = exact_nll(hit[:, 0], features, weight, bias, at[of]), share[of, None]
+            nll, factor = exact_nll(hit[:, 0], features, weight, bias, at[chunk]), share[chunk, None]
         else:
-            nll, blame = mixed_nll(hit, prior[of], share[of, None])
-        loss += torch.dot(nll, share[of])
-        if gradients is not None:
+            nll, factor = mixed_nll(hit, prior[chunk], share[chunk, None])
+        loss += torch.dot(nll, share[chunk])
+        if sums is not None:
             p.scatter_add_(-1, expert_at, torch.full_like(hit, -1))
-            gradients.add(of, features, p, blame)
+            sums.add(chunk, features, p, factor)
             if prior is not None:
-                gradients.add_prior(of, hit, prior, nll, share)
-    return loss, [] if gradients is None else gradients.results()
+                sums.add_prior(chunk, hit, prior, nll, share)
+    return loss, [] if sums is None else sums.results()
 
 
 def wide(dtype: torch.dtype) -> torch.dtype:
-    """In which sums and logarithms are taken."""
+    """Return the dtype of sums and logarithms: at least float32."""
     return torch.promote_types(dtype, torch.float32)
 
 
 def probabilities(x: Tensor, weight: Tensor, bias: Tensor | None, buffer: Tensor) -> Tensor:
-    """softmax(x W^T + b), in the buffer if it is precise enough."""
+    """Return softmax(x W^T + b), in the buffer if its dtype is precise enough."""
     if bias is None:
         torch.mm(x, weight.T, out=buffer)
     else:
@@ -159,17 +158,17 @@ def probabilities(x: Tensor, weight: Tensor, bias: Tensor | None, buffer: Tensor
 
 
 def exact_nll(hit: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor) -> Tensor:
-    """-log of the probabilities; where one was too small to be held, from its logits again."""
+    """Return -log of the probabilities; those that underflowed are computed from their logits."""
     nll = -hit.log()
-    lost = hit < torch.finfo(hit.dtype).tiny
-    if lost.any():
-        logits = F.linear(x[lost], weight, bias).to(hit.dtype)
-        nll[lost] = F.cross_entropy(logits, targets[lost], reduction="none")
+    underflow = hit < torch.finfo(hit.dtype).tiny
+    if underflow.any():
+        logits = F.linear(x[underflow], weight, bias).to(hit.dtype)
+        nll[underflow] = F.cross_entropy(logits, targets[underflow], reduction="none")
     return nll
 
 
 def mixed_nll(hit: Tensor, prior: Tensor, share: Tensor) -> tuple[Tensor, Tensor]:
-    """-log of the mixed probability, and each expert's share in it: by this its logits are corrected."""
+    """Return -log of the mixed probability, and the factor of each expert's gradient: its share in it."""
     of_expert = hit.view(prior.shape) * prior
     mixed = of_expert.sum(-1, keepdim=True) + MIXTURE_EPS
     return -mixed.log()[:, 0], (of_expert / mixed * share).reshape(-1, 1)
@@ -178,45 +177,45 @@ def mixed_nll(hit: Tensor, prior: Tensor, share: Tensor) -> tuple[Tensor, Tensor
 class Gradients:
     """The sums of the gradients over the pieces.
 
-    With G = blame (p - one-hot of the target), dx = G W and dW = G^T x. The factor of a row is
-    applied to the small side of each product and never to the logits.
+    With G = factor (p - one-hot of the target), dx = G W and dW = G^T x. The factor of a row multiplies x and
+    dx, which are smaller than the logits.
     """
 
     def __init__(
-        self, x: Tensor, weight: Tensor, bias: Tensor | None, prior: Tensor | None, wanted: Sequence[bool]
+        self, x: Tensor, weight: Tensor, bias: Tensor | None, prior: Tensor | None, needed: Sequence[bool]
     ):
         self.weight = weight
         precise = wide(weight.dtype)
-        self.x = x.new_empty(x.shape) if wanted[0] else None
-        # The first piece writes it and the others add to it; without any row there is no piece.
-        fresh = torch.empty_like if len(x) else torch.zeros_like
-        self.dweight = fresh(weight, dtype=precise) if wanted[1] else None
-        self.bias = torch.zeros_like(bias, dtype=precise) if bias is not None and wanted[2] else None
-        self.prior = torch.empty_like(prior) if prior is not None and wanted[3] else None
+        self.x = x.new_empty(x.shape) if needed[0] else None
+        # The first piece writes it, and the others add to it. Without rows there is no first piece.
+        allocate = torch.empty_like if len(x) else torch.zeros_like
+        self.dweight = allocate(weight, dtype=precise) if needed[1] else None
+        self.bias = torch.zeros_like(bias, dtype=precise) if bias is not None and needed[2] else None
+        self.prior = torch.empty_like(prior) if prior is not None and needed[3] else None
 
-    def add(self, of: slice, features: Tensor, p: Tensor, blame: Tensor) -> None:
-        g, factor = p.to(features.dtype), blame.to(features.dtype)
+    def add(self, chunk: slice, features: Tensor, p: Tensor, factor: Tensor) -> None:
+        g, of_row = p.to(features.dtype), factor.to(features.dtype)
         if self.x is not None:
-            torch.mm(g, self.weight, out=self.x[of].view(-1, self.x.shape[-1])).mul_(factor)
+            torch.mm(g, self.weight, out=self.x[chunk].view(-1, self.x.shape[-1])).mul_(of_row)
         if self.dweight is not None:
-            add_product(self.dweight, g.T, features * factor, first=of.start == 0)
+            add_product(self.dweight, g.T, features * of_row, first=chunk.start == 0)
         if self.bias is not None:
-            self.bias.addmv_(p.T, blame[:, 0])
+            self.bias.addmv_(p.T, factor[:, 0])
 
-    def add_prior(self, of: slice, hit: Tensor, prior: Tensor, nll: Tensor, share: Tensor) -> None:
+    def add_prior(self, chunk: slice, hit: Tensor, prior: Tensor, nll: Tensor, share: Tensor) -> None:
         if self.prior is not None:
             # d(-log q) / d prior_k = -p_k / q, and 1 / q = exp(nll).
-            by_row = (share[of] * nll.exp())[:, None]
-            self.prior[of] = -hit.view_as(prior[of]) * by_row
+            of_row = (share[chunk] * nll.exp())[:, None]
+            self.prior[chunk] = -hit.view_as(prior[chunk]) * of_row
 
     def results(self) -> list[Tensor | None]:
-        like = self.weight.dtype
-        whole = [None if g is None else g.to(like) for g in (self.dweight, self.bias)]
-        return [self.x, *whole, self.prior]
+        dtype = self.weight.dtype
+        summed = [None if g is None else g.to(dtype) for g in (self.dweight, self.bias)]
+        return [self.x, *summed, self.prior]
 
 
 def add_product(into: Tensor, a: Tensor, b: Tensor, first: bool) -> None:
-    """into += a b, or into = a b; in low precision the sum over the pieces is kept in a wider type."""
+    """Compute into += a b, or into = a b if `first`; `into` may have a wider dtype than a and b."""
     if into.dtype == a.dtype:
         into.addmm_(a, b, beta=0 if first else 1)
     elif first:
@@ -228,8 +227,8 @@ def add_product(into: Tensor, a: Tensor, b: Tensor, first: bool) -> None:
 class FullSoftmax(nn.Module):
     """logits = x W^T + b over the whole vocabulary.
 
-    tied_size   so many features at the end are decoded by the embedding; the rest by a matrix of its
-                own, `weight` (SCRN: its h by the embedding, its s by U)
+    tied_size   the number of features, at the end, that are multiplied by the embedding; the others are
+                multiplied by `weight` (SCRN: h by the embedding, s by U)
     """
 
     weight: nn.Parameter | None
@@ -263,7 +262,7 @@ class FullSoftmax(nn.Module):
     def logits(self, x: Tensor, tied: Tensor | None = None) -> Tensor:
         if self.weight is None or tied is None:
             return F.linear(x, decoder(self.weight, tied), self.bias)
-        # For a few rows, two products are cheaper than a joined matrix.
+        # For a few rows, two products are faster than joining the matrices.
         own, shared = x.split([self.free, self.tied_size], -1)
         return F.linear(own, self.weight, self.bias) + F.linear(shared, tied)
 
@@ -274,10 +273,10 @@ class FullSoftmax(nn.Module):
 class MixtureSoftmax(nn.Module):
     """p = sum_k prior_k softmax(tanh(x L_k + l_k) W^T + b), a mixture of softmaxes (Yang et al. 2018).
 
-    One softmax of d features can tell apart no more than d dimensions of contexts; a mixture can.
+    The logits of one softmax over d features have at most rank d; those of a mixture can have a higher rank.
 
-    latent_size   the size of what each expert hands to the one matrix W that all share
-    dropout       on that
+    latent_size   the size of each expert's output, which is multiplied by the shared matrix W
+    dropout       on the experts' outputs
     """
 
     weight: nn.Parameter | None
@@ -308,7 +307,7 @@ class MixtureSoftmax(nn.Module):
         self.bias = nn.Parameter(torch.empty(vocabulary_size, **where)) if bias else None
 
     def parts(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """x [..., F] -> what each expert says [..., K, D] and how much it counts [..., K]."""
+        """x [..., F] -> the outputs of the experts [..., K, D] and their weights [..., K]."""
         latent = torch.tanh(self.latent(x))
         latent = self.dropout(latent) if latent.dim() == 3 else latent
         prior = torch.softmax(self.prior(x), -1)
@@ -327,11 +326,11 @@ class MixtureSoftmax(nn.Module):
 
 
 class AdaptiveSoftmax(nn.Module):
-    """Frequent words first, rare words in clusters of fewer features (Grave et al. 2017), by torch.
+    """torch's adaptive softmax (Grave et al. 2017): clusters of rare words have fewer features.
 
     The vocabulary must be sorted by frequency.
 
-    cutoffs   where the clusters begin, e.g. (2000, 10000)
+    cutoffs   the first word of each cluster, e.g. (2000, 10000)
     """
 
     def __init__(
@@ -374,8 +373,8 @@ class AdaptiveSoftmax(nn.Module):
 
 
 def decoder(own: Tensor | None, tied: Tensor | None) -> Tensor:
-    """The one matrix there is: the softmax's own, or that of the embedding."""
+    """Return the output matrix: the softmax's own, or that of the embedding."""
     matrix = own if own is not None else tied
     if matrix is None:
-        raise TypeError("a tied softmax is called with the matrix of the embedding: loss(x, targets, tied)")
+        raise TypeError("a tied softmax needs the matrix of the embedding: loss(x, targets, tied)")
     return matrix

@@ -1,4 +1,4 @@
-"""Layers in both directions over a sequence of vectors, for models that encode several sequences."""
+"""A bidirectional encoder of sequences of vectors, for models that encode several sequences."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from linnet.models.encoder import StackEncoder, make_dropouts, make_layers
 
 
 class BidirectionalEncoder(StackEncoder):
-    """x [T, B, input_size] -> layers by an EncoderConfig; its input_dropout is left to the model.
+    """x [T, B, input_size] -> the layers of an EncoderConfig; the model itself applies `input_dropout`.
 
-    Each layer is a stack of its own: what a unit does in all layers of a stack but the last (SRU's cell
-    dropout), it does here in all layers.
+    Each layer is a separate stack of one layer. Options of a unit that act on all layers of a stack except
+    the last, such as SRU's cell dropout, therefore act on all layers.
     """
 
     def __init__(self, input_size: int, config: EncoderConfig, where: dict[str, Any]):

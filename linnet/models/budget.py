@@ -1,4 +1,4 @@
-"""The width with which a model has as many parameters as another."""
+"""The hidden size with which a model has a given number of parameters."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from linnet.base.options import check_size
 
 
 def closest_size(budget: int, count: Callable[[int], int], advice: str) -> int:
-    """The hidden size whose `count` comes closest to `budget`; the count must grow with the size."""
+    """Return the hidden size whose `count` is closest to `budget`; the count must grow with the size.
+
+    advice   what to use instead, for the error if even a hidden size of 1 has too many parameters
+    """
     check_size("budget", budget)
     least = count(1)
     if least > budget:

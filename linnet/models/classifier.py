@@ -38,7 +38,7 @@ FEWEST_STEPS = 5
 
 @dataclass(frozen=True)
 class ClassifierConfig(TextConfig):
-    """An encoder, in one direction or both, and how its output becomes one vector."""
+    """An encoder, in one direction or both, and the pooling of its output."""
 
     noun: ClassVar[str] = "classifier"
     refused: ClassVar[dict[str, str]] = {**REFUSED, "bidirectional": "set its own bidirectional"}
@@ -122,7 +122,7 @@ class Classifier(TextEncoder):
             uniform_weights(self, config.init_scale, but=table)
 
     def make_pooling(self, where: dict[str, Any]) -> MaxConvolution | AttentivePooling | None:
-        """The pooling, if it has parameters."""
+        """Return the pooling if it has parameters, else None."""
         config = self.config
         if config.unit == CNN:
             return MaxConvolution(self.input_size, config.hidden_size, **config.unit_options, **where)
@@ -147,13 +147,13 @@ class Classifier(TextEncoder):
     def forward(
         self, tokens: Tensor, lengths: Tensor | None = None, characters: Tensor | None = None
     ) -> Tensor:
-        """tokens [T, B], characters [T, B, C]; `lengths` [B] are needed where sequences are padded."""
+        """tokens [T, B], characters [T, B, C] -> logits [B, classes]; padded sequences need `lengths` [B]."""
         return self.output(self.pooled_dropout(self.features(tokens, lengths, characters)[None])[0])
 
     def features(
         self, tokens: Tensor, lengths: Tensor | None = None, characters: Tensor | None = None
     ) -> Tensor:
-        """The vector of each sequence, [B, F], which the output layer reads."""
+        """Return the vector of each sequence, [B, F], the input of the output layer."""
         text = Text(tokens, characters)
         if self.config.padding == "left":
             text, lengths = pad_left(text, lengths), None
@@ -176,14 +176,14 @@ def pad_left(text: Text, lengths: Tensor | None, fewest: int = FEWEST_STEPS) -> 
     device = text.tokens.device
     ends = torch.full((batch,), steps, device=device) if lengths is None else lengths.to(device)
     total = max(steps, fewest)
-    # The place that each step is read from; negative before the sequence.
-    place = torch.arange(total, device=device)[:, None] - (total - ends)
-    characters = None if text.characters is None else take_steps(text.characters, place)
-    return Text(take_steps(text.tokens, place), characters)
+    # The step that is moved to each step of the result; negative before the sequence.
+    source = torch.arange(total, device=device)[:, None] - (total - ends)
+    characters = None if text.characters is None else take_steps(text.characters, source)
+    return Text(take_steps(text.tokens, source), characters)
 
 
-def take_steps(steps: Tensor, place: Tensor) -> Tensor:
-    """steps [T, B, ...] at `place` [S, B]; 0 where a place is negative."""
+def take_steps(steps: Tensor, source: Tensor) -> Tensor:
+    """Return the steps `source` [S, B] of steps [T, B, ...]; 0 where `source` is negative."""
     columns = torch.arange(steps.shape[1], device=steps.device)
-    before = (place < 0).reshape(*place.shape, *[1] * (steps.dim() - 2))
-    return steps[place.clamp(min=0), columns].masked_fill(before, 0)
+    before = (source < 0).reshape(*source.shape, *[1] * (steps.dim() - 2))
+    return steps[source.clamp(min=0), columns].masked_fill(before, 0)

@@ -1,4 +1,4 @@
-"""What a model is made of, as a value: the same value gives the same model."""
+"""The settings of models, as frozen dataclasses."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from linnet.layers.embedding import TUNED
 from linnet.layers.recurrent import Recurrent
 from linnet.units import UNITS
 
-# Each layer is a module: the settings of an untrusted run must not ask for a billion of them.
+# Each layer is a module; the settings of an untrusted run must not create a billion of them.
 MOST_LAYERS = 1000
-# What classifiers take for a unit although it does not recur.
+# Not a recurrent unit, but classifiers accept it as their unit.
 CNN = "cnn"
 SOFTMAXES = ("full", "mixture", "adaptive")
 INPUTS = ("words", "characters", "both")
@@ -25,7 +25,7 @@ DROPOUTS = (
     *("input_dropout", "embedding_dropout", "layer_dropout", "output_dropout"),
     *("latent_dropout", "state_dropout", "weight_drop"),
 )
-# Options of a stack that a model sets itself, and what to set instead.
+# Options of a stack that a model sets itself, and the option of the model to set instead.
 TAKEN = {
     "dropout": "layer_dropout",
     "variational": "dropout_mode",
@@ -41,7 +41,7 @@ REFUSED = {
 
 
 def option(default: Any, about: str) -> Any:
-    """A field with the line that the command line shows for it."""
+    """Return a dataclass field with the help text of its command line option."""
     return field(default=default, metadata={"help": about})
 
 
@@ -69,7 +69,7 @@ class EncoderConfig:
     state_dropout: float = option(0.0, "dropout on the state, one mask per window")
     state_dropout_on: str = option(
         "read",
-        "read: drop the state that the matrices read; carried: drop the state that is carried and put out",
+        "read: drop the state that the matrices read; carried: drop the state itself and the output",
     )
     context_dropout: bool = option(True, "scrn: dropout on a layer's output drops its context too")
     dropout_mode: str = option(
@@ -114,7 +114,7 @@ class EncoderConfig:
                 raise ValueError(f"{name} is no unit option of a {self.noun}: {self.refused[name]}")
 
     def check_fit(self) -> None:
-        """Settings that do not go together, whatever the sizes are."""
+        """Raise for settings that cannot be combined."""
         if not self.context_dropout and self.unit != "scrn":
             raise ValueError(
                 f"context_dropout is about scrn's context; unit={self.unit!r} has none, leave it True"
@@ -173,13 +173,13 @@ class LanguageModelConfig(EncoderConfig):
     noun: ClassVar[str] = "language model"
     refused: ClassVar[dict[str, str]] = {
         **REFUSED,
-        "bidirectional": "a language model reads one way, because the other direction would show it the "
-        "token that it must predict",
+        "bidirectional": "a language model reads in one direction, because the other would show it the token "
+        "that it must predict",
     }
 
     projection: int = option(0, "project the last output to this many dimensions (0: no projection)")
     tied: bool = option(
-        False, "decode by the embedding too (scrn: h by the embedding, s by a matrix of its own)"
+        False, "use the embedding as the output matrix too (scrn: for h only; s has its own matrix)"
     )
     softmax: str = option("full", "full, mixture or adaptive")
     experts: int = option(15, "mixture: the number of softmaxes")
@@ -193,7 +193,7 @@ class LanguageModelConfig(EncoderConfig):
     init: str = option(
         "unit", "how parameters are initialised: unit, uniform, weights, rows, xavier or normal"
     )
-    init_scale: float = option(0.1, "the scale of the initial values, for those that have one")
+    init_scale: float = option(0.1, "the scale of the initial values, if init has one")
     initial_state: float = option(0.0, "the value of every state at the start of a text")
 
     def check_choices(self) -> None:
@@ -228,7 +228,7 @@ class LanguageModelConfig(EncoderConfig):
             raise ValueError("the mixture of softmaxes needs latent_size, as there is no embedding_size")
         if self.tied and self.latent != self.embedding_size:
             raise ValueError(
-                f"tied=True decodes by the embedding, so latent_size must be embedding_size="
+                f"tied=True uses the embedding as output matrix, so latent_size must be embedding_size="
                 f"{self.embedding_size} or 0; got latent_size={self.latent_size}"
             )
 
@@ -238,7 +238,7 @@ class LanguageModelConfig(EncoderConfig):
 
 
 def default_options(unit: str) -> dict[str, Any]:
-    """The options of a unit's paper with their defaults; `cnn` is a unit of classifiers."""
+    """Return the options of a unit with their defaults; `cnn` is a unit of classifiers."""
     if unit != CNN:
         return {name: known.default for name, known in find_unit(unit).options().items()}
     known = inspect.signature(MaxConvolution).parameters

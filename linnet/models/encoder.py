@@ -1,8 +1,8 @@
-"""What all models share: tokens or numbers -> input of the first layer -> a stack of any unit.
+"""Encoders, the base classes of models: tokens or numbers -> input of the first layer -> a stack of units.
 
 `Encoder` runs a stack. `StackEncoder` has layers and the dropouts of the papers by an EncoderConfig;
 `TokenEncoder` (language models) reads tokens, `TextEncoder` words, characters or both, in one direction or
-both. A model is an encoder with something on top:
+both. A model is a subclass of an encoder:
 
     class Classifier(TextEncoder): ...
 """
@@ -29,7 +29,7 @@ State = tuple[Any, ...]
 
 
 class Encoded(NamedTuple):
-    """What the layers compute from a sequence."""
+    """The outputs and states of the layers."""
 
     output: Tensor  # [T, B, F], after the dropout of the last layer
     state: State
@@ -38,34 +38,34 @@ class Encoded(NamedTuple):
 
 
 class Encoder(nn.Module):
-    """Runs a stack over sequences; a subclass has `stack`, `read` and, where it drops, `after`."""
+    """Runs a stack over sequences; a subclass defines `stack`, `read` and, for dropouts, `after`."""
 
     @property
     def stack(self) -> list[Recurrent]:
-        raise NotImplementedError(f"{type(self).__name__} must say what its layers are")
+        raise NotImplementedError(f"{type(self).__name__} must define stack, the list of its layers")
 
     def read(self, x: Any) -> Tensor:
-        """The input of the first layer, [T, B, input_size]."""
-        raise NotImplementedError(f"{type(self).__name__} must say how it reads its input")
+        """Return the input of the first layer, [T, B, input_size]."""
+        raise NotImplementedError(f"{type(self).__name__} must define read(x), the input of its first layer")
 
     def after(self, number: int, y: Tensor) -> Tensor:
-        """The output of a layer as the next one reads it."""
+        """Return the input of the next layer, given the output `y` of layer `number`."""
         return y
 
     def encode(self, x: Any, state: State | None = None, lengths: Tensor | None = None) -> Encoded:
-        """x as `read` takes it, time-first; `lengths` [B]: how many steps of each sequence are real."""
+        """Run the layers; `x` is the argument of `read`, and `lengths` [B] are those of the sequences."""
         x = self.read(x)
         mask = None if lengths is None else mask_of_lengths(lengths, like=x)
         outputs, finals = [], []
-        for number, (layer, held) in enumerate(zip(self.stack, self.read_state(state, x), strict=True)):
-            y, final = layer(x, held, mask=mask)
+        for number, (layer, start) in enumerate(zip(self.stack, self.read_state(state, x), strict=True)):
+            y, final = layer(x, start, mask=mask)
             outputs.append(y)
             finals.append(final)
             x = self.after(number, y)
         return Encoded(x, tuple(finals), outputs[-1] if outputs else x, tuple(outputs))
 
     def read_state(self, state: State | None, x: Tensor) -> State:
-        """The state of each layer to start from; None: zeros."""
+        """Return the initial state of each layer; None means zeros."""
         layers = len(self.stack)
         if state is None:
             return (None,) * layers
@@ -79,11 +79,11 @@ class Encoder(nn.Module):
 
     @property
     def example(self) -> Tensor:
-        """A parameter, for its device and dtype."""
+        """A parameter, to get the device and the dtype of the model."""
         return next(self.parameters())
 
     def count(self) -> int:
-        """The number of parameters; a tied matrix counts once."""
+        """Return the number of parameters; a tied matrix counts once."""
         return sum(weight.numel() for weight in self.parameters())
 
 
@@ -133,7 +133,7 @@ class TokenEncoder(StackEncoder):
 
 
 class Text(NamedTuple):
-    """What a TextEncoder reads; `characters` are those of each word, 0 at padding."""
+    """The input of a TextEncoder; `characters` are those of each word, 0 at padding."""
 
     tokens: Tensor  # int64 [T, B]
     characters: Tensor | None = None  # int64 [T, B, C]
@@ -173,7 +173,7 @@ class TextEncoder(StackEncoder):
         self.add_layers(self.input_size, bidirectional, where)
 
     def make_characters(self, characters: int, where: dict[str, Any]) -> Any:
-        """A module with `output_size` that maps characters [T, B, C] to a vector for each word."""
+        """Return a module with `output_size` that maps characters [T, B, C] to a vector for each word."""
         config = self.config
         if not characters:
             raise ValueError(
@@ -183,17 +183,17 @@ class TextEncoder(StackEncoder):
 
     @property
     def input_size(self) -> int:
-        """The size of a step: the vector of the word, then the vector of its characters."""
+        """The size of the input at each step: the word's vector and the vector of its characters."""
         words = 0 if self.embedding is None else self.embedding.size
         return words + (0 if self.characters is None else self.characters.output_size)
 
     def read(self, x: Text) -> Tensor:
         tokens, characters = x
         check_tokens("tokens", tokens, self.vocabulary_size)
-        found = [] if self.embedding is None else [self.embed(tokens)]
+        vectors = [] if self.embedding is None else [self.embed(tokens)]
         if self.characters is not None:
-            found.append(self.characters(characters))
-        return self.input_dropout(found[0] if len(found) == 1 else torch.cat(found, -1))
+            vectors.append(self.characters(characters))
+        return self.input_dropout(vectors[0] if len(vectors) == 1 else torch.cat(vectors, -1))
 
     def embed(self, tokens: Tensor) -> Tensor:
         assert self.embedding is not None
@@ -204,13 +204,13 @@ class TextEncoder(StackEncoder):
         return f"{self.vocabulary_size}, unit={self.config.unit!r}, inputs={self.config.inputs!r}"
 
 
-# ------------------------------------------------------------------------------------------ making
+# ------------------------------------------------------------------------------------------ layers
 
 
 def make_layers(
     config: EncoderConfig, input_size: int, bidirectional: bool, where: dict[str, Any]
 ) -> list[Recurrent]:
-    """Stacks of one layer each, so that each has its size, and the model adds the dropouts between them."""
+    """Return stacks of one layer each: sizes can differ, and the model adds the dropouts between them."""
     if bidirectional and (config.state_dropout_on == "carried" or not config.context_dropout):
         raise ValueError(
             "state_dropout_on='carried' and context_dropout=False are for models that read in one direction; "
@@ -237,7 +237,7 @@ def make_layers(
 def options_of_layer(
     unit: type[Recurrent], given: dict[str, Any], directions: int, position: dict[str, int]
 ) -> dict[str, Any]:
-    """The options of a unit at this position; those that differ between directions are left to the layer."""
+    """Return the options of a unit at this position, without those that differ between directions."""
     forward, *backward = (
         unit.cell_class.options_at(dict(given), direction=direction, num_directions=directions, **position)
         for direction in range(directions)
@@ -252,7 +252,7 @@ def drop_carried(layer: Recurrent, config: EncoderConfig) -> None:
 
 
 def make_dropouts(config: EncoderConfig, layers: list[Recurrent]) -> list[Dropout]:
-    """After each layer; a state that is dropped as it is carried is not dropped again."""
+    """Return the dropout after each layer; a state that `drop_carried` drops is not dropped again."""
     dropouts = []
     for layer in layers:
         rate = config.output_dropout if layer is layers[-1] else config.layer_dropout
@@ -264,5 +264,5 @@ def make_dropouts(config: EncoderConfig, layers: list[Recurrent]) -> list[Dropou
 
 
 def detach(state: Any) -> Any:
-    """The same state without a graph: where the gradient of the next window ends."""
+    """Return the state without its graph, so that the gradient of the next window ends there."""
     return map_tensors(Tensor.detach, state)

@@ -1,4 +1,4 @@
-"""Text from a language model: one prompt as a stream, or many prompts at once.
+"""Generate text with a language model: for one prompt as a stream, or for many prompts at once.
 
     for piece in generate(model, vocabulary, "In the beginning", tokens=50):
         print(piece, end="")
@@ -46,12 +46,12 @@ class Sampling:
             )
 
     def draw(self, logits: Tensor, generators: Sequence[torch.Generator]) -> list[int]:
-        """One token for each row of logits [B, V], each by its own generator."""
+        """Draw a token for each row of logits [B, V], each with its own generator."""
         if not self.temperature:
             return logits.argmax(-1).tolist()
         chances = torch.softmax(logits.double().cpu() / self.temperature, -1)
         ordered, order = chances.sort(-1, descending=True)
-        # A token is left out if those before it have the mass already; the first is always in.
+        # A token is left out if the tokens before it already have the mass top_p; the first never is.
         ordered[(ordered.cumsum(-1) - ordered) >= self.top_p] = 0
         if self.top_k:
             ordered[:, self.top_k :] = 0
@@ -76,7 +76,7 @@ def generate(
 
     tokens    the number of tokens to generate
     warmup    text, or token ids, that the model reads before the prompt
-    window    the most tokens that a state may hold, for a model that was trained without `carry`
+    window    the most tokens that a state may have read, for a model that was trained without `carry`
     """
     sampling = Sampling(temperature, top_k, top_p)
     ids, stream = encoded(vocabulary, prompt), TextStream(vocabulary)
@@ -101,9 +101,9 @@ def generate_texts(
     window: int | None = None,
     batch: int = 64,
 ) -> list[str]:
-    """The prompts, each with its continuation; `batch` of them are run at once.
+    """Return the prompts with their continuations; the model continues `batch` prompts at once.
 
-    The prompt with number i gets the text of `generate(..., prompts[i], seed=seed + i)`.
+    The text of prompt i is that of `generate(..., prompts[i], seed=seed + i)`.
     """
     check_size("batch", batch)
     sampling, read = Sampling(temperature, top_k, top_p), encoded(vocabulary, warmup)
@@ -126,7 +126,7 @@ def continuations(
     seeds: Sequence[int],
     window: int | None = None,
 ) -> Iterator[list[int]]:
-    """The next token of every sequence, `tokens` times."""
+    """Yield the next token of every sequence, `tokens` times."""
     check_size("tokens", tokens, least=0)
     reader = Reader(model.eval(), window)
     generators = [torch.Generator().manual_seed(seed) for seed in seeds]
@@ -147,11 +147,11 @@ class Reader:
         if window is not None:
             check_size("window", window)
         self.model, self.window = model, window
-        self.held: list[list[int]] | None = None  # with a window: what each state has read
+        self.read: list[list[int]] | None = None  # with a window: the tokens that each state has read
         self.state: Any = None
 
     def next(self, tokens: Sequence[list[int]]) -> Tensor:
-        """Read these tokens of each sequence; the logits of what follows, [B, V]."""
+        """Read these tokens of each sequence, and return the logits of the next token, [B, V]."""
         unread = list(tokens) if self.window is None else self.within_window(tokens, self.window)
         padded = pad(unread)
         equal = len(set(map(len, unread))) == 1
@@ -162,28 +162,28 @@ class Reader:
         return logits
 
     def within_window(self, tokens: Sequence[list[int]], window: int) -> list[list[int]]:
-        """What each state has to read; states that are full are set back to the start."""
-        held = self.held or [[] for _ in tokens]
-        results = [slide(*each, window) for each in zip(held, tokens, strict=True)]
-        self.held = [kept for kept, _ in results]
+        """Return the tokens that each state must read; reset the states that have read `window` tokens."""
+        read = self.read or [[] for _ in tokens]
+        results = [slide(*each, window) for each in zip(read, tokens, strict=True)]
+        self.read = [kept for kept, _ in results]
         full = torch.tensor([restarts for _, restarts in results])
         if self.state is not None and full.any():
             self.state = choose_rows(full, self.model.initial_state(len(full)), self.state)
         return [kept if restarts else new for (kept, restarts), new in zip(results, tokens, strict=True)]
 
 
-def slide(held: list[int], tokens: list[int], window: int) -> tuple[list[int], bool]:
-    """What a state holds after these tokens, and whether it had to start again."""
-    held, restarts = list(held), False
+def slide(read: list[int], tokens: list[int], window: int) -> tuple[list[int], bool]:
+    """Return the tokens that a state has read after `tokens`, and whether it had to be reset."""
+    read, restarts = list(read), False
     for token in tokens:
-        held.append(token)
-        if len(held) > window:
-            held, restarts = held[-((window + 1) // 2) :], True
-    return held, restarts
+        read.append(token)
+        if len(read) > window:
+            read, restarts = read[-((window + 1) // 2) :], True
+    return read, restarts
 
 
 def choose_rows(rows: Tensor, yes: Any, no: Any) -> Any:
-    """The states of two batches joined: `yes` for the sequences in `rows` [B], `no` for the others."""
+    """Return states from two batches: `yes` for the sequences in `rows` [B], `no` for the others."""
     if isinstance(yes, Tensor):
         return torch.where(rows.to(yes.device)[:, None], yes, no)
     parts = [choose_rows(rows, *pair) for pair in zip(yes, no, strict=True)]
@@ -191,7 +191,7 @@ def choose_rows(rows: Tensor, yes: Any, no: Any) -> Any:
 
 
 class TextStream:
-    """Tokens to text, piece by piece; it keeps a few, as blanks and bytes depend on their neighbours."""
+    """Decodes tokens piece by piece; it keeps the last few, because blanks and bytes depend on them."""
 
     def __init__(self, vocabulary: Vocabulary):
         self.vocabulary = vocabulary
@@ -199,7 +199,7 @@ class TextStream:
         self.waiting: list[int] = []
 
     def text(self, tokens: list[int]) -> str:
-        """What these tokens add to the text; nothing while a character lacks some of its bytes."""
+        """Return the text that these tokens add; "" while bytes of a character are missing."""
         self.waiting += tokens
         if not self.waiting:
             return ""
@@ -212,7 +212,7 @@ class TextStream:
 
 
 def whole_text(vocabulary: Vocabulary, prompt: list[int], tokens: list[int]) -> str:
-    """All pieces of a stream joined."""
+    """Return all pieces of a stream, joined."""
     stream = TextStream(vocabulary)
     return stream.text(prompt) + "".join(stream.text([token]) for token in tokens)
 
@@ -224,7 +224,7 @@ def encoded(vocabulary: Vocabulary, text: str | Sequence[int]) -> list[int]:
 
 
 def first_token(vocabulary: Vocabulary) -> int:
-    """What precedes a text: the end of a line, where the vocabulary has one."""
+    """Return the token before a text: the end of a line, if the vocabulary has one."""
     for mark in ("<eos>", "\n"):
         if mark in vocabulary.index:
             return vocabulary.index[mark]

@@ -1,16 +1,16 @@
-"""How the parameters of a model start, by the papers' recipes. For language models:
+"""Initialisation of the parameters of a model, as in the papers. For language models, `init` is one of
 
-    unit      cells as their own papers say; embedding and output U(-scale, scale), output bias 0
+    unit      cells as in their papers; embedding and output U(-scale, scale), output bias 0
               (with scale 0.1, the LRN authors' mixture of softmaxes)
     uniform   everything in U(-scale, scale), biases too (the SCRN authors)
     weights   the same, but the biases of the cells are 0 (the RAN authors, Penn Treebank and text8)
-    rows      cells as their own paper says; embedding and output in U(+-sqrt(3 / rows)), biases 0
+    rows      cells as in their papers; embedding and output in U(+-sqrt(3 / rows)), biases 0
               (the SRU authors, enwik8)
-    xavier    cells as their own paper says; embedding N(0, 1), output Xavier-normal, its bias 0 (the NRU
+    xavier    cells as in their papers; embedding N(0, 1), output Xavier-normal, its bias 0 (the NRU
               authors' character model)
     normal    weights N(0, scale^2), biases and output matrices 0 (Mikolov et al. 2015, the SCRN in Lua)
 
-Norms start at their own 1 and 0 whatever the recipe.
+Norms always start with weight 1 and bias 0.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ Outer = tuple[list[Tensor], list[Tensor], list[Tensor]]
 
 
 @torch.no_grad()
-def initialise(model: nn.Module, layers: nn.Module, outer: Outer, how: str, scale: float) -> None:
-    """Overwrite what torch and the cells have done at their making."""
-    RECIPES[how](model, layers, outer, scale)
+def initialise(model: nn.Module, layers: nn.Module, outer: Outer, init: str, scale: float) -> None:
+    """Overwrite the initial values that torch and the cells have set."""
+    RECIPES[init](model, layers, outer, scale)
 
 
 def unit(model: nn.Module, layers: nn.Module, outer: Outer, scale: float) -> None:
@@ -41,7 +41,7 @@ def unit(model: nn.Module, layers: nn.Module, outer: Outer, scale: float) -> Non
 
 
 def uniform(model: nn.Module, layers: nn.Module, outer: Outer, scale: float) -> None:
-    for weight in beside_norms(model):
+    for weight in without_norms(model):
         weight.uniform_(-scale, scale)
 
 
@@ -68,7 +68,7 @@ def xavier(model: nn.Module, layers: nn.Module, outer: Outer, scale: float) -> N
 
 
 def normal(model: nn.Module, layers: nn.Module, outer: Outer, scale: float) -> None:
-    for weight in beside_norms(model):
+    for weight in without_norms(model):
         if weight.dim() > 1:
             weight.normal_(0, scale)
         else:
@@ -83,14 +83,14 @@ RECIPES: dict[str, Callable[[nn.Module, nn.Module, Outer, float], None]] = {
 
 @torch.no_grad()
 def uniform_weights(model: nn.Module, scale: float, but: Sequence[Tensor] = ()) -> None:
-    """All weights but those in `but` in U(-scale, scale), biases 0 (the LRN authors' classifiers)."""
+    """Set weights except those in `but` to U(-scale, scale), biases to 0 (the LRN authors' classifiers)."""
     for module in model.modules():
         if isinstance(module, (nn.LayerNorm, nn.RMSNorm)):
             continue
         for name, weight in module.named_parameters(recurse=False):
             if name == "bias":
                 weight.zero_()
-            elif all(weight is not spared for spared in but):
+            elif all(weight is not kept for kept in but):
                 weight.uniform_(-scale, scale)
 
 
@@ -99,7 +99,7 @@ def zero(tensors: list[Tensor]) -> None:
         tensor.zero_()
 
 
-def beside_norms(model: nn.Module) -> Iterator[Tensor]:
+def without_norms(model: nn.Module) -> Iterator[Tensor]:
     for module in model.modules():
         if not isinstance(module, (nn.LayerNorm, nn.RMSNorm)):
             yield from module.parameters(recurse=False)

@@ -2,7 +2,7 @@
 
     tokens [T, B] -> embedding -> layer 1 -> ... -> layer n (-> projection) -> softmax over V tokens
 
-The dropouts are where the papers have them: on the rows of the embedding, on the embedded tokens, between
+Dropouts are as in the papers: on the rows of the embedding, on the embedded tokens, between
 layers, on the last output, on the state, on the recurrent matrices, and in the mixture of softmaxes. Windows
 of a text follow each other: each starts from the state that the one before returned.
 
@@ -42,7 +42,7 @@ __all__ = [
 
 
 class LossParts(NamedTuple):
-    """What a window costs."""
+    """The loss of a window and its parts."""
 
     objective: Tensor  # the mean of -log p over the counted targets, and the penalties; to be differentiated
     nll: Tensor  # the sum of -log p, without penalties and without a graph
@@ -52,7 +52,7 @@ class LossParts(NamedTuple):
 
 
 class LanguageModel(TokenEncoder):
-    """p(next token | all before): see LanguageModelConfig for its parts."""
+    """The probability of the next token given all tokens before; see LanguageModelConfig for the options."""
 
     config: LanguageModelConfig
 
@@ -73,7 +73,7 @@ class LanguageModel(TokenEncoder):
         initialise(self, self.layers, outer, self.config.init, self.config.init_scale)
 
     def reset_parameters(self) -> None:
-        """Initialise the weights as the config says."""
+        """Initialise the weights as in `config.init`."""
         for module in self.modules():
             if module is not self and isinstance(
                 module, (Recurrent, nn.Linear, nn.AdaptiveLogSoftmaxWithLoss)
@@ -84,14 +84,14 @@ class LanguageModel(TokenEncoder):
     # ------------------------------------------------------------------------------------ running
 
     def forward(self, tokens: Tensor, state: State | None = None, lengths: Tensor | None = None) -> Encoded:
-        """tokens [T, B]; `state` is that of the window before (default: the start of a text)."""
+        """Encode tokens [T, B]; `state` is that of the previous window (default: the start of a text)."""
         encoded = self.encode(tokens, state, lengths)
         if self.projection is None:
             return encoded
         return encoded._replace(output=self.projection(encoded.output))
 
     def loss(self, tokens: Tensor, targets: Tensor, state: State | None = None) -> LossParts:
-        """targets [T, B]: the tokens that come next, or -100 where none is counted."""
+        """Return the loss; targets [T, B] are the next tokens, or -100 at steps that do not count."""
         self.check_targets(targets, tokens)
         encoded = self(tokens, state)
         mean = self.softmax.loss(encoded.output, targets, self.tied_weight)
@@ -106,18 +106,18 @@ class LanguageModel(TokenEncoder):
         )
 
     def penalties(self, encoded: Encoded) -> dict[str, Tensor]:
-        """Those that the config asks for, each with its factor."""
-        config, found = self.config, {}
+        """Return the penalties of the config by name, multiplied by their factors."""
+        config, penalties = self.config, {}
         if config.ar:
-            found["ar"] = config.ar * activation_penalty(encoded.output)
+            penalties["ar"] = config.ar * activation_penalty(encoded.output)
         if config.tar:
-            found["tar"] = config.tar * temporal_penalty(encoded.raw)
+            penalties["tar"] = config.tar * temporal_penalty(encoded.raw)
         if config.sobolev:
-            found["sobolev"] = config.sobolev * self.sobolev(encoded)
-        return found
+            penalties["sobolev"] = config.sobolev * self.sobolev(encoded)
+        return penalties
 
     def sobolev(self, encoded: Encoded) -> Tensor:
-        """The mean over steps and sequences of |dh_t / dh_{t-1}|^2, summed over the layers."""
+        """Return the mean over steps and sequences of |dh_t / dh_{t-1}|^2, summed over the layers."""
         total = encoded.raw.new_zeros(())
         for layer, y in zip(self.stack, encoded.layers, strict=True):
             carried = layer.layer(0)[0].carried
@@ -127,7 +127,7 @@ class LanguageModel(TokenEncoder):
         return total
 
     def log_probs(self, tokens: Tensor, state: State | None = None) -> tuple[Tensor, State]:
-        """log p of every word at every step, [T, B, V], and the state."""
+        """Return log p of every token at every step, [T, B, V], and the state."""
         encoded = self(tokens, state)
         return self.softmax.log_probs(encoded.output, self.tied_weight), encoded.state
 
@@ -151,7 +151,7 @@ class LanguageModel(TokenEncoder):
     # ------------------------------------------------------------------------------------- states
 
     def initial_state(self, batch: int) -> State:
-        """What a text starts from: `initial_state` of the config in every channel."""
+        """Return the state at the start of a text: `config.initial_state` in every channel."""
         value, like = self.config.initial_state, self.example
         states = []
         for layer in self.stack:
@@ -176,7 +176,7 @@ class LanguageModel(TokenEncoder):
             )
 
 
-# ------------------------------------------------------------------------------------------ making
+# ----------------------------------------------------------------------------------------- softmax
 
 
 def check_sobolev(config: LanguageModelConfig, layers: list[Recurrent]) -> None:
@@ -209,16 +209,16 @@ def make_softmax(
 
 
 def check_tied(config: LanguageModelConfig, last: Recurrent) -> int:
-    """How many features the embedding decodes: all, or SCRN's h."""
+    """Return the number of features that are multiplied by the embedding: all, or SCRN's h."""
     width = config.projection or last.output_size
     cell = last.first_cell
-    apart = isinstance(cell, SCRNCell) and cell.context_in_output and not config.projection
-    tied = last.hidden_size if apart else width
+    only_h = isinstance(cell, SCRNCell) and cell.context_in_output and not config.projection
+    tied = last.hidden_size if only_h else width
     if tied != config.embedding_size:
-        what = "h" if apart else "projection" if config.projection else "output"
+        what = "h" if only_h else "projection" if config.projection else "output"
         raise ValueError(
-            f"tied=True decodes by the embedding of size {config.embedding_size}, but the last {what} of "
-            f"this model has size {tied}; set embedding_size={tied}, or the last hidden size to "
+            f"tied=True uses the embedding of size {config.embedding_size} as output matrix, but the last "
+            f"{what} of this model has size {tied}; set embedding_size={tied}, or the last hidden size to "
             f"{config.embedding_size}, or projection={config.embedding_size}"
         )
     return tied
@@ -228,7 +228,7 @@ def check_tied(config: LanguageModelConfig, last: Recurrent) -> int:
 
 
 def with_hidden_size(config: LanguageModelConfig, size: int) -> LanguageModelConfig:
-    """The same model with layers of `size`; an embedding that decodes them follows."""
+    """Return the config with layers of `size`; an embedding that is the output matrix gets this size too."""
     follows = config.tied and config.softmax == "full" and not config.projection
     return replace(
         config,
@@ -240,7 +240,7 @@ def with_hidden_size(config: LanguageModelConfig, size: int) -> LanguageModelCon
 
 
 def hidden_size_for(budget: int, vocabulary_size: int, config: LanguageModelConfig) -> int:
-    """The hidden size with which the model comes closest to `budget` parameters; see `with_hidden_size`."""
+    """Return the hidden size for which `with_hidden_size` is closest to `budget` parameters."""
 
     def count(size: int) -> int:
         return LanguageModel(vocabulary_size, with_hidden_size(config, size), device="meta").count()

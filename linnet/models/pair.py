@@ -2,7 +2,7 @@
 
     premise -> layers, both directions -> P
     hypothesis -> matching recurrence, with attention to P, from the final states of the premise -> H
-    P, H -> layers of their own, both directions -> attentive pooling -> [p; h] -> logits [B, C]
+    P, H -> separate layers, both directions -> attentive pooling -> [p; h] -> logits [B, C]
 
 This is the model of Zhang and Sennrich (2019) for natural language inference (Table 1), after Rocktäschel et
 al. (2016). Their "+LN" is norm="rms": a norm on every projection except those of the poolings.
@@ -11,8 +11,8 @@ al. (2016). Their "+LN" is norm="rms": a norm on every projection except those o
     model = PairClassifier(30_000, 3, config, characters=80)
     logits = model(Text(premise, letters), Text(hypothesis, its_letters), lengths, its_lengths)
 
-Differs from the authors' code, in which the dropout of the poolings stays on at test time; to have this,
-set dropout_at_test.
+Differs from the authors' code: there, the dropout of the poolings stays on at test time; `dropout_at_test`
+does the same.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from linnet.models.config import REFUSED, TextConfig, find_unit, option
 from linnet.models.encoder import Text, TextEncoder
 from linnet.models.init import uniform_weights
 
-# Options of layers: the matching recurrence takes two cells a step, and would ignore them.
+# Options of layers, which the matching recurrence would ignore, as it runs cells.
 NOT_OF_CELLS = dict.fromkeys(("zoneout", "proj_size", "residual"), "word-by-word attention has none")
 
 
@@ -45,7 +45,7 @@ class PairConfig(TextConfig):
     refused: ClassVar[dict[str, str]] = {
         **REFUSED,
         **NOT_OF_CELLS,
-        "bidirectional": "it reads both ways",
+        "bidirectional": "it reads in both directions",
     }
 
     hidden_size: int = option(300, "the size of each layer, in each direction")
@@ -75,10 +75,10 @@ class PairConfig(TextConfig):
 
 
 class Comparison(NamedTuple):
-    """What a pair classifier computes on the way to its logits."""
+    """The logits of a pair classifier and the tensors that they are computed from."""
 
     logits: Tensor  # [B, C]
-    features: Tensor  # [B, F], what the output layer reads
+    features: Tensor  # [B, F], the input of the output layer
     premise: Tensor  # [T, B, 2 hidden_size], before the attention
     hypothesis: Tensor  # [T, B, hidden_size], with the attention
     weights: Tensor  # [B, heads, hypothesis, premise]: the attention of each word
@@ -141,7 +141,7 @@ class PairClassifier(TextEncoder):
         premise_lengths: Tensor | None = None,
         hypothesis_lengths: Tensor | None = None,
     ) -> Comparison:
-        """The logits and what they are made of, such as the weights of the attention."""
+        """Return the logits with the tensors that they are computed from, such as attention weights."""
         first = self.encode(premise, lengths=premise_lengths).raw
         start = torch.tanh(self.start(last(first, premise_lengths, directions=2)))
         memory = self.matching.attention.remember(first, mask_for(premise_lengths, first))
@@ -163,7 +163,7 @@ class PairClassifier(TextEncoder):
 
 
 def with_norm(config: PairConfig) -> PairConfig:
-    """The same settings, with the norm as an option of the unit too."""
+    """Return the settings with `norm` as an option of the unit too."""
     if config.norm is None:
         return config
     everywhere = {"norm_on": "all"} if "norm_on" in find_unit(config.unit).options() else {}

@@ -42,7 +42,7 @@ class ReaderConfig(EncoderConfig):
     """The encoders of both texts, which run in both directions."""
 
     noun: ClassVar[str] = "reader"
-    refused: ClassVar[dict[str, str]] = {**REFUSED, "bidirectional": "it reads both ways"}
+    refused: ClassVar[dict[str, str]] = {**REFUSED, "bidirectional": "it reads in both directions"}
 
     form: str = option("drqa", "drqa (DrQA's reader) or rnet (R-Net)")
     embedding_size: int = option(300, "the size of a word's vector")

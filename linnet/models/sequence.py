@@ -1,9 +1,9 @@
-"""A model that reads a sequence and answers at every step or at the last: any unit, and a linear layer.
+"""A model with an output at every step of a sequence or at the last: a stack of any unit, and a linear layer.
 
     x [T, B] of classes, or [T, B, input_size] of numbers -> stack -> answers [T or 1, B, output_size]
 
-The output layer starts Xavier-normal with a bias of 0, as in the NRU authors' code; the unit starts as its
-options say. The output layer reads the output of the unit: h for NRU, h and s for SCRN.
+The output layer is initialised Xavier-normal with a bias of 0, as in the NRU authors' code. Its input is the
+output of the unit: h for NRU, h and s for SCRN.
 
     model = SequenceModel(10, 9, SequenceModelConfig(unit="nru"), one_hot=True)
     answers, state = model(x)
@@ -27,7 +27,7 @@ from linnet.models.encoder import Encoder
 REFUSED = {
     "num_layers": "set its num_layers",
     "hidden_size": "set its hidden_size",
-    "bidirectional": "it reads one way",
+    "bidirectional": "it reads in one direction",
     "batch_first": "its sequences are [time, batch]",
     "device": "pass it to SequenceModel",
     "dtype": "pass it to SequenceModel",
@@ -56,7 +56,7 @@ class SequenceModelConfig:
 
 
 class SequenceModel(Encoder):
-    """Answers about a sequence.
+    """The outputs of a linear layer over a stack of units.
 
     one_hot   the inputs are classes, 0 ... input_size - 1, and not numbers
     last      answer at the last step only
@@ -112,7 +112,7 @@ class SequenceModel(Encoder):
     def check_classes(self, x: Tensor) -> None:
         if x.dtype != torch.int64 or x.dim() != 2:
             kind = f"{x.dtype} of shape {tuple(x.shape)}"
-            raise TypeError(f"with one_hot=True x holds classes, torch.int64 [time, batch]; got {kind}")
+            raise TypeError(f"with one_hot=True x must be classes, torch.int64 [time, batch]; got {kind}")
         # On other devices than the CPU, reading the values would wait for the device.
         if x.device.type == "cpu" and x.numel() and not 0 <= int(x.min()) <= int(x.max()) < self.input_size:
             wrong = int(x.min()) if int(x.min()) < 0 else int(x.max())
@@ -123,7 +123,7 @@ class SequenceModel(Encoder):
 
 
 def hidden_size_for(budget: int, input_size: int, output_size: int, config: SequenceModelConfig) -> int:
-    """The hidden size with which the model comes closest to `budget` parameters; nothing is allocated."""
+    """Return the hidden size with which the model is closest to `budget` parameters."""
 
     def count(size: int) -> int:
         sized = replace(config, hidden_size=size)

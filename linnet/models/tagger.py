@@ -3,8 +3,8 @@
     words [T, B] -> [word vector ; final states of a bidirectional layer over its characters] -> dropout
                  -> layers -> dense layer with tanh -> scores of the tags [T, B, K] -> CRF
 
-The BiRNN-CRF of Lample et al. (2016) as the LRN authors have it (Table 6). With decoder="softmax" the tag of
-a word does not depend on other tags.
+This is the BiRNN-CRF of Lample et al. (2016) in the form of the LRN authors (Table 6). With
+decoder="softmax", the tag of a word does not depend on other tags.
 
     model = Tagger(words=20_000, tags=9, characters=100, config=TaggerConfig(unit="lrn"))
     scores = model(tokens, lengths, spelling)
@@ -33,13 +33,13 @@ from linnet.models.config import REFUSED, EncoderConfig, option
 from linnet.models.encoder import StackEncoder, make_layers
 
 DECODERS = ("crf", "softmax")
-# Where there are no pretrained vectors, and for characters: U(-SPREAD, SPREAD), as Keras does.
+# Vectors of characters, and of words without pretrained vectors, start in U(-SPREAD, SPREAD), as in Keras.
 SPREAD = 0.05
 
 
 @dataclass(frozen=True)
 class TaggerConfig(EncoderConfig):
-    """Words, characters, layers in one direction or both, and what decides about the tags."""
+    """Words, characters, layers in one direction or both, and the decoder of the tags."""
 
     noun: ClassVar[str] = "tagger"
     refused: ClassVar[dict[str, str]] = {**REFUSED, "bidirectional": "set its own bidirectional"}
@@ -72,7 +72,7 @@ class TaggerConfig(EncoderConfig):
     def check_fit(self) -> None:
         super().check_fit()
         if self.released_crf and self.decoder != "crf":
-            raise ValueError(f"released_crf is about the CRF; decoder={self.decoder!r} has none")
+            raise ValueError(f"released_crf is an option of the CRF; decoder={self.decoder!r} has none")
 
 
 class Spelling(NamedTuple):
@@ -83,7 +83,7 @@ class Spelling(NamedTuple):
 
 
 class Words(NamedTuple):
-    """What the layers of a tagger read."""
+    """The input of a tagger."""
 
     tokens: Tensor
     spelling: Spelling | None
@@ -130,7 +130,7 @@ class Tagger(StackEncoder):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Xavier-uniform dense layers with biases 0 (the LRN authors); other parts start themselves."""
+        """Dense layers Xavier-uniform with biases 0 (the LRN authors); other parts initialise themselves."""
         for layer in filter(None, (self.dense, self.output)):
             nn.init.xavier_uniform_(layer.weight)
             nn.init.zeros_(layer.bias)
@@ -147,7 +147,7 @@ class Tagger(StackEncoder):
     def forward(
         self, tokens: Tensor, lengths: Tensor | None = None, spelling: Spelling | None = None
     ) -> Tensor:
-        """tokens [T, B] -> scores [T, B, K]; `lengths` [B] are needed where sentences are padded."""
+        """tokens [T, B] -> scores [T, B, K]; padded sentences need `lengths` [B]."""
         y = self.encode(Words(tokens, spelling), lengths=lengths).output
         return self.output(y if self.dense is None else torch.tanh(self.dense(y)))
 
@@ -156,10 +156,10 @@ class Tagger(StackEncoder):
 
 
 class TrainedAndFixed(nn.Module):
-    """Vectors of words: those of words that occur in training are parameters, the others a buffer.
+    """Word vectors: those of words that occur in training are parameters, the others a buffer.
 
-    The result is that of one trained table: Adam without weight decay leaves a row alone whose gradient is
-    always 0. An update of the small table costs less than one of a hundred thousand rows.
+    The result is that of one trained table, because Adam without weight decay does not change rows whose
+    gradient is always 0; and updating the small table is faster than updating a hundred thousand rows.
     """
 
     def __init__(self, trained: int, fixed: int, size: int, device=None, dtype=None):
@@ -215,7 +215,7 @@ class CharacterReader(nn.Module):
         nn.init.uniform_(self.embedding.weight, -SPREAD, SPREAD)
 
     def forward(self, spelling: Spelling) -> Tensor:
-        """[T, B, output_size]."""
+        """Return the vectors of the words of a batch, [T, B, output_size]."""
         characters = spelling.characters.T
         lengths = (characters != 0).sum(0).clamp(min=1)
         x = self.embedding(characters)

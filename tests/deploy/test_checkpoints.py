@@ -270,7 +270,7 @@ def test_everything_that_does_not_fit_is_listed_and_nothing_is_loaded(source: st
     assert f"missing {missing}, expected of shape {expected}" in message
     assert f"{bent} has shape (7, 7), expected" in message
     assert f"{also_bent} has shape (6,), expected" in message
-    assert "stranger has no place" in message
+    assert "stranger is not used" in message
 
 
 @pytest.mark.parametrize("source", ["sru", "torch", "nru", "lrn"])
@@ -355,10 +355,10 @@ def test_weights_go_to_their_own_unit_only():
     for source, rnn in (("sru", linnet.LSTM(3, 4)), ("lrn", linnet.OLRN(3, 4)), ("nru", linnet.SRU(3, 4))):
         name = type(rnn).__name__
         with pytest.raises(
-            TypeError, match=rf"source '{source}' holds weights of {source.upper()}; got {name}"
+            TypeError, match=rf"source '{source}' has weights of {source.upper()}; got {name}"
         ):
             linnet.load_foreign(rnn, {}, source=source)
-    with pytest.raises(TypeError, match="source 'torch' holds weights of LSTM or GRU or RNN; got SRU"):
+    with pytest.raises(TypeError, match="source 'torch' has weights of LSTM or GRU or RNN; got SRU"):
         linnet.load_foreign(linnet.SRU(3, 4), {}, source="torch")
 
 

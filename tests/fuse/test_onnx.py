@@ -327,7 +327,7 @@ class Stiff(nn.Module):
 @pytest.mark.parametrize(("what", "number"), [("batch", 5), ("length", 6)])
 def test_a_size_that_the_model_fixes_is_no_surprise(what: str, number: int, path: Path):
     message = (
-        f"the model fixes the {what} of its sequences at {number}; if it should, say so with dynamic_shapes"
+        f"the model fixes the {what} of its sequences at {number}; if this is intended, pass dynamic_shapes"
     )
     with pytest.raises(ValueError, match=message):
         linnet.export_onnx(Stiff(what), path, torch.zeros(6, 5, 3))
@@ -340,7 +340,7 @@ def test_a_size_that_the_model_fixes_is_no_surprise(what: str, number: int, path
         (linnet.LRN(3, 4), [torch.zeros(2, 1, 3)], ValueError, "two or more"),
         (linnet.LRNCell(3, 4), [torch.zeros(1, 3)], ValueError, "two or more"),
         (linnet.LRN(3, 4), [torch.zeros(2, 2, 9)], ValueError, "built with input_size=3"),
-        (Tagger(), [], TypeError, r"needs an example of what Tagger is called with"),
+        (Tagger(), [], TypeError, r"needs example arguments of Tagger"),
         (
             linnet.LRN(3, 4),
             [nn.utils.rnn.pack_sequence([torch.zeros(2, 3)])],

@@ -145,7 +145,11 @@ LENGTHS: dict[str, Case] = {
     "negative": (lambda: lstm()(x(), lengths=[5, -2]), ValueError, r"between 1 and 5, .* got -2"),
     "floats": (lambda: lstm()(x(), lengths=[5.0, 2.0]), TypeError, r"whole numbers; got torch.float32"),
     "bools": (lambda: lstm()(x(), lengths=[True, True]), TypeError, r"whole numbers; got torch.bool"),
-    "too few": (lambda: lstm()(x(), lengths=[5]), ValueError, r"shape \(2,\), one a sequence; got \(1,\)"),
+    "too few": (
+        lambda: lstm()(x(), lengths=[5]),
+        ValueError,
+        r"shape \(2,\), one for each sequence; got \(1,\)",
+    ),
     "too many": (lambda: lstm()(x(), lengths=[5, 2, 1]), ValueError, r"shape \(2,\).* got \(3,\)"),
     "a matrix": (lambda: lstm()(x(), lengths=torch.ones(1, 2).long()), ValueError, r"\(2,\).* got \(1, 2\)"),
     "one number": (lambda: lstm()(x(), lengths=5), ValueError, r"shape \(2,\).* got \(\)"),

@@ -347,7 +347,7 @@ def test_a_budget_that_is_too_small_is_refused():
         ({"softmax": "mixture", "embedding_size": 0}, "needs latent_size"),
         ({"softmax": "mixture", "tied": True, "latent_size": 5}, "latent_size must be embedding_size=8 or 0"),
         ({"unit_options": {"dropout": 0.1}}, "set its layer_dropout"),
-        ({"unit_options": {"bidirectional": True}}, "reads one way"),
+        ({"unit_options": {"bidirectional": True}}, "reads in one direction"),
         ({"init": "zeros"}, "init must be one of"),
     ],
 )
@@ -361,8 +361,8 @@ def test_a_config_that_cannot_be_answers(given: dict[str, Any], answer: str):
     [
         (
             {"tied": True, "hidden_size": 9},
-            r"embedding of size 8, but the last output of this model has size 9; set embedding_size=9, or "
-            r"the last hidden size to 8, or projection=8",
+            r"embedding of size 8 as output matrix, but the last output of this model has size 9; "
+            r"set embedding_size=9, or the last hidden size to 8, or projection=8",
         ),
         ({"unit": "scrn", "tied": True, "hidden_size": 9}, "the last h of this model has size 9"),
         ({"tied": True, "projection": 3}, "the last projection of this model has size 3"),

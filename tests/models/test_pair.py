@@ -110,7 +110,7 @@ def test_sizes_of_the_paper(unit: str):
     [
         ({"heads": 3}, "multiple of heads; got 8 and heads=3"),
         ({"norm": "batch"}, "norm must be one of None, 'layer', 'rms'"),
-        ({"unit_options": {"bidirectional": True}}, "it reads both ways"),
+        ({"unit_options": {"bidirectional": True}}, "it reads in both directions"),
         ({"unit_options": {"zoneout": 0.1}}, "no unit option of a pair classifier: word-by-word attention"),
     ],
 )

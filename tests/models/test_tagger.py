@@ -305,7 +305,7 @@ def test_a_tagger_of_characters_needs_the_spelling():
     model = Tagger(4, 2, TaggerConfig(unit="lrn"), characters=5)
     with pytest.raises(ValueError, match="give the spelling"):
         model(torch.zeros(2, 1, dtype=torch.int64))
-    with pytest.raises(ValueError, match="released_crf is about the CRF"):
+    with pytest.raises(ValueError, match="released_crf is an option of the CRF"):
         TaggerConfig(decoder="softmax", released_crf=True)
 
 
