@@ -15,14 +15,14 @@ import io
 import random
 import re
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from linnet.data.errors import DataError, unknown
 from linnet.data.files import File, read_any
 from linnet.data.kjv import labelled_verses
-from linnet.data.tables import Labelled, read_labelled
+from linnet.data.tables import Columns, Labelled, read_rows
 from linnet.data.text import decode_utf8
 from linnet.data.vocabulary import WORD
 
@@ -43,7 +43,8 @@ class Wanted:
     """Which splits of which set.
 
     path, valid_path, test_path   of the set "own": its files; what is not given is taken from `path`
-    text, label                   the names of the columns; of "kjv", label is "testament" or "book"
+    texts                         the names of the columns with the texts, by the option that sets each name
+    label                         the name of the column with the class; of "kjv", "testament" or "book"
     fold_count, fold              own data: test (or validation) is part `fold` of `fold_count` equal parts
     split_seed                    of the folds of own data
     """
@@ -52,7 +53,7 @@ class Wanted:
     path: str | None = None
     valid_path: str | None = None
     test_path: str | None = None
-    text: str = "text"
+    texts: Mapping[str, str] = field(default_factory=lambda: {"text": "text"})
     label: str | None = None
     fold_count: int = FOLDS
     fold: int = 0
@@ -93,9 +94,14 @@ class LabelledSet:
 
 def load_labelled(name: str, **options: object) -> Splits:
     """Read a set of SETS; the options are the fields of `Wanted`."""
-    if name not in SETS:
-        raise unknown("set", name, SETS)
-    wanted, source = Wanted(**options), SETS[name]  # type: ignore[arg-type]
+    return load_from(SETS, name, Wanted(**options))  # type: ignore[arg-type]
+
+
+def load_from(sets: Mapping[str, LabelledSet], name: str, wanted: Wanted) -> Splits:
+    """Read a set of `sets` by its name."""
+    if name not in sets:
+        raise unknown("set", name, sets)
+    source = sets[name]
     folds = source.folds or wanted.fold_count
     if not 0 <= wanted.fold < folds:
         raise DataError(f"fold must be from 0 to {folds - 1}; got {wanted.fold}")
@@ -217,9 +223,13 @@ def kjv(source: LabelledSet, wanted: Wanted) -> Splits:
 def own(source: LabelledSet, wanted: Wanted) -> Splits:
     if wanted.path is None:
         raise DataError("the set 'own' is a file or a folder of yours; give its path (path=, --path)")
+    return own_files(wanted, read_rows)
+
+
+def own_files(wanted: Wanted, read: Callable[[str, Columns], Rows]) -> Splits:
+    columns = Columns(wanted.texts, wanted.label or "label")
     train, valid, test = (
-        read_labelled(path, wanted.text, wanted.label or "label") if path else None
-        for path in (wanted.path, wanted.valid_path, wanted.test_path)
+        read(path, columns) if path else None for path in (wanted.path, wanted.valid_path, wanted.test_path)
     )
     assert train is not None
     return completed(train, valid, test, wanted)

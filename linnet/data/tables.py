@@ -1,7 +1,8 @@
-"""Labelled texts of the user's own: a table with named columns, or a folder with one folder per class.
+"""Labelled texts of the user's own, single or in pairs: a table with named columns, or a folder per class.
 
     read_labelled("reviews.csv", text="review", label="stars")   # also .tsv, .jsonl, and each as .gz or .xz
     read_labelled("reviews/")                                    # reviews/good/1.txt, reviews/bad/7.txt, ...
+    read_rows("pairs.tsv", Columns({"premise": "first", "hypothesis": "second"}, "relation"))
 
 An error names the file, the line and what was expected there.
 """
@@ -22,28 +23,43 @@ from linnet.data.text import decode_utf8
 
 
 class Labelled(NamedTuple):
-    """A text and its class."""
+    """A text, or a pair of texts, and its class."""
 
     text: str
     label: str
     where: str = ""  # the file and the line, for messages
+    second: str | None = None  # the other text of a pair
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        return (self.text,) if self.second is None else (self.text, self.second)
 
 
 class Columns(NamedTuple):
-    """The names of the columns with the text and with the class."""
+    """The names of the columns with the texts, by the option that sets each name, and with the class."""
 
-    text: str = "text"
+    texts: Mapping[str, str]
     label: str = "label"
+
+    @property
+    def by_option(self) -> dict[str, str]:
+        return {**self.texts, "label": self.label}
 
 
 def read_labelled(path: str | Path, text: str = "text", label: str = "label") -> list[Labelled]:
     """Read all labelled texts of a table or of a folder; `text` and `label` are names of columns."""
+    return read_rows(path, Columns({"text": text}, label))
+
+
+def read_rows(path: str | Path, columns: Columns) -> list[Labelled]:
+    """Read all rows of a table or of a folder; a folder has one text in each file, so it has no pairs."""
     path = Path(path)
     if not path.exists():
         raise MissingDataError(f"there is no file or folder {path}")
-    found = list(read_folder(path) if path.is_dir() else read_file(path, Columns(text, label)))
+    is_folder = path.is_dir() and len(columns.texts) == 1
+    found = list(read_folder(path) if is_folder else read_file(path, columns))
     if not found:
-        raise DataError(f"{path} has no rows; expected a text and a label in each")
+        raise DataError(f"{path} has no rows; expected a {', a '.join(columns.texts)} and a label in each")
     return found
 
 
@@ -69,9 +85,10 @@ def format_of(path: Path) -> str:
 def read_file(path: Path, columns: Columns) -> Iterator[Labelled]:
     kind = format_of(path)
     if kind not in FORMATS:
+        folder = " or a folder with one folder per class" if len(columns.texts) == 1 else ""
         raise DataError(
             f"{path} ends with {kind or 'nothing'!r}; expected a table ({', '.join(FORMATS)}, each also as "
-            ".gz or .xz) or a folder with one folder per class"
+            f".gz or .xz){folder}"
         )
     contents = decode_utf8(str(path), unpacked(path, LARGEST_OF_YOURS))
     return FORMATS[kind](str(path), contents, columns)
@@ -105,7 +122,7 @@ def read_delimited(path: str, reader: csv.DictReader, columns: Columns) -> Itera
 
 
 def check_columns(where: str, found: Any, columns: Columns) -> None:
-    for option, name in columns._asdict().items():
+    for option, name in columns.by_option.items():
         if name not in found:
             near = did_you_mean(name, found)
             listed = ", ".join(map(repr, found)) or "none"
@@ -126,7 +143,8 @@ def labelled(where: str, row: Mapping[str, Any], columns: Columns) -> Labelled:
     label = str(row[columns.label]).strip()
     if not label:
         raise DataError(f"{where} has an empty {columns.label!r}; expected a class")
-    return Labelled(row[columns.text], label, where)
+    first, *second = (row[name] for name in columns.texts.values())
+    return Labelled(first, label, where, *second)
 
 
 # ------------------------------------------------------------------------------------------- jsonl
@@ -153,8 +171,9 @@ def json_object(where: str, line: str) -> dict[str, Any]:
 
 
 def check_values(where: str, row: Mapping[str, Any], columns: Columns) -> None:
-    if not isinstance(row[columns.text], str):
-        raise DataError(f"{where}: {columns.text!r} is {row[columns.text]!r}; expected a string")
+    for name in columns.texts.values():
+        if not isinstance(row[name], str):
+            raise DataError(f"{where}: {name!r} is {row[name]!r}; expected a string")
     if not isinstance(row[columns.label], (str, int)):
         raise DataError(
             f"{where}: {columns.label!r} is {row[columns.label]!r}; expected a string or an integer"

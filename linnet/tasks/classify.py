@@ -14,10 +14,10 @@ import json
 import logging
 import sys
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -27,11 +27,12 @@ from linnet.base.settings import Checked, fingerprint, option
 from linnet.data.batches import IGNORE
 from linnet.data.characters import Characters, Spellings, count_characters
 from linnet.data.errors import DataError
-from linnet.data.labelled import FOLDS, SETS, WORD_SPLITS, Splits, load_labelled
+from linnet.data.labelled import FOLDS, SETS, WORD_SPLITS, LabelledSet, Splits, Wanted, load_from
 from linnet.data.padded import (
     ORDERS,
     Example,
     PaddedBatch,
+    Sequences,
     collate,
 )
 from linnet.data.tables import Labelled
@@ -39,6 +40,7 @@ from linnet.data.vectors import Vectors, read_vectors
 from linnet.data.vocabulary import EOS, UNK, Vocabulary, by_frequency
 from linnet.layers.embedding import use_vectors
 from linnet.models.classifier import CNN, Classifier, ClassifierConfig
+from linnet.models.config import TextConfig
 from linnet.tasks.base import (
     LOSS,
     SPLITS,
@@ -60,19 +62,19 @@ VOCABULARY, CHARACTERS, CLASSES = "vocabulary.json", "characters.json", "classes
 VOCABULARIES = ("train", "all", "vectors")
 SPREAD = 0.25  # words without a pretrained vector start in U(-SPREAD, SPREAD)
 MOST_MISTAKES = 20
+Words = list[list[str]]  # of the texts of an example
 MOST_SHOWN = 5  # classes whose probabilities `linnet predict` prints
 
 
 @dataclass(frozen=True)
-class ClassifyData(Checked):
-    """Labelled texts, their words, and how they are put into batches."""
+class LabelledData(Checked):
+    """Labelled texts or pairs, their words, and how they are put into batches."""
 
-    set: str = option("kjv", "a name of `linnet list sets`; own: the file or folder --path", choices=(*SETS,))
-    path: str | None = option(None, "your own .csv, .tsv or .jsonl, or a folder with one folder per class")
+    set: str = option("own", "a name of `linnet list sets`; own: the file --path")
+    path: str | None = option(None, "your own .csv, .tsv or .jsonl")
     valid_path: str | None = option(None, "the validation set (default: taken from --path)")
     test_path: str | None = option(None, "the test set (default: taken from --path)")
-    text: str = option("text", "own: the column with the text")
-    label: str | None = option(None, "own: the column with the class (label); kjv: testament or book")
+    label: str | None = option(None, "own: the column with the class (label)")
     data_dir: str | None = option(None, "the folder where the files of a set and vectors are searched first")
     fold: int = option(
         0, "the fold that is the test set (or the validation set, if there is a test file)", least=0
@@ -102,7 +104,17 @@ class ClassifyData(Checked):
     )
 
 
-READ = ("path", "valid_path", "test_path", "text", "label", "data_dir", "fold", "fold_count", "split_seed")
+@dataclass(frozen=True)
+class ClassifyData(LabelledData):
+    """Labelled texts."""
+
+    set: str = option("kjv", "a name of `linnet list sets`; own: the file or folder --path", choices=(*SETS,))
+    path: str | None = option(None, "your own .csv, .tsv or .jsonl, or a folder with one folder per class")
+    label: str | None = option(None, "own: the column with the class (label); kjv: testament or book")
+    text: str = option("text", "own: the column with the text")
+
+
+READ = ("path", "valid_path", "test_path", "label", "data_dir", "fold", "fold_count", "split_seed")
 ACCURACY = Figure(
     "accuracy", "accuracy", "The share of texts with the right class; higher is better.", ".4f", True
 )
@@ -115,8 +127,12 @@ class Classify(TextTask):
     """Labelled texts, the words and classes of the training set, and a classifier."""
 
     name, about = "classify", "classification: the class of a sentence or a document"
-    Data, Model = ClassifyData, ClassifierConfig
-    sets = SETS
+    Data: ClassVar[type] = ClassifyData
+    Model: ClassVar[type] = ClassifierConfig
+    Network: ClassVar[type] = Classifier
+    sets: ClassVar[Mapping[str, LabelledSet]] = SETS
+    # The options that name the columns with the texts of an example.
+    text_options: ClassVar[tuple[str, ...]] = ("text",)
     selects = Metric("accuracy", higher=True)
     asset_files = (VOCABULARY, CHARACTERS, CLASSES)
     defaults = {
@@ -128,8 +144,8 @@ class Classify(TextTask):
 
     def __init__(
         self,
-        data: ClassifyData,
-        model: ClassifierConfig,
+        data: LabelledData,
+        model: TextConfig,
         seed: int = 1,
         assets: Mapping[str, bytes] | None = None,
     ):
@@ -145,10 +161,10 @@ class Classify(TextTask):
     def read(self) -> None:
         """Read the data, and find the classes and the vocabulary."""
         self.classes = classes_of(self.texts)
-        train = [word for words in self.words["train"] for word in words]
+        train = list(self.words_of("train"))
         self.characters = count_characters(train, self.data.least_character)
         counts = Counter(map(self.folded, train))
-        every = (self.folded(word) for split in SPLITS for words in self.words[split] for word in words)
+        every = (self.folded(word) for split in SPLITS for word in self.words_of(split))
         wanted = by_frequency(counts) if self.data.vocabulary == "train" else list(dict.fromkeys(every))
         if self.data.vectors and self.model.reads_words:
             self.pretrained = read_vectors(self.data.vectors, wanted, self.data.data_dir)
@@ -167,31 +183,40 @@ class Classify(TextTask):
 
     @cached_property
     def texts(self) -> Splits:
-        return load_labelled(self.data.set, **{name: getattr(self.data, name) for name in READ})
+        columns = {name: getattr(self.data, name) for name in self.text_options}
+        wanted = Wanted(texts=columns, **{name: getattr(self.data, name) for name in READ})
+        return load_from(self.sets, self.data.set, wanted)
 
     @cached_property
-    def words(self) -> dict[str, list[list[str]]]:
-        """The words of each text of each split; equal words are one object, which saves half the memory."""
+    def words(self) -> dict[str, list[Words]]:
+        """The words of each row of each split; equal words are one object, which saves half the memory."""
         return {
-            split: [[*map(sys.intern, self.split_words(row.text))] for row in getattr(self.texts, split)]
+            split: [
+                [[*map(sys.intern, self.split_words(text))] for text in row.texts]
+                for row in getattr(self.texts, split)
+            ]
             for split in SPLITS
         }
+
+    def words_of(self, split: str) -> Iterator[str]:
+        """All words of a split."""
+        return (word for texts in self.words[split] for words in texts for word in words)
 
     @cached_property
     def spellings(self) -> Spellings:
         return Spellings(self.characters)
 
     def split_words(self, text: str) -> list[str]:
-        return WORD_SPLITS[self.data.words or SETS[self.data.set].words](text)
+        return WORD_SPLITS[self.data.words or self.sets[self.data.set].words](text)
 
     def folded(self, word: str) -> str:
         return word.lower() if self.data.lowercase else word
 
     # ----------------------------------------------------------------------------------------- model
 
-    def build(self) -> Classifier:
+    def build(self) -> Any:
         with unit_options_checked():
-            model = Classifier(
+            model = self.Network(
                 len(self.vocabulary), len(self.classes), self.model, characters=len(self.characters)
             )
         if self.pretrained is not None and model.embedding is not None and not model.example.is_meta:
@@ -218,14 +243,19 @@ class Classify(TextTask):
         for row in rows:
             check_label(split, row, index)
         return [
-            self.example(words[:longest], index[row.label])
-            for words, row in zip(self.words[split], rows, strict=True)
+            self.example([words[:longest] for words in texts], index[row.label])
+            for texts, row in zip(self.words[split], rows, strict=True)
         ]
 
-    def example(self, words: Sequence[str], label: int | None = None) -> Example:
-        ids = torch.from_numpy(self.vocabulary.encode_words([self.folded(word) for word in words]))
-        features = {"spelling": self.spellings.numbers(words)} if self.model.reads_characters else {}
-        return Example(ids, label, features=features)
+    def example(self, texts: Words, label: int | None = None) -> Example:
+        ids = [torch.from_numpy(self.vocabulary.encode_words([*map(self.folded, words)])) for words in texts]
+        features = [self.features(words) for words in texts]
+        if len(texts) == 1:
+            return Example(ids[0], label, features=features[0])
+        return Example(ids[0], label, ids[1], features[0], features[1])
+
+    def features(self, words: Sequence[str]) -> dict[str, Tensor]:
+        return {"spelling": self.spellings.numbers(words)} if self.model.reads_characters else {}
 
     # --------------------------------------------------------------------------------------- figures
 
@@ -244,9 +274,12 @@ class Classify(TextTask):
         return StepResult(total / max(count, 1), total.detach(), count, batch.tokens, outputs=outputs)
 
     def logits(self, model: nn.Module, batch: PaddedBatch) -> Tensor:
-        spelling = batch.inputs.features.get("spelling")
-        characters = None if spelling is None else self.spellings.look_up(spelling)
-        return model(batch.inputs.steps, batch.inputs.lengths, characters)
+        return model(batch.inputs.steps, batch.inputs.lengths, self.letters(batch.inputs))
+
+    def letters(self, texts: Sequences) -> Tensor | None:
+        """The characters of each word, [T, B, C], if the model reads them."""
+        spelling = texts.features.get("spelling")
+        return None if spelling is None else self.spellings.look_up(spelling)
 
     @property
     def smoothing(self) -> float:
@@ -258,7 +291,7 @@ class Classify(TextTask):
         return ClassMetrics(len(self.classes))
 
     @classmethod
-    def figures(cls, data: ClassifyData) -> tuple[Figure, ...]:
+    def figures(cls, data: Any) -> tuple[Figure, ...]:
         return (ACCURACY, F1, LOSS)
 
     def details(self, split: str, metrics: Any) -> list[Section]:
@@ -278,11 +311,15 @@ class Classify(TextTask):
     def mistakes(self, split: str, found: Sequence[tuple[float, int, int, int]]) -> Section:
         texts = getattr(self.texts, split)
         rows = tuple(
-            (f"{probability:.3f}", self.classes[answer], self.classes[label], shortened(texts[number].text))
+            (
+                *(f"{probability:.3f}", self.classes[answer], self.classes[label]),
+                *map(shortened, texts[number].texts),
+            )
             for probability, number, label, answer in sorted(found, reverse=True)[:MOST_MISTAKES]
         )
         about = f"The {len(rows)} wrong answers with the highest probability, of {len(found)} wrong answers."
-        return Section("Most confident mistakes", about, ("probability", "answer", "class", "text"), rows)
+        head = ("probability", "answer", "class", *self.text_options)
+        return Section("Most confident mistakes", about, head, rows)
 
     # ----------------------------------------------------------------------------------- a trained run
 
@@ -304,18 +341,23 @@ class Classify(TextTask):
 
     @torch.no_grad()
     def predict(  # type: ignore[override]
-        self, model: Classifier, raw: Sequence[str], *, batch: int = 64
+        self, model: Any, raw: Sequence[Any], *, batch: int = 64
     ) -> list[dict[str, Any]]:
-        """Return the class of each text, with the probabilities of all classes.
+        """Return the class of each input, with the probabilities of all classes.
 
         batch   texts that are answered at once
         """
         answers: list[dict[str, Any]] = []
         for start in range(0, len(raw), batch):
-            texts = [self.example(self.split_words(text)) for text in raw[start : start + batch]]
-            logits = self.logits(model, collate(texts).to(model.example.device))
+            typed = [self.typed_texts(each) for each in raw[start : start + batch]]
+            examples = [self.example([*map(self.split_words, texts)]) for texts in typed]
+            logits = self.logits(model, collate(examples).to(model.example.device))
             answers += [self.answer(row) for row in logits.double().softmax(-1).tolist()]
         return answers
+
+    def typed_texts(self, raw: Any) -> tuple[str, ...]:
+        """Return the texts of an input as a user types it."""
+        return (raw,)
 
     def answer(self, probabilities: list[float]) -> dict[str, Any]:
         # Batches of other sizes differ in the last digits.
@@ -329,20 +371,20 @@ class Classify(TextTask):
 
     # ------------------------------------------------------------------------------------ in comparisons
 
-    def with_model(self, model: ClassifierConfig) -> Classify:
+    def with_model(self, model: TextConfig) -> Classify:
         """The examples of a model that reads other inputs are others."""
         if model.inputs != self.model.inputs:
-            return Classify(self.data, model, self.seed)
+            return type(self)(self.data, model, self.seed)
         return super().with_model(model)
 
     @classmethod
-    def variants(cls, data: ClassifyData) -> dict[str, Variant]:
+    def variants(cls, data: Any) -> dict[str, Variant]:
         return {CNN: Variant(CNN, {})}
 
     @classmethod
-    def fold_settings(cls, data: ClassifyData, folds: int) -> list[dict[str, Any]]:
+    def fold_settings(cls, data: Any, folds: int) -> list[dict[str, Any]]:
         """The first folds of the authors' own, or `folds` equal parts of other data."""
-        known = SETS[data.set].folds
+        known = cls.sets[data.set].folds
         if data.set == "kjv" or folds > (known or folds):
             raise ValueError(f"the set {data.set} has {known or 'no'} folds; got --folds {folds}")
         parts = {} if known else {"fold_count": max(folds, 2)}

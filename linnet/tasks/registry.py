@@ -91,6 +91,7 @@ TASKS = Tasks(
     {
         "lm": "linnet.tasks.language:Language",
         "classify": "linnet.tasks.classify:Classify",
+        "nli": "linnet.tasks.nli:Nli",
         "memory.copy": "linnet.tasks.memory:Copy",
         "memory.variable": "linnet.tasks.memory:VariableCopy",
         "memory.denoise": "linnet.tasks.memory:Denoise",

@@ -408,22 +408,47 @@ def add_classification() -> None:
         put("classify", f"lrn-doc-{name}", about, DOCUMENTS, {"set": name, "epochs": epochs})
 
 
-DOCUMENTS: Settings = {
+# What the LRN authors' models of sentence pairs and of documents share.
+WORDS_AND_CHARACTERS: Settings = {
     **{"vocabulary": "vectors", "vectors": "glove50", "embedding_size": 50, "tuned": "special"},
-    **{"inputs": "both", "character_size": 32, "least_character": 4, "max_length": 400},
-    **{"unit": "lrn", "num_layers": 1, "hidden_size": 64, "bidirectional": True, "pooling": "attentive"},
-    **{"word_dropout": 0.1, "character_dropout": 0.05, "output_dropout": 0.1, "input_dropout": 0.0},
-    **{"pooled_dropout": 0.0, "init": "uniform", "init_scale": 0.08, "label_smoothing": 0.1},
-    **{"batch": 64, "eval_batch": 64, "order": "chunks", "optimiser": "adam", "lr": 1e-3},
-    **{"epsilon_unscaled": True, "weight_decay": 3e-5, "clip": 5.0},
+    **{"inputs": "both", "least_character": 4, "num_layers": 1, "input_dropout": 0.0, "output_dropout": 0.1},
+    **{"init": "uniform", "init_scale": 0.08, "label_smoothing": 0.1, "order": "chunks"},
+    **{"optimiser": "adam", "lr": 1e-3, "epsilon_unscaled": True, "weight_decay": 3e-5, "clip": 5.0},
     **{"schedule": "after", "decay": 0.5, "decay_after": 1},
     **{"ema": 0.9999, "ema_warmup": True},
 }
+DOCUMENTS: Settings = {
+    **WORDS_AND_CHARACTERS,
+    **{"character_size": 32, "max_length": 400, "batch": 64, "eval_batch": 64},
+    **{"unit": "lrn", "hidden_size": 64, "bidirectional": True, "pooling": "attentive"},
+    **{"word_dropout": 0.1, "character_dropout": 0.05, "pooled_dropout": 0.0},
+}
+PAIRS: Settings = {
+    **WORDS_AND_CHARACTERS,
+    **{"set": "snli", "character_size": 64, "max_length": 100, "batch": 128, "eval_batch": 128},
+    **{"hidden_size": 300, "heads": 4, "character_dropout": 0.15, "epochs": 10, "evaluate_every": 1000},
+}
+# The units as the LRN authors' models of sentence pairs have them.
+PAIR_UNITS: dict[str, Settings] = {
+    "lstm": {},
+    "gru": {"form": "before"},
+    "atr": {},
+    "sru": {"full_bias": True, "rescale": False, "skip": "matrix"},
+    "lrn": {},
+}
+
+
+def add_lrn_snli() -> None:
+    for unit, options in PAIR_UNITS.items():
+        about = f"LRN, Table 1: {unit.upper()}, SNLI with GloVe vectors of 50 dimensions"
+        settings: Settings = {"unit": unit, "unit_options": options}
+        put("nli", f"lrn-snli-{unit}", about, PAIRS, settings)
+        put("nli", f"lrn-snli-{unit}-norm", f"{about}; with the norm", PAIRS, settings, {"norm": "rms"})
 
 
 BOOKS: tuple[Callable[[], None], ...] = (
     *(add_ran, add_lrn, add_lrn_ner, add_nru, add_nru_memory),
-    *(add_sru, add_scrn, add_classification),
+    *(add_sru, add_scrn, add_classification, add_lrn_snli),
 )
 for book in BOOKS:
     book()

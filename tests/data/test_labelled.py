@@ -15,11 +15,14 @@ from linnet.data.files import find
 from linnet.data.labelled import (
     SETS,
     WORD_SPLITS,
+    Wanted,
     authors_folds,
     authors_validation,
     hold_out,
+    load_from,
     load_labelled,
 )
+from linnet.data.pairs import PAIR_SETS
 from linnet.data.tables import Labelled, read_labelled
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "tasks_sru"
@@ -218,16 +221,18 @@ def test_ways_to_split_a_text():
         ("sst", (6_920, 872, 1_821), 2),
         ("imdb", (22_500, 2_500, 25_000), 2),
         ("agnews", (9_000, 1_000, 7_600), 4),
+        ("snli", (116_130, 9_842, 9_824), 3),
     ],
 )
 def test_splits_have_the_published_sizes(name: str, sizes: tuple[int, ...], classes: int):
     place = os.environ.get("LINNET_DATA")
     if not place:
         pytest.skip("LINNET_DATA is not set")
-    source = SETS[name]
+    sets = {**PAIR_SETS, **SETS}
+    source = sets[name]
     if any(find([file], source.folders, [Path(place)]) is None for file in source.files):
         pytest.skip(f"LINNET_DATA={place} has no {name}")
-    splits = load_labelled(name, data_dir=place)
+    splits = load_from(sets, name, Wanted(data_dir=place))
     assert tuple(len(part) for part in splits) == sizes
     for part in splits:
         assert {row.label for row in part} == set(source.names.values())

@@ -12,6 +12,8 @@ import linnet
 from linnet.data.padded import Example, collate
 from linnet.models.encoder import Text
 from linnet.models.pair import PairClassifier, PairConfig
+from linnet.runs.config import RunConfig, override
+from linnet.train.recipes import RECIPES
 
 V, CLASSES = 11, 3
 PREMISES = [[1, 2, 3, 4, 5], [6], [7, 8, 9]]
@@ -84,22 +86,12 @@ SIZES = {
     "sru": (5_476_014, 0),
     "lrn": (4_240_914, 0),
 }
-OPTIONS = {
-    "sru": {"skip": "matrix", "full_bias": True, "rescale": False},
-    "gru": {"form": "before"},
-}
 
 
 @pytest.mark.parametrize("unit", SIZES)
 def test_sizes_of_the_paper(unit: str):
-    config = PairConfig(
-        unit=unit,
-        unit_options=OPTIONS.get(unit, {}),
-        inputs="both",
-        tuned="special",
-        embedding_size=300,
-        character_size=64,
-    )
+    recipe = RECIPES[f"lrn-snli-{unit}"].settings
+    config = override(RunConfig(task="nli"), {**recipe, "embedding_size": 300}).model
     total, second_biases = SIZES[unit]
     model = PairClassifier(5000, 3, config, characters=80, device="meta")
     assert model.count() - 64 * 80 == total - second_biases

@@ -220,7 +220,7 @@ def test_words_keep_or_lose_their_case(tmp_path: Path):
     assert task_of(path, lowercase=False).vocabulary.tokens[3:] == ("A", "Bird", "a", "bird")
     task = task_of(path, inputs="both")
     assert task.vocabulary.tokens[3:] == ("a", "bird")
-    upper, lower = (task.example(["Bird"]), task.example(["bird"]))
+    upper, lower = (task.example([["Bird"]]), task.example([["bird"]]))
     assert torch.equal(upper.inputs, lower.inputs)
     assert not torch.equal(upper.features["spelling"], lower.features["spelling"])
     characters = task.spellings.look_up(torch.cat([upper.features["spelling"], lower.features["spelling"]]))

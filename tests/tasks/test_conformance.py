@@ -32,6 +32,7 @@ IMAGES = {"images": "digits", "batch": 4, "eval_batch": 5, "eval_examples": 12}
 SETTINGS: dict[str, dict[str, Any]] = {
     "lm": {"corpus": "text", "level": "char", "batch": 4, "length": 5, "eval_batch": 3, "embedding_size": 6},
     "classify": {"set": "own", "batch": 4, "eval_batch": 3, "embedding_size": 6},
+    "nli": {"set": "own", "batch": 4, "eval_batch": 3, "embedding_size": 6},
     "memory.copy": SYMBOLS,
     "memory.variable": SYMBOLS,
     "memory.denoise": SYMBOLS,
@@ -44,6 +45,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 INPUTS: dict[str, list[str]] = {
     "lm": ["the ", ""],
     "classify": ["a song of time", "", "unheard-of words"],
+    "nli": ["a bird sings ||| it is loud", '{"premise": "a bird", "hypothesis": "unheard-of"}'],
     "memory.copy": ["1 2 3", "4 5 6"],
     "memory.variable": ["1 2 3"],
     "memory.denoise": ["3 2 1"],
@@ -58,6 +60,10 @@ INPUTS: dict[str, list[str]] = {
 FILES = {
     "lm": ("text.txt", "the light unit sang a song of memory and of time.\n" * 20),
     "classify": ("texts.csv", "text,label\n" + "a song of light,bird\na unit of time,clock\n" * 20),
+    "nli": (
+        "pairs.tsv",
+        "premise\thypothesis\tlabel\n" + "a bird sings\tit is loud\tyes\na fish swims\tit sings\tno\n" * 20,
+    ),
     "tag": ("tagged.txt", "Anna B-PER\nsang O\nin O\nNew B-LOC\nYork I-LOC\n\nBen B-PER\nsang O\n\n" * 12),
 }
 

@@ -1,0 +1,95 @@
+"""Natural language inference: the class of a pair of sentences, read with word-by-word attention.
+
+    linnet train nli --set snli --data-dir DIR --unit lrn
+    linnet train nli --path pairs.tsv --premise text --hypothesis claim --label verdict
+    linnet predict runs/snli-lrn "A bird sings. ||| An animal makes a sound."
+
+It differs from `classify` in its sets, its model and the second sentence of each example.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor, nn
+
+from linnet.base.settings import option
+from linnet.data.padded import PaddedBatch, Sequences
+from linnet.data.pairs import HYPOTHESIS, PAIR_SETS, PREMISE
+from linnet.models.encoder import Text
+from linnet.models.pair import PairClassifier, PairConfig
+from linnet.tasks.base import Comparison, Variant
+from linnet.tasks.classify import Classify, LabelledData
+
+SEPARATOR = "|||"
+EXPECTED = (
+    f"expected two sentences, as 'premise {SEPARATOR} hypothesis' or as "
+    f'{{"{PREMISE}": "...", "{HYPOTHESIS}": "..."}}'
+)
+
+
+@dataclass(frozen=True)
+class NliData(LabelledData):
+    """Labelled pairs of sentences."""
+
+    set: str = option("own", "own: the file --path; snli: its files are in --data-dir", choices=(*PAIR_SETS,))
+    premise: str = option(PREMISE, "own: the column with the first sentence")
+    hypothesis: str = option(HYPOTHESIS, "own: the column with the second sentence")
+
+
+class Nli(Classify):
+    """Labelled pairs, their words and classes, and a classifier of pairs."""
+
+    name, about = "nli", "natural language inference: whether a sentence follows from another"
+    Data, Model, Network = NliData, PairConfig, PairClassifier
+    sets = PAIR_SETS
+    text_options = (PREMISE, HYPOTHESIS)
+    defaults = {
+        **{"optimiser": "adam", "lr": 1e-3, "clip": 5.0, "fused": True, "epochs": 5},
+        **{"embedding_size": 100, "hidden_size": 100, "input_dropout": 0.2, "output_dropout": 0.2},
+    }
+    comparison = Comparison(budget=500_000, settings={"embedding_size": 50, "epochs": 2})
+    ranges = {"input_dropout+output_dropout": (0.05, 0.5), "lr": (3e-4, 3e-3)}
+
+    def logits(self, model: nn.Module, batch: PaddedBatch) -> Tensor:
+        assert batch.second is not None
+        premise, hypothesis = (self.text(each) for each in (batch.inputs, batch.second))
+        return model(premise, hypothesis, batch.inputs.lengths, batch.second.lengths)
+
+    def text(self, sentences: Sequences) -> Text:
+        return Text(sentences.steps, self.letters(sentences))
+
+    def typed_texts(self, raw: Any) -> tuple[str, ...]:
+        """Return the two sentences of an input: a string, or an object as in a .jsonl file."""
+        found = sentences_of(raw)
+        if len(found) != 2 or not all(isinstance(each, str) and each.strip() for each in found):
+            raise ValueError(f"{EXPECTED}; got {raw!r}")
+        return found
+
+    @classmethod
+    def variants(cls, data: NliData) -> dict[str, Variant]:
+        return {}
+
+    @classmethod
+    def resized(cls, model: PairConfig, hidden_size: int) -> PairConfig:
+        """The heads share the outputs of both directions, so not every size is possible: the next one is."""
+        step = model.heads // math.gcd(model.heads, 2)
+        return dataclasses.replace(model, hidden_size=-(-hidden_size // step) * step)
+
+
+def sentences_of(raw: Any) -> tuple[Any, ...]:
+    """Return the parts of an input that should be the two sentences."""
+    if isinstance(raw, str) and not raw.lstrip().startswith("{"):
+        return tuple(raw.split(SEPARATOR))
+    try:
+        found = json.loads(raw) if isinstance(raw, str) else raw
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{EXPECTED}; {raw!r} is not JSON: {error}") from None
+    if isinstance(found, Mapping):
+        return found.get(PREMISE), found.get(HYPOTHESIS)
+    return tuple(found) if isinstance(found, (list, tuple)) else ()
