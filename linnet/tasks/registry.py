@@ -99,5 +99,6 @@ TASKS = Tasks(
         "memory.smnist": "linnet.tasks.memory:Pixels",
         "memory.psmnist": "linnet.tasks.memory:PermutedPixels",
         "tag": "linnet.tasks.tag:Tag",
+        "translate": "linnet.tasks.translate:Translate",
     }
 )

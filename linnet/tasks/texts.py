@@ -46,12 +46,15 @@ class TextTask(Task):
         if epoch:
             generator = epoch_generator(self.seed, epoch)
             return padded_batches(self.training_examples, self.plan, generator, first)
-        plan = BatchPlan(self.data.eval_batch, order="sorted")
-        return padded_batches(self.examples(split), plan, None, first)
+        return padded_batches(self.examples(split), self.eval_plan, None, first)
 
     @property
     def plan(self) -> BatchPlan:
         return BatchPlan(self.data.batch, order=self.data.order)
+
+    @property
+    def eval_plan(self) -> BatchPlan:
+        return BatchPlan(self.data.eval_batch, order="sorted")
 
     def batches_per_epoch(self, epoch: int) -> int:
         return batch_count(self.training_examples, self.plan, epoch_generator(self.seed, epoch))

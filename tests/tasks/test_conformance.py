@@ -40,6 +40,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "memory.smnist": IMAGES,
     "memory.psmnist": IMAGES,
     "tag": {"set": "own", "batch": 5, "eval_batch": 3, "embedding_size": 4, "character_hidden": 3},
+    "translate": {"set": "own", "pieces": 260, "tokens": 60, "heads": 1, "num_layers": 1},
     "largest": {"batch": 7, "embedding_size": 4},
 }
 INPUTS: dict[str, list[str]] = {
@@ -53,18 +54,31 @@ INPUTS: dict[str, list[str]] = {
     "memory.smnist": [" ".join(["3"] * 64)],
     "memory.psmnist": [" ".join(["3"] * 64)],
     "tag": ["Anna sang in Rome.", "", "unheard"],
+    "translate": ["a bird sings", "", "unheard-of words"],
     "largest": ["1 4", "0"],
 }
 
 
-FILES = {
-    "lm": ("text.txt", "the light unit sang a song of memory and of time.\n" * 20),
-    "classify": ("texts.csv", "text,label\n" + "a song of light,bird\na unit of time,clock\n" * 20),
-    "nli": (
-        "pairs.tsv",
-        "premise\thypothesis\tlabel\n" + "a bird sings\tit is loud\tyes\na fish swims\tit sings\tno\n" * 20,
-    ),
-    "tag": ("tagged.txt", "Anna B-PER\nsang O\nin O\nNew B-LOC\nYork I-LOC\n\nBen B-PER\nsang O\n\n" * 12),
+# The options of a task that name files, with the name and the text of each.
+FILES: dict[str, dict[str, tuple[str, str]]] = {
+    "lm": {"path": ("text.txt", "the light unit sang a song of memory and of time.\n" * 20)},
+    "classify": {"path": ("texts.csv", "text,label\n" + "a song of light,bird\na unit of time,clock\n" * 20)},
+    "nli": {
+        "path": (
+            "pairs.tsv",
+            "premise\thypothesis\tlabel\n" + "a bird sings\tit is loud\tyes\na fish swims\tit sings\tno\n" * 20,
+        )
+    },
+    "tag": {
+        "path": (
+            "tagged.txt",
+            "Anna B-PER\nsang O\nin O\nNew B-LOC\nYork I-LOC\n\nBen B-PER\nsang O\n\n" * 12,
+        )
+    },
+    "translate": {
+        "source": ("birds.en", "a bird sings\na small bird sings a song\ntwo birds\n" * 10),
+        "target": ("birds.de", "ein Vogel singt\nein kleiner Vogel singt ein Lied\nzwei Vögel\n" * 10),
+    },
 }
 
 
@@ -72,16 +86,17 @@ FILES = {
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("files") / "files"
     folder.mkdir()
-    for name, text in FILES.values():
-        (folder / name).write_text(text, encoding="utf-8")
+    for named in FILES.values():
+        for name, text in named.values():
+            (folder / name).write_text(text, encoding="utf-8")
     return folder
 
 
 @pytest.fixture(scope="module", params=list(TASKS))
 def config(request: pytest.FixtureRequest, files: Path) -> RunConfig:
     name = request.param
-    path = {"path": str(files / FILES[name][0])} if name in FILES else {}
-    return override(RunConfig(task=name), {**RUN, **SETTINGS[name], **path})
+    paths = {option: str(files / file) for option, (file, _) in FILES.get(name, {}).items()}
+    return override(RunConfig(task=name), {**RUN, **SETTINGS[name], **paths})
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,404 @@
+"""Translation: a sentence of one language for each sentence of another.
+
+    linnet train translate --set multi30k --data-dir DIR --direction en-de --unit sru
+    linnet train translate --source train.en --target train.de --form transformer
+    linnet predict runs/multi30k-sru "A man rides a horse." --beam 5
+
+Source and target share one vocabulary: pieces of words (BPE) that the run learns from both sides of the
+training set. Token 0 is padding, token 1 is not used, token 2 ends a sentence, and the pieces follow.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from linnet.base.options import check_size
+from linnet.base.settings import Checked, option
+from linnet.data.batches import IGNORE
+from linnet.data.errors import DataError
+from linnet.data.padded import ORDERS, BatchPlan, Example, PaddedBatch, collate, group
+from linnet.data.parallel import PARALLEL, Pair, ParallelSplits, WantedPairs, load_parallel, own_split
+from linnet.data.vocabulary import Vocabulary, bpe_vocabulary
+from linnet.layers.beam import EOS, PAD
+from linnet.layers.output import smoothed_cross_entropy
+from linnet.models.translator import Translator, TranslatorConfig, make_translator
+from linnet.tasks.base import (
+    LOSS,
+    SPLITS,
+    Comparison,
+    Figure,
+    Metrics,
+    Section,
+    StepResult,
+    Variant,
+    unit_options_checked,
+)
+from linnet.tasks.language import PERPLEXITY, perplexity_of
+from linnet.tasks.texts import TextTask
+
+log = logging.getLogger("linnet")
+
+VOCABULARY = "vocabulary.json"
+FIRST_PIECE = 3  # the token of piece 0 of the vocabulary
+MOST_SHOWN = 5  # translations that `linnet eval` prints
+
+
+@dataclass(frozen=True)
+class TranslateData(Checked):
+    """Sentences with their translations, their pieces of words, and how they are put into batches."""
+
+    set: str = option(
+        "bible", "a name of `linnet list sets`; own: the files --source and --target", choices=(*PARALLEL,)
+    )
+    direction: str | None = option(
+        None, "from which language to which: en-de, de-fr, ... of multi30k; kjv-web or web-kjv of bible"
+    )
+    source: str | None = option(None, "your own training set: a file with one sentence per line")
+    target: str | None = option(None, "the file whose line n is the translation of line n of --source")
+    valid_source: str | None = option(
+        None, "the validation set (default: that of the set, or the last tenth)"
+    )
+    valid_target: str | None = option(None, "its translations")
+    test_source: str | None = option(None, "the test set (default: that of the set, or the last tenth)")
+    test_target: str | None = option(None, "its translations")
+    data_dir: str | None = option(None, "the folder where the files of a set are searched first")
+    pieces: int = option(8000, "pieces of words (BPE) that both languages share", least=257)
+    max_length: int = option(
+        100, "leave out training pairs with a side of more pieces than this (0: keep all)", least=0
+    )
+    tokens: int = option(
+        2048, "the most tokens of a batch on either side, padding included, over all processes", least=1
+    )
+    order: str = option("buckets", "which sentences share a batch, see docs/classify.md", choices=ORDERS)
+    label_smoothing: float = option(
+        0.1, "training: the share of the target that other pieces get", least=0, most=1
+    )
+    bleu: bool = option(True, "evaluation: also translate, for BLEU and chrF; no: the loss only")
+    beam: int = option(1, "evaluation: the hypotheses of beam search (1: greedy search)", least=1)
+    length_penalty: float = option(0.6, "evaluation: the exponent of beam search's length penalty", least=0)
+
+
+ACCURACY = Figure(
+    "accuracy",
+    "accuracy",
+    "The share of pieces that are the most likely ones after the right beginning; higher is better.",
+    ".4f",
+    True,
+)
+BLEU = Figure("bleu", "BLEU", "BLEU in %, with case, by sacrebleu; higher is better.", ".2f", True)
+UNCASED = Figure("bleu_uncased", "uncased BLEU", "BLEU of lower-cased text; higher is better.", ".2f", True)
+CHRF = Figure("chrf", "chrF", "chrF2 in %, by sacrebleu; higher is better.", ".2f", True)
+
+
+class Translate(TextTask):
+    """Parallel sentences, their joint pieces of words, and a translator."""
+
+    name, about = "translate", "translation: a sentence of another language"
+    Data, Model = TranslateData, TranslatorConfig
+    sets = PARALLEL
+    splits = (*SPLITS, "all")
+    asset_files = (VOCABULARY,)
+    defaults = {
+        **{"optimiser": "adam", "lr": 1e-3, "clip": 1.0, "fused": True, "epochs": 10},
+        **{"hidden_size": 256, "num_layers": 2, "heads": 4, "inner_size": 512},
+    }
+    comparison = Comparison(budget=6_000_000, settings={"epochs": 3})
+    ranges = {"dropout": (0.05, 0.4), "lr": (3e-4, 3e-3)}
+
+    def __init__(
+        self,
+        data: TranslateData,
+        model: TranslatorConfig,
+        seed: int = 1,
+        assets: Mapping[str, bytes] | None = None,
+    ):
+        super().__init__(data, model, seed)
+        if assets is not None:
+            self.vocabulary = Vocabulary.parse(VOCABULARY, assets[VOCABULARY])
+        else:
+            lines = (prepared(text) for pair in self.pairs("train") for text in pair)
+            self.vocabulary = bpe_vocabulary("\n".join(lines), size=data.pieces)
+
+    @property
+    def wanted(self) -> WantedPairs:
+        return WantedPairs(**{each.name: getattr(self.data, each.name) for each in fields(WantedPairs)})
+
+    @cached_property
+    def parallel(self) -> ParallelSplits:
+        return load_parallel(self.wanted)
+
+    def pairs(self, split: str) -> list[Pair]:
+        """The pairs of a split; "all" is the files --source and --target, or every split of a set."""
+        if split != "all":
+            return getattr(self.parallel, split)
+        own = own_split("train", self.wanted)
+        return own or [pair for part in self.parallel for pair in part]
+
+    # ----------------------------------------------------------------------------------------- model
+
+    def build(self) -> Translator:
+        words = len(self.vocabulary) + FIRST_PIECE
+        with unit_options_checked():
+            return make_translator(words, words, self.model)
+
+    # --------------------------------------------------------------------------------------- batches
+
+    @cached_property
+    def training_examples(self) -> list[Example]:
+        """Pairs with a longer side than max_length are left out."""
+        found, most = self.examples("train"), self.data.max_length
+        # The end of a sentence does not count.
+        kept = [example for example in found if not most or example.length <= most + 1]
+        if not kept:
+            raise DataError(
+                f"all {len(found):,} training pairs have a side of more than max_length={most} pieces; "
+                "choose a larger --max-length"
+            )
+        if len(kept) < len(found):
+            left_out = len(found) - len(kept)
+            log.info("%d training pairs have a side of more than %d pieces; left out", left_out, most)
+        return kept
+
+    def examples(self, split: str) -> list[Example]:
+        return [self.example(pair) for pair in self.pairs(split)]
+
+    def example(self, pair: Pair) -> Example:
+        target = self.encode(pair.target)
+        return Example(self.encode(pair.source), target, target)
+
+    @property
+    def plan(self) -> BatchPlan:
+        return BatchPlan(tokens=self.data.tokens, order=self.data.order)
+
+    @property
+    def eval_plan(self) -> BatchPlan:
+        return BatchPlan(tokens=self.data.tokens, order="sorted")
+
+    # ------------------------------------------------------------------------------- text and tokens
+
+    def encode(self, text: str) -> Tensor:
+        """Return the tokens of a sentence, with its end."""
+        pieces = self.vocabulary.encode(prepared(text)) + FIRST_PIECE
+        return torch.cat([pieces, torch.tensor([EOS])])
+
+    def decode(self, tokens: Tensor) -> str:
+        """Return the text of the tokens before the first end; other special tokens are left out."""
+        ends = (tokens == EOS).nonzero()
+        tokens = tokens[: int(ends[0])] if len(ends) else tokens
+        return self.vocabulary.decode(tokens[tokens >= FIRST_PIECE] - FIRST_PIECE).strip()
+
+    # --------------------------------------------------------------------------------------- figures
+
+    def step(self, model: nn.Module, batch: PaddedBatch, carry: Any) -> StepResult:
+        assert batch.labels is not None
+        assert batch.second is not None
+        logits = model(batch.inputs.steps, batch.inputs.lengths, batch.second.steps, batch.second.lengths)
+        smoothing = self.data.label_smoothing if model.training else 0.0
+        losses = smoothed_cross_entropy(logits.flatten(0, 1), batch.labels.flatten(), smoothing, PAD)
+        total, count = losses.sum(), int((batch.labels != IGNORE).sum())
+        outputs = None if model.training else self.outputs(model, batch, logits)
+        return StepResult(total / max(count, 1), total.detach(), count, batch.tokens, outputs=outputs)
+
+    def outputs(self, model: Any, batch: PaddedBatch, logits: Tensor) -> tuple[int, list[Translated]]:
+        """Return the number of right pieces, and the translation of each sentence."""
+        assert batch.labels is not None
+        right = int((logits.argmax(-1) == batch.labels).sum())
+        if not self.data.bleu:
+            return right, []
+        inputs, how = batch.inputs, {"beam": self.data.beam, "alpha": self.data.length_penalty}
+        found = model.translate(inputs.steps, inputs.lengths, **how).tokens[:, 0]
+        texts = map(self.decode, found.cpu())
+        references = map(self.decode, batch.labels.T.cpu())
+        return right, [*zip(batch.rows.tolist(), texts, references, strict=True)]
+
+    def metrics(self) -> Metrics:
+        return TranslationMetrics()
+
+    @classmethod
+    def figures(cls, data: TranslateData) -> tuple[Figure, ...]:
+        scores = (BLEU, UNCASED, CHRF) if data.bleu else ()
+        return (*scores, LOSS, PERPLEXITY, ACCURACY)
+
+    def details(self, split: str, metrics: Any) -> list[Section]:
+        if not self.data.bleu:
+            return []
+        return [scores_section(metrics.scores()), self.shown(split, metrics.translated)]
+
+    def shown(self, split: str, translated: Sequence[Translated]) -> Section:
+        first, pairs = sorted(translated)[:MOST_SHOWN], self.pairs(split)
+        rows = tuple((pairs[row].source, reference, text) for row, text, reference in first)
+        about = f"The first {len(rows)} sentences of the split."
+        return Section("Translations", about, ("source", "reference", "translation"), rows)
+
+    # ----------------------------------------------------------------------------------- a trained run
+
+    def assets(self) -> dict[str, bytes]:
+        return {VOCABULARY: self.vocabulary.to_json().encode()}
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "task": self.name,
+            "set": self.data.set,
+            "direction": self.data.direction,
+            "vocabulary": self.vocabulary.fingerprint,
+        }
+
+    @torch.no_grad()
+    def predict(  # type: ignore[override]
+        self,
+        model: Translator,
+        raw: Sequence[str],
+        *,
+        beam: int = 4,
+        length_penalty: float = 0.6,
+        hypotheses: int = 1,
+        batch: int = 32,
+    ) -> list[dict[str, Any]]:
+        """Return the best translations of each sentence, with their scores.
+
+        beam             the hypotheses of beam search (1: greedy search)
+        length_penalty   its exponent; larger ones prefer longer translations (0: no penalty)
+        hypotheses       the translations of each sentence that are returned, at most `beam`
+        batch            sentences of similar length that are translated at once
+        """
+        check_size("beam", beam)
+        check_size("hypotheses", hypotheses)
+        if hypotheses > beam:
+            raise ValueError(
+                f"hypotheses={hypotheses} needs a beam of at least {hypotheses}; got beam={beam}"
+            )
+        sentences = [Example(self.encode(text)) for text in raw]
+        answers: list[dict[str, Any]] = [{}] * len(raw)
+        for rows in group([each.length for each in sentences], BatchPlan(batch, order="sorted"), None):
+            inputs = collate([sentences[row] for row in rows]).to(next(model.parameters()).device).inputs
+            found = model.translate(inputs.steps, inputs.lengths, beam, length_penalty)
+            for row, tokens, scores in zip(rows, found.tokens.cpu(), found.scores.tolist(), strict=True):
+                best = zip(tokens, scores[:hypotheses], strict=False)
+                answers[row] = self.answer(raw[row], [*best])
+        return answers
+
+    def answer(self, source: str, found: Sequence[tuple[Tensor, float]]) -> dict[str, Any]:
+        """An empty line has an empty translation."""
+        if not source.strip():
+            return {"translation": "", "hypotheses": []}
+        # Batches of other sizes differ in the last digits.
+        texts = [
+            {"text": self.decode(tokens), "score": round(score, 4)}
+            for tokens, score in found
+            if score > -torch.inf
+        ]
+        return {"translation": texts[0]["text"], "hypotheses": texts}
+
+    def show(self, answer: Mapping[str, Any]) -> str:
+        """The translation; if there are several, one per line, after its score."""
+        found = answer["hypotheses"]
+        if len(found) < 2:
+            return answer["translation"]
+        return "\n".join(f"{each['score']:.4f}  {each['text']}" for each in found)
+
+    # ------------------------------------------------------------------------------------ in comparisons
+
+    @classmethod
+    def implied(cls, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Files mean the set "own"; another set has no files and a direction of its own."""
+        if given.get("source") is not None:
+            return {"set": "own", "direction": None, **given}
+        if "set" in given:
+            return {"source": None, "target": None, "direction": None, **given}
+        return dict(given)
+
+    @classmethod
+    def data_name(cls, data: TranslateData) -> str:
+        if data.set == "own":
+            return Path(data.source or "").name.partition(".")[0] or "own"
+        return "-".join(filter(None, (data.set, data.direction)))
+
+    @classmethod
+    def variants(cls, data: TranslateData) -> dict[str, Variant]:
+        """A Transformer has feed-forward layers in place of a unit."""
+        plain = {"form": "transformer", "feed_forward": "relu"}
+        return {"transformer": Variant(TranslatorConfig().unit, {}, plain)}
+
+    @classmethod
+    def unit_name(cls, model: TranslatorConfig) -> str:
+        if model.form == "recurrent":
+            return model.unit
+        return "transformer" if model.feed_forward == "relu" else f"transformer-{model.unit}"
+
+    @classmethod
+    def resized(cls, model: TranslatorConfig, hidden_size: int) -> TranslatorConfig:
+        """The next multiple of the number of heads."""
+        return super().resized(model, -(-hidden_size // model.heads) * model.heads)
+
+    def smaller(self) -> str:
+        return f"fewer pieces (now {self.data.pieces}) or layers"
+
+
+def prepared(text: str) -> str:
+    """Return a text as it is cut into pieces: the first word has a space before it, like all others."""
+    return f" {' '.join(text.split())}"
+
+
+# ----------------------------------------------------------------------------------------- metrics
+
+Translated = tuple[int, str, str]  # the number of the pair in its split, the translation, the reference
+
+
+class TranslationMetrics(Metrics):
+    """Loss, perplexity and accuracy of pieces; BLEU and chrF of whole sentences."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.right = 0
+        self.translated: list[Translated] = []
+
+    def update(self, result: StepResult) -> None:
+        super().update(result)
+        right, translated = result.outputs
+        self.right += right
+        self.translated += translated
+
+    def compute(self) -> dict[str, float]:
+        figures = super().compute()
+        return {
+            **figures,
+            "perplexity": perplexity_of(figures["loss"]),
+            "accuracy": self.right / max(self.count, 1),
+            **{name: score for name, (score, _) in self.scores().items()},
+        }
+
+    def scores(self) -> dict[str, tuple[float, str]]:
+        """Return BLEU, BLEU of lower-cased text and chrF, each with the signature of sacrebleu.
+
+        Nothing if nothing was translated (bleu=False).
+        """
+        if not self.translated:
+            return {}
+        _, texts, references = zip(*self.translated, strict=True)
+        found = {}
+        for name, make in scorers().items():
+            metric = make()
+            score = metric.corpus_score(texts, [references]).score
+            found[name] = score, str(metric.get_signature())
+        return found
+
+
+def scorers() -> dict[str, Any]:
+    try:
+        from sacrebleu.metrics import BLEU, CHRF
+    except ImportError as error:
+        raise ImportError("BLEU needs the package sacrebleu: pip install 'linnet-rnn[lm]'") from error
+    return {"bleu": BLEU, "bleu_uncased": partial(BLEU, lowercase=True), "chrf": CHRF}
+
+
+def scores_section(scores: Mapping[str, tuple[float, str]]) -> Section:
+    rows = tuple((name, f"{score:.2f}", signature) for name, (score, signature) in scores.items())
+    return Section("Scores", "By sacrebleu, with its signatures.", ("figure", "score", "signature"), rows)
