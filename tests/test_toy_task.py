@@ -77,8 +77,9 @@ def test_eval_and_predict_use_the_trained_run(run: Path, capsys: pytest.CaptureF
     assert answers == linnet.load(run).predict(["0 0 1", "4"])
     assert cli.main(["predict", str(run)]) == 1
     assert "there is nothing to predict" in capsys.readouterr().err
-    assert cli.main(["predict", str(run), "1", "--set", "tokens=3"]) == 1
-    assert "the predictions of largest have no options" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        cli.main(["predict", str(run), "1", "--tokens", "3"])
+    assert "unrecognized arguments: --tokens" in capsys.readouterr().err
 
 
 def test_units_are_compared_at_one_size(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

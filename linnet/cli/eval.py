@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import typing
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from linnet.cli.options import add_option, add_run_options, given_options
+from linnet.cli.folders import task_of
+from linnet.cli.options import add_dataclass, add_run_options, given_options
 from linnet.cli.output import result_line, say, section_table
-from linnet.runs.config import RunConfig
 from linnet.runs.config import options as options_of
-from linnet.runs.errors import Damaged
 from linnet.runs.load import load
-from linnet.runs.records import read_config
 from linnet.train import dynamic
 
 
@@ -34,21 +31,6 @@ def add_options(command: argparse.ArgumentParser) -> None:
     add_run_options(command, task, without=others)
     add_dataclass(command, dynamic.DynamicConfig)
     command.set_defaults(run=run, filled_for=task)
-
-
-def task_of(folder: str | None) -> str:
-    """Return the task of a run, whose data options the command takes."""
-    try:
-        return read_config(Path(folder or "")).task
-    except (OSError, ValueError, Damaged):
-        # `load` reports what is wrong with the folder.
-        return RunConfig().task
-
-
-def add_dataclass(command: argparse.ArgumentParser, cls: Any) -> None:
-    hints = typing.get_type_hints(cls)
-    for field in dataclasses.fields(cls):
-        add_option(command, field, hints[field.name])
 
 
 def run(options: argparse.Namespace) -> None:

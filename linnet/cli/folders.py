@@ -1,4 +1,4 @@
-"""Where commands put their runs."""
+"""Where commands put their runs, and the task of a run that they are given."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from linnet.cli.output import is_first_process
-from linnet.runs.records import claim, looks_like_a_run
+from linnet.runs.config import RunConfig
+from linnet.runs.errors import Damaged
+from linnet.runs.records import claim, looks_like_a_run, read_config
 from linnet.tasks import TASKS
 
 RUNS = Path("runs")
@@ -15,6 +17,15 @@ RUNS = Path("runs")
 
 def data_name(config: Any) -> str:
     return TASKS[config.task].data_name(config.data)
+
+
+def task_of(folder: str | None) -> str:
+    """Return the task of a run, whose options a command takes."""
+    try:
+        return read_config(Path(folder or "")).task
+    except (OSError, ValueError, Damaged):
+        # `load` reports what is wrong with the folder.
+        return RunConfig().task
 
 
 def overwrite(folder: Path) -> None:

@@ -37,9 +37,9 @@ def add_sources(command: argparse.ArgumentParser) -> None:
 
 
 COMMON = (
-    *("corpus", "set", "path", "level", "span", "images"),
-    *("unit", "hidden_size", "num_layers", "bidirectional"),
-    *("batch", "length", "epochs", "steps", "optimiser", "lr", "clip", "seed", "device", "threads"),
+    *("corpus", "set", "path", "direction", "source", "target", "level", "span", "images"),
+    *("form", "unit", "hidden_size", "num_layers", "bidirectional"),
+    *("batch", "tokens", "length", "epochs", "steps", "optimiser", "lr", "clip", "seed", "device", "threads"),
 )
 """The options that most runs set: help shows those that a task has before all others."""
 
@@ -87,6 +87,13 @@ def add_option(group: Any, field: dataclasses.Field, hint: Any, default: Any = d
     default = field.default if default is dataclasses.MISSING else default
     text = (field.metadata.get("help", "") + shown_default(default)).replace("%", "%%")
     group.add_argument(flag, dest=field.name, default=argparse.SUPPRESS, help=text, **reader(field, hint))
+
+
+def add_dataclass(command: argparse.ArgumentParser, cls: Any) -> None:
+    """Add an option for every field of a dataclass."""
+    hints = typing.get_type_hints(cls)
+    for field in dataclasses.fields(cls):
+        add_option(command, field, hints[field.name])
 
 
 def shown_default(default: Any) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from linnet.base.suggest import did_you_mean, no_such
@@ -48,13 +48,16 @@ class LazyParser(Parser):
     """
 
     fill: Callable[[argparse.ArgumentParser], None] | None = None
-    first_word: str | None = None  # of the arguments: the options may depend on it
+    # The arguments, and the first of them: the options may depend on them.
+    words: Sequence[str] = ()
+    first_word: str | None = None
 
     def parse_known_args(self, *arguments: Any, **given: Any) -> Any:
         # parse_known_intermixed_args below calls this method.
         if self.fill is None:
             return super().parse_known_args(*arguments, **given)
-        self.first_word = next(iter(arguments[0] or ()), None) if arguments else None
+        self.words = (arguments[0] if arguments else None) or ()
+        self.first_word = next(iter(self.words), None)
         fill, self.fill = self.fill, None
         fill(self)
         if self._subparsers is not None:

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from linnet.analysis.report import write_report
-from linnet.analysis.runs import read_run
+from linnet.analysis.runs import read_run, unit_name
 from linnet.cli.folders import RUNS, data_name, overwrite
 from linnet.cli.options import add_run_options, add_sources, run_config
 from linnet.cli.output import is_first_process, result_line, say
@@ -40,7 +40,7 @@ def run(options: argparse.Namespace) -> None:
     from linnet.train.loop import train
 
     config = run_config(options, options.task)
-    folder = options.folder or RUNS / (options.recipe or f"{data_name(config)}-{config.model.unit}")
+    folder = options.folder or RUNS / (options.recipe or f"{data_name(config)}-{unit_name(config)}")
     if options.overwrite:
         overwrite(folder)
     result = train(config, folder, choose())
