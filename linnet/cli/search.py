@@ -59,7 +59,7 @@ def run(options: argparse.Namespace) -> None:
     ranges = dict(options.ranges or ranges_of(config))
     plan = Plan(ranges, options.runs, options.per_round, options.shrink)
     study = search(config, options.folder, plan, storage=options.storage, progress=choose)
-    say_best(study, options.folder, TASKS[options.task].selects)
+    say_best(study, options.folder, TASKS[options.task].selected_by(config.data))
 
 
 def say_best(study: Any, folder: Path, selects: Metric) -> None:

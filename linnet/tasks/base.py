@@ -237,9 +237,14 @@ class Task(ABC):
         return dict(given)
 
     @classmethod
+    def selected_by(cls, data: Any) -> Metric:
+        """Return the metric that selects the best checkpoint, for tasks in which a setting decides it."""
+        return cls.selects
+
+    @classmethod
     def figures(cls, data: Any) -> tuple[Figure, ...]:
         """Return the figures that tables and reports show, the most important one first."""
-        name, higher = cls.selects
+        name, higher = cls.selected_by(data)
         main = Figure(
             name, name, f"It selects the best checkpoint; {'higher' if higher else 'lower'} is better."
         )

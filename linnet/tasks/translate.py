@@ -35,6 +35,7 @@ from linnet.tasks.base import (
     SPLITS,
     Comparison,
     Figure,
+    Metric,
     Metrics,
     Section,
     StepResult,
@@ -82,8 +83,16 @@ class TranslateData(Checked):
         0.1, "training: the share of the target that other pieces get", least=0, most=1
     )
     bleu: bool = option(True, "evaluation: also translate, for BLEU and chrF; no: the loss only")
+    best_by: str = option(
+        "loss", "the figure on the validation set that selects the best checkpoint", choices=("loss", "bleu")
+    )
     beam: int = option(1, "evaluation: the hypotheses of beam search (1: greedy search)", least=1)
     length_penalty: float = option(0.6, "evaluation: the exponent of beam search's length penalty", least=0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.best_by == "bleu" and not self.bleu:
+            raise ValueError("best_by='bleu' needs BLEU on the validation set; leave out --no-bleu")
 
 
 ACCURACY = Figure(
@@ -223,6 +232,10 @@ class Translate(TextTask):
         return TranslationMetrics()
 
     @classmethod
+    def selected_by(cls, data: TranslateData) -> Metric:
+        return Metric(data.best_by, higher=data.best_by == "bleu")
+
+    @classmethod
     def figures(cls, data: TranslateData) -> tuple[Figure, ...]:
         scores = (BLEU, UNCASED, CHRF) if data.bleu else ()
         return (*scores, LOSS, PERPLEXITY, ACCURACY)
@@ -265,8 +278,8 @@ class Translate(TextTask):
         """Return the best translations of each sentence, with their scores.
 
         beam             the hypotheses of beam search (1: greedy search)
-        length_penalty   its exponent; larger ones prefer longer translations (0: no penalty)
-        hypotheses       the translations of each sentence that are returned, at most `beam`
+        length_penalty   the exponent of the length penalty; more prefers longer translations (0: none)
+        hypotheses       the best translations of each sentence, at most as many as the beam
         batch            sentences of similar length that are translated at once
         """
         check_size("beam", beam)

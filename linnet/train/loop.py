@@ -123,7 +123,7 @@ class Run:
         loop, history = self.config.loop, self.context.here.history
         if not history:
             return False
-        value = self.task.selects.value(history[-1])
+        value = self.task.selected_by(self.task.data).value(history[-1])
         return value < loop.stop_below or bool(loop.stop_above and value > loop.stop_above)
 
     # -------------------------------------------------------------------------------- an epoch
@@ -162,7 +162,7 @@ class Run:
 
     def evaluate(self) -> None:
         """Validate, keep the weights if they are the best, and choose the optimiser that follows."""
-        here, selects = self.context.here, self.task.selects
+        here, selects = self.context.here, self.task.selected_by(self.task.data)
         with self.updater.averaged():
             figures = self.measure("valid").compute()
             cost = selects.cost(figures)

@@ -63,7 +63,7 @@ def search(
     with turn(folder):
         study = open_study(optuna, storage, folder)
         check_names(study, plan, folder)
-        check_costs(optuna, study, folder, TASKS[config.task].selects)
+        check_costs(optuna, study, folder, TASKS[config.task].selected_by(config.data))
     while (mine := next_trial(optuna, study, plan, folder)) is not None:
         trial, ours = mine
         with ours:
@@ -83,7 +83,8 @@ def run_trial(
         result = train(override(config, drawn), folder / name, progress(name) if progress else None)
     except NotFinite:
         return optuna.trial.TrialState.PRUNED, None
-    return optuna.trial.TrialState.COMPLETE, TASKS[config.task].selects.cost(result["valid"])
+    selects = TASKS[config.task].selected_by(config.data)
+    return optuna.trial.TrialState.COMPLETE, selects.cost(result["valid"])
 
 
 def name_of(trial: Any) -> str:

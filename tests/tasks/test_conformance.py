@@ -214,7 +214,7 @@ def test_metrics_of_shares_merge_to_those_of_one_process(task: Task):
 
 def test_figures_and_the_metric_that_selects_are_computed(task: Task, run: Path):
     known = read_result(run)["valid"]  # type: ignore[index]
-    assert task.selects.name in known
+    assert task.selected_by(task.data).name in known
     shown = task.figures(task.data)
     assert {figure.name for figure in shown} <= set(known)
     assert all(figure.label and figure.about.endswith(".") for figure in shown)
