@@ -39,7 +39,7 @@ from linnet.train.recipes import recipe
 HERE = Path(__file__).resolve().parent
 RESULTS, README, RUNS = HERE / "results.csv", HERE / "README.md", Path("runs") / "experiments"
 BEGIN, END = "<!-- tables: begin, written by run.py --readme -->", "<!-- tables: end -->"
-METRICS = ("perplexity", "bpc", "loss", "accuracy", "error", "f1")
+METRICS = ("perplexity", "bpc", "loss", "accuracy", "error", "f1", "bleu")
 FIGURES = ("parameters", "rnn_parameters", "valid", "test", "accuracy", "minutes", "solved")
 COLUMNS = (
     *("date", "commit", "cpu", "threads", "table", "row", "changed", "epochs", "steps"),

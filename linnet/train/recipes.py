@@ -446,9 +446,55 @@ def add_lrn_snli() -> None:
         put("nli", f"lrn-snli-{unit}-norm", f"{about}; with the norm", PAIRS, settings, {"norm": "rms"})
 
 
+# ----------------------------------------------------------------------------------- translation
+
+# The papers translate WMT 2014 with models of 76M to 206M parameters; these are small forms for Multi30k.
+MULTI30K: Settings = {
+    **{"set": "multi30k", "direction": "en-de", "pieces": 8000, "label_smoothing": 0.1, "dropout": 0.1},
+    **{"optimiser": "adam", "length_penalty": 0.6},
+}
+# SRU's 5,120 tokens, of which an update has five batches, and 16,000 updates of warm-up, made smaller.
+SMALL_TRANSFORMER: Settings = {
+    **{"form": "transformer", "hidden_size": 128, "inner_size": 512, "heads": 4, "beam": 5},
+    **{"tokens": 1024, "epochs": 12, "best_by": "bleu", "clip": 0.0, "betas": (0.9, 0.998), "epsilon": 1e-9},
+    **{"lr": 2.0, "schedule": "noam", "width": 128, "warmup": 800},
+}
+SRU_TRANSLATORS: dict[str, tuple[str, Settings]] = {
+    "base": ("Transformer, 3 layers", {"num_layers": 3}),
+    "sru": (
+        "Transformer with SRU, 2 layers",
+        {"num_layers": 2, "feed_forward": "unit", "unit": "sru", "unit_options": {"cell_dropout": 0.1}},
+    ),
+}
+# The constants of the schedule are not published: the rate rises to 1e-3 in 400 updates, and falls from
+# update 1,200 on.
+SMALL_RECURRENT: Settings = {
+    **{"form": "recurrent", "hidden_size": 256, "num_layers": 2, "heads": 8, "beam": 4},
+    **{"tokens": 2048, "epochs": 10, "clip": 1.0, "lr": 2.5e-4, "schedule": "gnmt", "peak": 4},
+    **{"warmup": 100, "decay_start": 4800, "decay_end": 9600},
+}
+# The units as the LRN authors' translator has them.
+LRN_TRANSLATORS: dict[str, Settings] = {
+    **{name: NER_UNITS[name] for name in ("atr", "sru")},
+    "gru": {"form": "before"},
+    "lrn": {"activation": "identity"},
+    "olrn": {},
+}
+
+
+def add_translation() -> None:
+    for name, (words, settings) in SRU_TRANSLATORS.items():
+        about = f"SRU, Table 3: {words}, in a small form for Multi30k"
+        put("translate", f"sru-translate-{name}", about, MULTI30K, SMALL_TRANSFORMER, settings)
+    for unit, options in LRN_TRANSLATORS.items():
+        about = f"LRN, Table 3: {unit.upper().replace("OLRN", "oLRN")}, in a small form for Multi30k"
+        own: Settings = {"unit": unit, "unit_options": options}
+        put("translate", f"lrn-translate-{unit}", about, MULTI30K, SMALL_RECURRENT, own)
+
+
 BOOKS: tuple[Callable[[], None], ...] = (
     *(add_ran, add_lrn, add_lrn_ner, add_nru, add_nru_memory),
-    *(add_sru, add_scrn, add_classification, add_lrn_snli),
+    *(add_sru, add_scrn, add_classification, add_lrn_snli, add_translation),
 )
 for book in BOOKS:
     book()
