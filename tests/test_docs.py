@@ -83,6 +83,7 @@ def test_where_examples_are_expected_there_are_some():
         "own_unit.md",
         "tag.md",
         "training.md",
+        "translate.md",
         "two_texts.md",
     }
     assert with_examples == {"README.md", "CONTRIBUTING.md", *own}

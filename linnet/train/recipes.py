@@ -487,7 +487,7 @@ def add_translation() -> None:
         about = f"SRU, Table 3: {words}, in a small form for Multi30k"
         put("translate", f"sru-translate-{name}", about, MULTI30K, SMALL_TRANSFORMER, settings)
     for unit, options in LRN_TRANSLATORS.items():
-        about = f"LRN, Table 3: {unit.upper().replace("OLRN", "oLRN")}, in a small form for Multi30k"
+        about = f"LRN, Table 3: {unit.upper().replace('OLRN', 'oLRN')}, in a small form for Multi30k"
         own: Settings = {"unit": unit, "unit_options": options}
         put("translate", f"lrn-translate-{unit}", about, MULTI30K, SMALL_RECURRENT, own)
 
