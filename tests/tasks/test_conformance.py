@@ -66,7 +66,8 @@ FILES: dict[str, dict[str, tuple[str, str]]] = {
     "nli": {
         "path": (
             "pairs.tsv",
-            "premise\thypothesis\tlabel\n" + "a bird sings\tit is loud\tyes\na fish swims\tit sings\tno\n" * 20,
+            "premise\thypothesis\tlabel\n"
+            + "a bird sings\tit is loud\tyes\na fish swims\tit sings\tno\n" * 20,
         )
     },
     "tag": {
