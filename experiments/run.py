@@ -1,12 +1,12 @@
-"""The papers' tables and figures, and ours: what was asked, what came out.
+"""The papers' tables and figures, and our results.
 
-    python experiments/run.py --list                                  all tables
-    python experiments/run.py scrn_table4                             the paper's figures beside ours
-    python experiments/run.py scrn_table4 --row small-nd-wt           make that run, or go on with it
-    python experiments/run.py scrn_table4 --row small-nd-wt --lr 0.7  any option of `linnet train <task>`
-    python experiments/run.py --readme                                write the tables of the README anew
+    python experiments/run.py --list                                  list all tables
+    python experiments/run.py scrn_table4                             show the paper's results and ours
+    python experiments/run.py scrn_table4 --row small-nd-wt           train this row, or resume it
+    python experiments/run.py scrn_table4 --row small-nd-wt --lr 0.7  with any option of `linnet train <task>`
+    python experiments/run.py --readme                                update the tables of the README
 
-A table is a TOML file beside this one: see README.md. Each finished run becomes a line of results.csv.
+Each table is a TOML file in this folder; see README.md. Each finished run becomes a line of results.csv.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ COLUMNS = (
     *("date", "commit", "cpu", "threads", "table", "row", "changed", "epochs", "steps"),
     *("parameters", "valid", "test", "tokens_per_second", "note", "baseline", "solved", "repeats"),
 )
-# Where and how a run is made, which is no part of what it computes; and what the row itself settles.
-ELSEWHERE = (
+# Settings that do not change what a run computes, and `start_from`, which the row determines.
+NOT_CHANGES = (
     *("data_dir", "path", "threads", "device", "start_from", "tensorboard"),
     *("log_every", "checkpoint_steps", "checkpoint_seconds"),
 )
-# What is shown of a run.
+# The columns of results.csv that are shown for a table with this metric.
 MEASURED = {**dict.fromkeys(METRICS, ("valid", "test")), "loss": ("valid", "test", "baseline", "solved")}
 Result = dict[str, str]
 
@@ -60,25 +60,25 @@ Result = dict[str, str]
 
 @dataclass(frozen=True)
 class Row:
-    """A line of a table: a run, or a figure that the paper quotes from another one."""
+    """A row of a table: a run, or a result that the paper quotes from another paper."""
 
     name: str
     label: str
     recipe: str = ""  # of `linnet list recipes`
-    settings: dict[str, Any] = field(default_factory=dict)  # what differs from the recipe
-    paper: dict[str, float] = field(default_factory=dict)  # its figures, by the names in FIGURES
-    says: str = ""  # what the paper says of it in words, where it has a curve and no figure
-    quoted: bool = False  # the paper has the figures from elsewhere
-    not_run: str = ""  # why not, by its name in the table's `reasons`
-    after: str = ""  # the row whose best weights this one starts from
-    dynamic: dict[str, float] | None = None  # no training: dynamic evaluation of `after`, so set
+    settings: dict[str, Any] = field(default_factory=dict)  # settings that differ from the recipe
+    paper: dict[str, float] = field(default_factory=dict)  # the paper's results, by the names in FIGURES
+    says: str = ""  # the paper's result in words, if it has a curve and no number
+    quoted: bool = False  # the paper quotes the results from another paper
+    not_run: str = ""  # why it is not run, a key of the table's `reasons`
+    after: str = ""  # the row whose best checkpoint this one starts from
+    dynamic: dict[str, float] | None = None  # no training: the settings of a dynamic evaluation of `after`
     expected: dict[str, Any] = field(default_factory=dict)  # settings that the recipe must have
     seeds: tuple[int, ...] = ()  # a run for each seed instead of each fold
 
 
 @dataclass(frozen=True)
 class Table:
-    """A file: its rows, and what they share."""
+    """A TOML file: its rows, and the settings that they share."""
 
     name: str
     title: str
@@ -86,12 +86,12 @@ class Table:
     metric: str
     row: tuple[Row, ...]
     task: str = "lm"  # of `linnet train`
-    curves: str = ""  # the rows of each run that are kept beside the results: "train" or "valid"
+    curves: str = ""  # the split whose rows of each run are stored in curves/: "train" or "valid"
     about: str = ""
-    settings: dict[str, Any] = field(default_factory=dict)  # of every row, over its recipe
+    settings: dict[str, Any] = field(default_factory=dict)  # settings of all rows, applied after the recipe
     reasons: dict[str, str] = field(default_factory=dict)
-    folds: int = 0  # a row is a run for each of the first folds, and its figures are their means
-    pairs: tuple[tuple[str, str], ...] = ()  # models that are compared fold by fold; rows are <set>-<model>
+    folds: int = 0  # train each row on this many folds, and report means (0: a single run)
+    pairs: tuple[tuple[str, str], ...] = ()  # models to compare on the same folds; rows are <set>-<model>
 
     def find(self, name: str) -> Row:
         rows = {row.name: row for row in self.row}
@@ -108,7 +108,7 @@ def parse(text: str) -> dict[str, Any]:
             import tomli as tomllib  # type: ignore[no-redef]
         except ImportError:
             raise ImportError(
-                "the tables are TOML: take Python 3.11 or later, or pip install tomli"
+                "reading TOML needs Python 3.11 or later, or tomli: pip install tomli"
             ) from None
     return tomllib.loads(text)
 
@@ -157,20 +157,18 @@ def check_row(table: Table, row: Row) -> None:
     if row.not_run and row.not_run not in table.reasons:
         raise ValueError(f"{row.name}: no reason {row.not_run!r}{did_you_mean(row.not_run, table.reasons)}")
     if not (row.quoted or row.not_run or is_run(table, row)):
-        raise ValueError(
-            f"{row.name}: a row has a recipe or settings, or is quoted, or says why it is not run"
-        )
+        raise ValueError(f"{row.name}: a row needs a recipe, settings, quoted = true, or a reason in not_run")
     if row.after:
         table.find(row.after)
 
 
 def is_run(table: Table, row: Row) -> bool:
-    """Whether the row says how it can be made, be it made already or not."""
+    """Return whether the row has the settings of a run, whether or not it was run."""
     return not row.quoted and bool(row.recipe or row.settings or row.dynamic is not None)
 
 
 def config_of(table: Table, row: Row, given: dict[str, Any] | None = None) -> RunConfig:
-    """The recipe, then what the table and the row change, then what was given."""
+    """Return the recipe with the settings of the table, of the row and of the command line, in this order."""
     if not is_run(table, row) or row.dynamic is not None:
         raise ValueError(f"{row.name} of {table.name} is no training run: {state(table, row, [])}")
     config = RunConfig(task=table.task)
@@ -190,13 +188,13 @@ def read_results(path: Path = RESULTS) -> list[Result]:
     with path.open(encoding="utf-8", newline="") as file:
         reader = csv.DictReader(file)
         if not set(reader.fieldnames or ()) <= set(COLUMNS):
-            raise ValueError(f"{path} has other columns than {', '.join(COLUMNS)}; move it away first")
-        # A file of an earlier time has not all of them.
-        return [{**dict.fromkeys(COLUMNS, ""), **found} for found in reader]
+            raise ValueError(f"{path} has other columns than {', '.join(COLUMNS)}; give another --results")
+        # Older files do not have all columns.
+        return [{**dict.fromkeys(COLUMNS, ""), **result} for result in reader]
 
 
-def keep(result: Result, path: Path = RESULTS) -> None:
-    """Add a line, or put it in the place of the same row with the same changes."""
+def store(result: Result, path: Path = RESULTS) -> None:
+    """Add a line, or replace the line of the same row with the same changes."""
     lines = {key(old): old for old in [*read_results(path), result]}.values()
     write_atomically(path, csv_of(COLUMNS, lines))
 
@@ -214,14 +212,15 @@ def key(result: Result) -> tuple[str, str, str]:
 
 
 def ours(results: Sequence[Result], table: Table, row: Row) -> list[Result]:
+    """Return our results for a row."""
     return [result for result in results if (result["table"], result["row"]) == (table.name, row.name)]
 
 
 def state(table: Table, row: Row, results: Sequence[Result]) -> str:
-    """In words: measured, quoted, or why not."""
-    found = ours(results, table, row)
-    if found:
-        return "; ".join(" ".join(filter(None, [result["date"], result["changed"]])) for result in found)
+    """Return when the row was measured with which changes, or why it was not."""
+    measured = ours(results, table, row)
+    if measured:
+        return "; ".join(" ".join(filter(None, [result["date"], result["changed"]])) for result in measured)
     if row.quoted:
         return "quoted by the paper"
     return f"not run: {table.reasons[row.not_run]}" if row.not_run else "not run yet"
@@ -235,18 +234,18 @@ def folder_of(table: Table, row: str) -> Path:
 
 
 def make_run(table: Table, row: Row, given: dict[str, Any], folder: Path | None, note: str) -> Result:
-    """Make this row, or go on with it; its line of the results."""
+    """Train this row, or resume it, and return its line of the results."""
     if row.dynamic is not None:
-        return made_dynamically(table, row, given, folder or folder_of(table, row.after), note)
-    folder, began = folder or folder_of(table, row.name), commit()
+        return evaluate_dynamically(table, row, given, folder or folder_of(table, row.after), note)
+    folder, commit_at_start = folder or folder_of(table, row.name), commit()
     if row.after:
         given = {"start_from": str(folder_of(table, row.after)), **given}
     config = config_of(table, row, given)
-    results = [trained(each, place) for each, place in repeated(table, row, config, folder)]
-    first = next(place for _, place in repeated(table, row, config, folder))
+    results = [trained(each, run_folder) for each, run_folder in repeated(table, row, config, folder)]
+    first = next(run_folder for _, run_folder in repeated(table, row, config, folder))
     valid = read_metrics(first, "valid")
     measured = {
-        "changed": told(differences(config_of(table, row), config, ignore=ELSEWHERE)),
+        "changed": shown_changes(differences(config_of(table, row), config, ignore=NOT_CHANGES)),
         "epochs": valid[-1]["epoch"],
         "steps": results[0]["step"],
         "parameters": results[0]["parameters"],
@@ -256,7 +255,7 @@ def make_run(table: Table, row: Row, given: dict[str, Any], folder: Path | None,
     }
     if len(results) > 1:
         measured["repeats"] = " ".join(text(figure(table, each["test"])) for each in results)
-    return line(table, row, {**measured, "commit": began, "note": note}, first)
+    return line(table, row, {**measured, "commit": commit_at_start, "note": note}, first)
 
 
 def trained(config: RunConfig, folder: Path) -> dict[str, Any]:
@@ -267,7 +266,7 @@ def trained(config: RunConfig, folder: Path) -> dict[str, Any]:
 
 
 def repeated(table: Table, row: Row, config: RunConfig, folder: Path) -> Iterator[tuple[RunConfig, Path]]:
-    """The run itself, or a run for each seed or fold, in folders of their own."""
+    """Yield the run itself, or a run for each seed or fold, each with its folder."""
     if not table.folds:
         yield config, folder
         return
@@ -276,31 +275,31 @@ def repeated(table: Table, row: Row, config: RunConfig, folder: Path) -> Iterato
 
 
 def figure(table: Table, numbers: dict[str, float]) -> float:
-    """Accuracy, error and F1 in %, as papers have them."""
+    """Return the metric of the table; accuracy, error and F1 in %, as in papers."""
     if table.metric == "error":
         return 100 * (1 - numbers["accuracy"])
     return numbers[table.metric] * (100 if table.metric in ("accuracy", "f1") else 1)
 
 
 def solving(table: Table, valid: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Of a memory task the loss without a memory, and the updates until it was solved."""
+    """Return the memoryless baseline of a memory task, and the updates until it was solved."""
     if table.metric != "loss":
         return {}
     steps = updates_to_solve(valid)
     return {"baseline": valid[-1]["baseline"], "solved": "never" if steps is None else steps}
 
 
-def keep_curve(result: Result, split: str, folder: Path, place: Path) -> None:
-    """Keep the rows of a split as a table; a run with changed settings has a curve of its own name."""
-    rows = read_metrics(folder, split)
-    numbers = [{name: text(value) for name, value in found.items() if name != "split"} for found in rows]
+def store_curve(result: Result, split: str, run_folder: Path, curves: Path) -> None:
+    """Write the rows of a split to a CSV file in `curves`; its name contains the changed settings."""
+    rows = read_metrics(run_folder, split)
+    numbers = [{name: text(value) for name, value in row.items() if name != "split"} for row in rows]
     name = "-".join([result["table"], result["row"], *result["changed"].split()])
-    place.mkdir(parents=True, exist_ok=True)
-    write_atomically(place / f"{name}.csv", csv_of(list(numbers[0]), numbers))
+    curves.mkdir(parents=True, exist_ok=True)
+    write_atomically(curves / f"{name}.csv", csv_of(list(numbers[0]), numbers))
 
 
-def made_dynamically(table: Table, row: Row, given: dict[str, Any], folder: Path, note: str) -> Result:
-    """The test of a trained model that goes on learning from it."""
+def evaluate_dynamically(table: Table, row: Row, given: dict[str, Any], folder: Path, note: str) -> Result:
+    """Return the line of a trained model that keeps learning while it is tested."""
     from linnet.runs.load import load
     from linnet.train import dynamic
 
@@ -314,16 +313,16 @@ def made_dynamically(table: Table, row: Row, given: dict[str, Any], folder: Path
 
 
 def line(table: Table, row: Row, measured: dict[str, Any], folder: Path) -> Result:
-    there = read_environment(folder)
-    if there is None:
-        raise FileNotFoundError(f"{folder} has no environment.json, which says on what machine it was made")
+    environment = read_environment(folder)
+    if environment is None:
+        raise FileNotFoundError(f"{folder} has no environment.json, which names the machine of the run")
     today = datetime.now(timezone.utc).strftime("%Y-%m-%d")
-    where = {"date": today, "cpu": there["processor"], "threads": there["threads"]}
-    values = {**where, "table": table.name, "row": row.name, **measured}
+    conditions = {"date": today, "cpu": environment["processor"], "threads": environment["threads"]}
+    values = {**conditions, "table": table.name, "row": row.name, **measured}
     return {column: text(values.get(column, "")) for column in COLUMNS}
 
 
-def told(changes: dict[str, tuple[Any, Any]]) -> str:
+def shown_changes(changes: dict[str, tuple[Any, Any]]) -> str:
     return " ".join(f"{name}={new}" for name, (_, new) in changes.items())
 
 
@@ -335,7 +334,7 @@ def text(value: Any) -> str:
 
 
 def show(table: Table, results: Sequence[Result]) -> str:
-    """The paper's figures beside ours, in plain text."""
+    """Return the paper's results and ours, in plain text."""
     used = [name for name in FIGURES if any(name in row.paper for row in table.row)]
     says = ["the paper says"] if any(row.says for row in table.row) else []
     theirs = [*(f"paper's {name}" for name in used), *says]
@@ -352,16 +351,16 @@ PAIR_HEAD = ("table", "set", "models", "paper's difference", "ours", "standard e
 
 
 def paired_lines(table: Table, results: Sequence[Result]) -> Iterator[list[str]]:
-    """The mean differences of pairs of models on the same folds, beside the paper's differences."""
+    """Yield the mean differences of pairs of models on the same folds, the paper's and ours."""
     rows = {row.name: row for row in table.row}
     for one, other in table.pairs:
         for name in (name for name in rows if name.endswith(f"-{one}")):
             group = name.removesuffix(f"-{one}")
             both = [rows[each] for each in (name, f"{group}-{other}") if each in rows]
-            found = (
+            difference = (
                 paired_difference(*(ours(results, table, row) for row in both)) if len(both) == 2 else None
             )
-            if found:
+            if difference:
                 theirs = [row.paper.get("test") for row in both]
                 published = "-" if None in theirs else f"{theirs[0] - theirs[1]:+.1f}"  # type: ignore[operator]
                 yield [
@@ -369,16 +368,16 @@ def paired_lines(table: Table, results: Sequence[Result]) -> Iterator[list[str]]
                     group,
                     f"{one} - {other}",
                     published,
-                    f"{found[0]:+.2f}",
-                    f"{found[1]:.2f}",
+                    f"{difference[0]:+.2f}",
+                    f"{difference[1]:.2f}",
                 ]
 
 
 def paired_difference(one: Sequence[Result], other: Sequence[Result]) -> tuple[float, float] | None:
-    """The mean difference of runs with the same changes, and its standard error."""
-    known = {found["changed"]: found["repeats"].split() for found in other}
-    for found in one:
-        values, others = found["repeats"].split(), known.get(found["changed"], [])
+    """Return the mean difference of runs with the same changes, and its standard error."""
+    known = {result["changed"]: result["repeats"].split() for result in other}
+    for result in one:
+        values, others = result["repeats"].split(), known.get(result["changed"], [])
         if len(values) == len(others) > 1:
             differences = [float(a) - float(b) for a, b in zip(values, others, strict=True)]
             return mean(differences), stdev(differences) / len(differences) ** 0.5
@@ -389,14 +388,14 @@ def lines_of(
     table: Table, row: Row, results: Sequence[Result], used: list[str], says: bool
 ) -> Iterator[list[str]]:
     theirs = [*(short(row.paper.get(name)) for name in used), *([row.says or "-"] if says else [])]
-    for found in ours(results, table, row) or [dict.fromkeys(COLUMNS, "")]:
-        measured = [known(found[name]) for name in ("parameters", *MEASURED[table.metric])]
-        told_of = state(table, row, [found] if found["row"] else [])
-        yield [row.name, row.label, *theirs, *measured, told_of]
+    for result in ours(results, table, row) or [dict.fromkeys(COLUMNS, "")]:
+        measured = [shown_cell(result[name]) for name in ("parameters", *MEASURED[table.metric])]
+        described = state(table, row, [result] if result["row"] else [])
+        yield [row.name, row.label, *theirs, *measured, described]
 
 
-def known(cell: str) -> str:
-    """A number in short, or the word that stands there instead."""
+def shown_cell(cell: str) -> str:
+    """Return a number in short form; a word, such as "never", stays as it is."""
     return cell if cell.isalpha() else short(number(cell))
 
 
@@ -417,7 +416,7 @@ def list_tables(results: Sequence[Result]) -> str:
 
 
 def progress(table: Table, results: Sequence[Result]) -> str:
-    """How many were measured of the rows that are neither quoted nor mere settings."""
+    """Return how many rows were measured, of those that are neither quoted nor only settings."""
     rows = [row for row in table.row if not row.quoted and not row.expected]
     return f"{sum(bool(ours(results, table, row)) for row in rows)} of {len(rows)}" if rows else "-"
 
@@ -426,20 +425,20 @@ def progress(table: Table, results: Sequence[Result]) -> str:
 
 
 def readme_part(results: Sequence[Result]) -> str:
-    """All tables and how far each is; then what was measured, with its circumstances."""
+    """Return a list of all tables with their progress, then all results with their conditions."""
     tables = [read_table(name) for name in names()]
     head = ["table", "what", "measured", "not run"]
     body = [
         [f"[{t.name}]({t.name}.toml)", t.title, progress(t, results), " / ".join(left(t, results)) or "-"]
         for t in tables
     ]
-    compared = [found for table in tables for found in paired_lines(table, results)]
+    compared = [line for table in tables for line in paired_lines(table, results)]
     pairs = f"\n\n{markdown(PAIR_HEAD, compared)}" if compared else ""
     return f"{markdown(head, body)}\n\n{measured_part(tables, results)}{pairs}"
 
 
 def left(table: Table, results: Sequence[Result]) -> list[str]:
-    """Why rows are not measured, each reason once."""
+    """Return the reasons why rows are not measured, each once."""
     rows = [row for row in table.row if not row.quoted and not ours(results, table, row)]
     return list(dict.fromkeys(table.reasons[row.not_run] if row.not_run else "not yet" for row in rows))
 
@@ -480,16 +479,16 @@ def pair(figures: dict[str, Any]) -> str:
 
 def circumstances(result: Result) -> list[str]:
     where = f"{result['threads']} thread{'s' * (result['threads'] != '1')} of {result['cpu']}"
-    made = f"{result['date']}, commit {result['commit'] or 'unknown'}, {where}"
+    when = f"{result['date']}, commit {result['commit'] or 'unknown'}, {where}"
     speed = f", {int(result['tokens_per_second']):,} tokens/s" if result["tokens_per_second"] else ""
     note = f"; {result['note']}" if result["note"] else ""
     size = short(number(result["parameters"]))
     length = f"{result['epochs']}, {int(result['steps']):,}" if result["steps"] else "-"
-    return [size, length, result["changed"] or "-", f"{made}{speed}{note}"]
+    return [size, length, result["changed"] or "-", f"{when}{speed}{note}"]
 
 
 def page() -> str:
-    """The README with its tables as they should be."""
+    """Return the README with its tables up to date."""
     return filled(README, readme_part(read_results()), BEGIN, END)
 
 
@@ -497,23 +496,26 @@ def page() -> str:
 
 
 def parser(task: str) -> Parser:
-    made = Parser(prog="experiments/run.py", description="The papers' tables and figures, and ours.")
-    made.add_argument("table", nargs="?", help="the name of a file here, without .toml")
-    made.add_argument("--list", action="store_true", help="all tables, and how far each is")
-    made.add_argument("--readme", action="store_true", help="write the tables of the README anew")
-    made.add_argument("--row", help="make this run, or go on with it, and keep its figures")
-    made.add_argument("--folds", type=int, default=0, help="the number of folds (that of the table)")
-    made.add_argument("--run-dir", type=Path, dest="folder", metavar="DIR", help=f"({RUNS}/<table>/<row>)")
-    made.add_argument("--overwrite", action="store_true", help="begin anew where a run is")
-    made.add_argument("--results", type=Path, default=RESULTS, metavar="CSV", help="where figures are kept")
-    made.add_argument("--note", default="", help="what else is to be said of the run")
-    made.set_defaults(task=task)
-    add_run_options(made, task)
-    return made
+    result = Parser(prog="experiments/run.py", description="The papers' tables and figures, and our results.")
+    add = result.add_argument
+    add("table", nargs="?", help="the name of a TOML file in this folder, without .toml")
+    add("--list", action="store_true", help="list all tables and how many rows were measured")
+    add("--readme", action="store_true", help="update the tables of the README")
+    add("--row", help="train this row, or resume it, and store its results")
+    add("--folds", type=int, default=0, help="the number of folds (that of the table)")
+    add(
+        "--run-dir", type=Path, dest="folder", metavar="DIR", help=f"the run directory ({RUNS}/<table>/<row>)"
+    )
+    add("--overwrite", action="store_true", help="delete the existing run and start over")
+    add("--results", type=Path, default=RESULTS, metavar="CSV", help="the file of results (results.csv)")
+    add("--note", default="", help="a remark to store with the results")
+    result.set_defaults(task=task)
+    add_run_options(result, task)
+    return result
 
 
 def task_of(arguments: Sequence[str]) -> str:
-    """The table comes first."""
+    """Return the task of the table, which is the first argument."""
     first = next(iter(arguments), "-")
     return "lm" if first.startswith("-") else read_table(first).task
 
@@ -541,13 +543,13 @@ def run_row(options: argparse.Namespace, given: dict[str, Any]) -> None:
         raise ValueError(f"{row.name} of {table.name} cannot be run; {state(table, row, [])}")
     if options.overwrite and row.dynamic is None:
         folder = options.folder or folder_of(table, row.name)
-        for _, place in repeated(table, row, config_of(table, row, given), folder):
-            overwrite(place)
+        for _, run_folder in repeated(table, row, config_of(table, row, given), folder):
+            overwrite(run_folder)
     result = make_run(table, row, given, options.folder, options.note)
-    keep(result, options.results)
+    store(result, options.results)
     if table.curves:
         folder = options.folder or folder_of(table, row.name)
-        keep_curve(result, table.curves, folder, options.results.parent / "curves")
+        store_curve(result, table.curves, folder, options.results.parent / "curves")
     print(show(dataclasses.replace(table, row=(row,)), [result]))
 
 
@@ -556,7 +558,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The options of a run are those of the table's task.
         run(parser(task_of(sys.argv[1:] if arguments is None else arguments)).parse_args(arguments))
     except KeyboardInterrupt:
-        print("run.py: stopped; the same command goes on from the last checkpoint", file=sys.stderr)
+        print("run.py: stopped; the same command resumes from the last checkpoint", file=sys.stderr)
         return 130
     except (RuntimeError, ValueError, OSError, ImportError) as error:
         print(f"run.py: {error}", file=sys.stderr)

@@ -209,7 +209,7 @@ def test_a_line_takes_the_place_of_the_same_one(tmp_path: Path):
     path = tmp_path / "results.csv"
     blank = dict.fromkeys(experiments.COLUMNS, "")
     for row, changed, test in (("a", "", "3"), ("b", "", "4"), ("a", "lr=1", "5"), ("a", "", "2")):
-        experiments.keep({**blank, "table": "t", "row": row, "changed": changed, "test": test}, path)
+        experiments.store({**blank, "table": "t", "row": row, "changed": changed, "test": test}, path)
     found = [(line["row"], line["changed"], line["test"]) for line in experiments.read_results(path)]
     assert found == [("a", "", "2"), ("b", "", "4"), ("a", "lr=1", "5")]
 
@@ -336,7 +336,7 @@ def test_wrong_names_are_answered(arguments: list[str], told: str, capsys: Any):
         ('name = "a"\nlabel = ""\nrecip = "ran-bwb"', "a row has no 'recip'; did you mean 'recipe'?"),
         ('name = "a"\nlabel = ""\nquoted = true\npaper = { tset = 1 }', "got 'tset'"),
         ('name = "a"\nlabel = ""\nnot_run = "time"', "no reason 'time'"),
-        ('name = "a"\nlabel = ""', "says why it is not run"),
+        ('name = "a"\nlabel = ""', "or a reason in not_run"),
         ('name = "a"\nlabel = ""\nrecipe = "x"\nafter = "b"', "no row 'b'"),
     ],
 )
