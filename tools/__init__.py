@@ -1,4 +1,4 @@
-"""What only the developers of Linnet run: the soak, the GPU model, the writers of pages.
+"""Tools for developers of Linnet: the soak test, the GPU model, the tables of the READMEs.
 
-Run each from the root of the repository: `python -m tools.soak --minutes 5`. None of it is in the wheel.
+Run each from the root of the repository: `python -m tools.soak --minutes 5`. The wheel does not contain them.
 """

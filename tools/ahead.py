@@ -1,9 +1,9 @@
-"""Every kernel compiled for GPUs that need not be here: registers, spills and shared memory.
+"""Compile every kernel for GPUs that need not be present: registers, spills and shared memory.
 
     python -m tools.ahead 80 90
 
 prints a row for each kernel of each unit, for these compute capabilities (80: A100, 90: H100), in the
-default configuration. It needs triton, which brings NVIDIA's assembler along, and no GPU.
+default configuration. It needs triton, which includes NVIDIA's assembler, and no GPU.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from linnet.fuse.triton.source import Recipe
 from linnet.units import UNITS
 
 COLUMNS = ("capability", "unit", "kernel", "dtype", "registers", "spilled", "shared", "ahead_of_time")
-# float32 everywhere; 16 bits of one unit of each kind, since dtypes change loads and stores alone.
+# All units in float32; one unit of each kind also in bfloat16, as dtypes change only loads and stores.
 HALVES = ("sru", "lstm")
 
 
@@ -34,8 +34,8 @@ def kernels() -> Iterator[tuple[str, Plan, torch.dtype]]:
                     yield unit, plan, torch.bfloat16
 
 
-def rows_to_make() -> Iterator[tuple[str, Plan, torch.dtype, str, bool]]:
-    """Unit, plan, dtype, kernel, and whether it is that of both directions."""
+def all_kernels() -> Iterator[tuple[str, Plan, torch.dtype, str, bool]]:
+    """Yield unit, plan, dtype, name, and whether the kernel runs both directions."""
     for unit, plan, dtype in kernels():
         for name in ("forward", "backward"):
             for both in (False,) if plan.products else (False, True):
@@ -46,16 +46,16 @@ def row(
     capability: int, unit: str, plan: Plan, dtype: torch.dtype, name: str, both: bool
 ) -> dict[str, object]:
     recipe = Recipe.of(plan, plan.all_gradients() if name == "backward" else ())
-    made = compile_ahead(recipe, name, both, dtype, capability)
-    check_offsets(made.intermediate, f"{unit} {name}")
+    compiled = compile_ahead(recipe, name, both, dtype, capability)
+    check_offsets(compiled.intermediate, f"{unit} {name}")
     kernel, states = f"{name}_both" if both else name, "+".join(plan.traced.states)
     known = (capability, f"{unit} {states}", kernel, str(dtype).removeprefix("torch."))
-    figures = (made.registers, made.spilled, made.shared, "cp.async" in made.ptx)
+    figures = (compiled.registers, compiled.spilled, compiled.shared, "cp.async" in compiled.ptx)
     return dict(zip(COLUMNS, (*known, *figures), strict=True))
 
 
 def check_offsets(intermediate: str, what: str) -> None:
-    """Products that make offsets are of 64 bits, or a long sequence of a large batch would wrap around."""
+    """Raise if an offset is computed in 32 bits: it would overflow for long sequences of large batches."""
     narrow = [line.strip() for line in intermediate.splitlines() if "arith.muli" in line and ": i32" in line]
     if narrow:
         raise ValueError(f"{what} computes an offset in 32 bits: {narrow[0]}")
@@ -65,8 +65,8 @@ def main(arguments: Sequence[str]) -> None:
     writer = csv.DictWriter(sys.stdout, COLUMNS, lineterminator="\n")
     writer.writeheader()
     for capability in map(int, arguments):
-        for made in rows_to_make():
-            writer.writerow(row(capability, *made))
+        for kernel in all_kernels():
+            writer.writerow(row(capability, *kernel))
             sys.stdout.flush()
 
 

@@ -1,13 +1,13 @@
-"""What users do to modules that a kernel must not get wrong: each done to a random case of the soak.
+"""Changes that users make to modules and that kernels must respect, applied to random cases of the soak.
 
     changed   a mask or resets change in place between forward and backward
-    hooks     hooks, pruning, weight norm, parametrizations and replaced forwards on the modules inside
-    watched   tracers, dispatch modes, fake tensors and a default device look on
-    misfit    a parameter of another shape, dtype or device
+    hooks     hooks, pruning, weight norm, parametrizations and replaced forwards of the inner modules
+    watched   tracers, dispatch modes, fake tensors and a default device are active
+    misfit    a parameter has another shape, dtype or device
     races     threads step one cell with different batches, and differentiate one graph
 
-By default (a kernel, or the loop where need be) there must come out what comes out by the loop: the same
-numbers, or an error by both.
+The default backend (a kernel, or its fallback) must give the result of the reference loop: the same numbers,
+or an error from both.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Outcome = Results | str
 
 
 def exactly(case: Case, **changes: Any) -> Case:
-    """In float64, where the loop is what is compared with, and without a module."""
+    """Return the case in float64, where results are compared with the loop directly, without a module."""
     return replace(case, dtype=torch.float64, built=[], **changes)
 
 
@@ -50,7 +50,7 @@ def outcome(job: Callable[[], Results]) -> Outcome:
 def agree(case: Case, found: Outcome, expected: Outcome, what: str) -> None:
     if isinstance(found, str) or isinstance(expected, str):
         if not (isinstance(found, str) and isinstance(expected, str)):
-            raise Wrong(f"{what}: {told(found)}, and by the loop {told(expected)}")
+            raise Wrong(f"{what}: {described(found)}; the reference loop: {described(expected)}")
         return
     try:
         compare(case, found, expected)
@@ -58,8 +58,8 @@ def agree(case: Case, found: Outcome, expected: Outcome, what: str) -> None:
         raise Wrong(f"{what}: {wrong}") from None
 
 
-def told(result: Outcome) -> str:
-    return result if isinstance(result, str) else "numbers come out"
+def described(result: Outcome) -> str:
+    return result if isinstance(result, str) else "numbers and no error"
 
 
 # -------------------------------------------------------------------------------------- changed
@@ -71,7 +71,7 @@ def check_changed(case: Case) -> None:
     case = exactly(case, flags=flags, training=False)
     name = chance.choice(flags.split(" and "))
     found, expected = (outcome(partial(changed_between, case, name, by)) for by in (None, "reference"))
-    # The loop may do without what was changed, where a kernel may not: an error is always right.
+    # The backward pass of the loop may not need the changed tensor; that of a kernel may raise an error.
     if not isinstance(found, str):
         agree(case, found, expected, f"{name} changed before backward")
 
@@ -102,13 +102,13 @@ def check_hooks(case: Case) -> None:
     try:
         MEDDLING[kind](module, chance)
     except (IndexError, *ERRORS):
-        return  # there is nothing of the kind that could be done to this module
+        return  # this cannot be done to this module
     found, expected = (outcome(partial(run, case, rnn, by)) for by in (None, "reference"))
     agree(case, found, expected, f"{kind} on {type(module).__name__}")
 
 
 def scaled(value: Any) -> Any:
-    """Whatever a module gives or takes, with its first tensors doubled."""
+    """Return the inputs or outputs of a module with the first tensors doubled."""
     if isinstance(value, Tensor):
         return 2 * value
     if isinstance(value, dict):
@@ -146,7 +146,7 @@ MEDDLING: dict[str, Callable[[nn.Module, random.Random], Any]] = {
 
 
 class Watched(nn.Module):
-    """A stack with its flags, which gives a flat tuple: what every tracer can hold."""
+    """A stack with its flags that returns a flat tuple, which every tracer supports."""
 
     def __init__(self, rnn: Recurrent, flags: dict[str, Tensor]):
         super().__init__()
@@ -196,7 +196,7 @@ def by_default_device(module: Watched, x: Tensor) -> Any:
 
 
 def by_fake_tensors(module: Watched, x: Tensor) -> Any:
-    """Shapes are all that can be compared; then once more with real numbers."""
+    """Compare shapes, then run again with real numbers."""
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     real = module(2 * x)

@@ -1,4 +1,4 @@
-"""Random cases for the soak: a unit with options, sizes, flags and a dtype, all from one number."""
+"""Random cases for the soak: a unit with options, sizes, flags and a dtype, all drawn from one number."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ Results = dict[str, Tensor]
 STEPS = (1, 2, 3, 7, 16, 33, 63, 100, 257)
 BATCHES = (1, 2, 3, 5, 8, 16, 33)
 SIZES = (1, 2, 3, 5, 8, 16, 31, 32, 64, 100, 129)
-MOST = 200_000  # numbers in a sequence of states: enough for every path, and soon done
+MOST = 200_000  # numbers in a sequence of states: enough for every path, and fast
 FLAGS = ("nothing", "lengths", "mask", "resets", "mask and resets", "packed")
 LAYOUTS = ("plain", "batch first", "strided", "cut out")
 GRADIENTS = ("all", "x", "parameters", "none")
 YES_NO = (True, False)
-# The options of each paper that change what is computed. What starts a weight does not: weights are drawn.
+# The options of each paper that change the equations. Options of the initialisation do not matter here.
 CHOICES: dict[str, dict[str, tuple[Any, ...]]] = {
     "sru": {
         "activation": ("identity", "tanh"),
@@ -77,23 +77,23 @@ SHARED: dict[str, tuple[Any, ...]] = {
     "proj_size": (0, 0, 0, 3),
     "residual": (False, False, True),
 }
-# At most one at a time: the loop and the kernel may draw two kinds of noise in another order.
+# At most one at a time: the loop and the kernel may draw two kinds of noise in different orders.
 NOISES: tuple[dict[str, Any], ...] = (
     *({}, {}, {}, {"zoneout": 0.2}, {"input_dropout": 0.3}, {"cell_dropout": 0.3}),
     *({"weight_drop": 0.3}, {"dropout": 0.3}, {"dropout": 0.3, "variational": True}),
 )
 USUAL_WORTH = threads.WORTH
-# By how much a kernel may be off, of the largest number of a tensor.
+# The largest error of a kernel, relative to the largest number of a tensor.
 TOLERANCES = {torch.float64: 1e-9, torch.float32: 1e-4, torch.bfloat16: 5e-2}
-# A kernel may be off by more where the loop itself is, in the same dtype: by so many times as much.
+# The error of a kernel may also be this multiple of the loop's own error in the same dtype.
 AS_THE_LOOP = 8.0
-# Off by more than this, the loop has no digit right, and nothing can be compared with it: a layer norm over
-# two nearly equal numbers in bfloat16, for example.
+# If the loop's own error is larger than this, it has no correct digit, and there is nothing to compare with:
+# for example, a layer norm over two nearly equal numbers in bfloat16.
 NO_DIGIT = 1.0
 
 
 class Wrong(AssertionError):  # noqa: N818, it is what the result is
-    """A result that is not what it should be."""
+    """A result that is wrong."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class Case:
     training: bool
     given_state: bool
     threads: int
-    eager: bool  # a thread is woken for any work, however small
+    eager: bool  # use threads for any work, however small
     built: list[Recurrent] = field(default_factory=list, repr=False, compare=False)
 
     def __str__(self) -> str:
@@ -128,7 +128,7 @@ class Case:
         return replace(self, threads=1, built=[])
 
     def build(self) -> Recurrent:
-        """The module, made once: threads share it."""
+        """Return the module, which is built once: threads share it."""
         if not self.built:
             rnn = UNITS[self.unit](self.input_size, self.size, dtype=torch.float64, **self.options)
             self.built.append(enliven(rnn, self.number).to(self.dtype).train(self.training))
@@ -139,7 +139,7 @@ class Case:
 
 
 class Reached(Exception):  # noqa: N818, it is no error
-    """A kernel would be compiled now."""
+    """Raised when a kernel would be compiled."""
 
 
 def stop(source: str) -> None:
@@ -148,12 +148,12 @@ def stop(source: str) -> None:
 
 @cache
 def fusing() -> tuple[str, ...]:
-    """The units that have a kernel."""
+    """Return the units that have a kernel."""
     return tuple(name for name in UNITS if can_fuse(UNITS[name](16, 16), torch.zeros(1, 1, 16)))
 
 
 def can_fuse(rnn: Recurrent, x: Tensor) -> bool:
-    """Whether this comes as far as a kernel, without compiling one."""
+    """Return whether a kernel would be compiled, without compiling it."""
     try:
         with when_compiled(stop), backend("cpu"), torch.no_grad():
             rnn(x)
@@ -167,7 +167,7 @@ def can_fuse(rnn: Recurrent, x: Tensor) -> bool:
 
 
 def draw(number: int) -> Case:
-    """The case of this number: options that do not go together, or do not fuse, are drawn again."""
+    """Return the case of this number; options that cannot be combined, or have no kernel, are drawn again."""
     chance = random.Random(number)
     while True:
         case = propose(chance, number)
@@ -188,7 +188,7 @@ def propose(chance: random.Random, number: int) -> Case:
     while steps * batch * size > MOST:
         steps, batch, size = pick(STEPS), pick(BATCHES), pick(SIZES)
     dtype = chance.choices([torch.float32, torch.float64, torch.bfloat16], [5, 4, 1])[0]
-    # At a kink a rounded number may take the other side, and then its gradient is another one.
+    # At a kink, rounding may change the side of a number and therefore its gradient.
     has_kinks = unit == "nru" or options.get("activation") == "relu"
     gradients = "none" if has_kinks and dtype != torch.float64 else pick(GRADIENTS)
     return Case(
@@ -212,7 +212,7 @@ def propose(chance: random.Random, number: int) -> Case:
 
 @torch.no_grad()
 def enliven(rnn: Recurrent, seed: int) -> Recurrent:
-    """All parameters at work, with products of the size of one however wide the matrix."""
+    """Draw all parameters such that matrix products are of size one, whatever the size of the matrix."""
     source = torch.Generator().manual_seed(seed)
     for parameter in rnn.parameters():
         fan = parameter.shape[1] if parameter.dim() > 1 else 4
@@ -228,9 +228,10 @@ def randn(seed: int, *shape: int) -> Tensor:
 
 
 def results(case: Case, by: str | None, fresh: bool = True) -> Results:
-    """The output, the final states and the gradients, by name; `fresh`: with a module of its own.
+    """Return the output, the final states and the gradients, by name.
 
-    by: the backend, or None for what runs by default.
+    by      the backend, or None for the default
+    fresh   build a new module
     """
     case = replace(case, built=[]) if fresh else case
     rnn = case.build()
@@ -254,7 +255,7 @@ def run(case: Case, rnn: Recurrent, by: str | None, scale: float | Tensor = 1.0)
 
 
 def lay_out(case: Case, x: Tensor) -> Tensor:
-    """The same numbers [T, B, D], otherwise placed in memory."""
+    """Return the same numbers [T, B, D] with another layout in memory."""
     if case.layout == "batch first":
         return x.transpose(0, 1).contiguous()
     if case.layout == "strided":
@@ -287,7 +288,7 @@ def call(case: Case, rnn: Recurrent, x: Tensor, state: Any) -> tuple[Tensor, Any
 
 
 def flags_of(case: Case, x: Tensor) -> dict[str, Tensor]:
-    """The lengths, mask or resets of a case, for x [T, B, D]."""
+    """Return the lengths, mask or resets of a case, for x [T, B, D]."""
     chance = torch.Generator().manual_seed(case.number)
     if case.flags in ("lengths", "packed"):
         return {"lengths": torch.randint(1, case.steps + 1, (case.batch,), generator=chance)}
@@ -303,7 +304,7 @@ def tensors(state: Any) -> tuple[Tensor, ...]:
 
 
 def gradients(case: Case, rnn: Recurrent, x: Tensor, state: Any, found: Results) -> Results:
-    """Of a loss that weighs each number by a random one, so that it does not depend on how they round."""
+    """Return the gradients of a loss that weights each number at random, independently of rounding."""
     leaves = {
         "x": x,
         **{f"given state {i}": s for i, s in enumerate(tensors(state if state is not None else ()))},
@@ -323,7 +324,7 @@ def gradients(case: Case, rnn: Recurrent, x: Tensor, state: Any, found: Results)
 
 
 def compare(case: Case, found: Results, expected: Results) -> None:
-    """Against the loop in float64; in other dtypes the loop's own error says what can be expected."""
+    """Compare with the loop in float64; in other dtypes, allow a multiple of the loop's own error."""
     exact = expected if case.dtype == torch.float64 else results_exactly(case)
     if found.keys() != expected.keys():
         raise Wrong(f"{sorted(found)} instead of {sorted(expected)}")
@@ -336,13 +337,13 @@ def compare(case: Case, found: Results, expected: Results) -> None:
         allowed = max(TOLERANCES[case.dtype], AS_THE_LOOP * own)
         off = error(found[name], right)
         if not off <= allowed and not off <= AS_THE_LOOP * swing(case, expected)[name]:
-            raise Wrong(f"{name} is off by {off:.2g} of its largest number; allowed are {allowed:.2g}")
+            raise Wrong(f"{name} has an error of {off:.2g} of its largest number; allowed is {allowed:.2g}")
 
 
 def swing(case: Case, expected: Results) -> dict[str, float]:
-    """By how much results of the loop move with the last bit of x: long sequences may amplify it.
+    """Return how much results of the loop change with the last bit of x: long sequences may amplify it.
 
-    Up or down for each number of x by itself: a norm would undo what is done to all of them alike.
+    Each number of x changes up or down independently: a norm would undo a common change.
     """
     rnn = replace(case, built=[]).build()
     ways = randn(case.number, case.steps, case.batch, case.input_size).sign()
@@ -351,7 +352,7 @@ def swing(case: Case, expected: Results) -> dict[str, float]:
 
 
 def results_exactly(case: Case) -> Results:
-    """By the loop in float64, from the weights as they are in the dtype of the case."""
+    """Return the results of the loop in float64, with weights rounded to the dtype of the case."""
     rnn = copy.deepcopy(replace(case, built=[]).build()).double()
     return run(case, rnn, "reference")
 

@@ -1,9 +1,9 @@
-"""What a GPU should take, from what the kernels read, write and compute: no GPU has been timed.
+"""A performance model of GPUs, from the bytes and operations of the kernels: no GPU has been timed.
 
     python -m tools.gpu_model docs/gpu.md
 
-rewrites the tables of that page. All counts come from the traced graphs and the operands of the
-kernels made from them.
+updates the tables of that page. All counts come from the traced graphs and from the operands of the kernels
+that are generated from them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ KERNELS = ("forward", "backward", "forward_both", "backward_both")
 
 
 class GPU(NamedTuple):
-    """Public figures: bytes a second of its memory, floating point operations a second of its products."""
+    """Published figures: memory bandwidth in bytes/s, speed of matrix products in operations/s."""
 
     name: str
     bandwidth: float
@@ -40,14 +40,14 @@ class GPU(NamedTuple):
 # NVIDIA's data sheets: A100 SXM with 40 GB, H100 SXM. Products of bfloat16 are those of the tensor cores,
 # without sparsity; those of float32 are without TF32, which torch leaves off by default.
 GPUS = (GPU("A100", 1555e9, 19.5e12, 312e12), GPU("H100", 3350e9, 67e12, 989e12))
-# What it takes to have a kernel run at all: not a public figure but a common experience, to be checked first.
+# Seconds to launch a kernel: not a published figure but a common estimate, to be measured first.
 LAUNCH = 10e-6
 
 
 class Work(NamedTuple):
-    """Of one pass, for each channel of each step: bytes that are read or written, and operations.
+    """The bytes read or written and the operations of one pass, per channel and step.
 
-    special: sigmoid, tanh, exp and the like, each of which takes a GPU several instructions.
+    special   sigmoid, tanh, exp and similar functions, which need several instructions each
     """
 
     moved: int
@@ -55,7 +55,7 @@ class Work(NamedTuple):
     special: int
 
 
-# Bytes of a number in the dtype of arithmetic, in which states and their gradients are kept.
+# Bytes of a number in float32, the dtype of arithmetic, of states and of their gradients.
 WIDE = 4
 
 
@@ -67,11 +67,11 @@ def operations(graph: Pointwise) -> tuple[int, int]:
 def forward_work(plan: Plan, storage: int) -> Work:
     """Reads the inputs; writes the output and the states of all steps, one of which may be the output.
 
-    storage: bytes of a number that flows in or out.
+    storage   bytes of a number of the inputs and outputs
     """
     kernel = Forward(Recipe.of(plan))
     inputs, states = inputs_read(kernel.graph, plan), len(plan.traced.states)
-    # A kernel for one step reads the states that the one before wrote.
+    # A kernel for one step reads the states that the previous one wrote.
     again = states if plan.products else 0
     output = 0 if plan.traced.output_state and storage == WIDE else 1
     return Work((inputs + output) * storage + (states + again) * WIDE, *operations(kernel.graph))
@@ -103,20 +103,20 @@ def fused_units() -> list[str]:
 
 
 def widths(unit: str, size: int) -> list[tuple[Plan, int]]:
-    """The plans of a unit's stages, and how many channels each has."""
+    """Return the plans of a unit's stages, with the number of channels of each."""
     cell = UNITS[unit](size, size).first_cell
     stages = zip(plans_of(unit), cell.stages(), strict=True)
     return [(plan, cell.states[stage.states[0]]) for plan, stage in stages]
 
 
 def product_flops(unit: str, shape: Shape) -> float:
-    """Of all matrices, forward: two for each weight, step and sequence."""
+    """Return the operations of all matrix products of a forward pass: two per weight, step and sequence."""
     matrices = (p for p in UNITS[unit](shape.d, shape.d).parameters() if p.dim() > 1)
     return 2.0 * shape.L * shape.B * sum(p.numel() for p in matrices)
 
 
 def launches(unit: str, shape: Shape) -> int:
-    """Of one pass: of a unit with matrices, a product for each and one kernel at each step."""
+    """Return the launches of one pass: with matrices, a kernel and its products at each step."""
     return sum(shape.L * (1 + len(plan.products)) if plan.products else 1 for plan in plans_of(unit))
 
 
@@ -129,7 +129,7 @@ class Expected(NamedTuple):
 
     @property
     def total(self) -> float:
-        """Launching goes on while the GPU works."""
+        """The longer of both: the CPU launches kernels while the GPU computes."""
         return max(self.elementwise + self.products, self.launching)
 
 
@@ -184,7 +184,7 @@ def tables() -> dict[str, str]:
 
 
 def resources() -> str:
-    """Registers and shared memory of the kernels of float32, as recorded."""
+    """Return a table of the recorded registers and shared memory of the float32 kernels."""
     with RECORDED.open(encoding="utf-8", newline="") as file:
         known = [row for row in csv.DictReader(file) if row["dtype"] == "float32"]
     figures = {(r["unit"], r["kernel"], r["capability"]): f"{r['registers']}, {r['shared']}" for r in known}
@@ -197,12 +197,12 @@ def resources() -> str:
     return markdown(["unit, states", *heads], body)
 
 
-def with_tables(page: str, made: dict[str, str]) -> str:
-    """`page` with each table between its two marks: <!-- work --> and <!-- end of work -->."""
-    for name, table in made.items():
+def with_tables(page: str, by_name: dict[str, str]) -> str:
+    """Return the page with each table between its two markers: <!-- work --> and <!-- end of work -->."""
+    for name, table in by_name.items():
         begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
         if begin not in page or end not in page:
-            raise ValueError(f"the page has no place for the table {name!r}: {begin.strip()} to {end}")
+            raise ValueError(f"the page needs the markers {begin.strip()} and {end} for the table {name!r}")
         before, _, rest = page.partition(begin)
         page = f"{before}{begin}{table}\n{end}{rest.partition(end)[2]}"
     return page

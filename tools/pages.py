@@ -23,12 +23,12 @@ README_UNITS, README_SHAPE = ("sru", "lrn", "ran", "nru", "scrn", "lstm"), Shape
 
 
 def write_readme(readme: Path, rows: Sequence[Row]) -> None:
-    """The speed of a few units at one size."""
+    """Write the table with the speed of a few units at one size."""
     fill(readme, "speed", short_table(rows))
 
 
 def write_benchmarks(page: Path, rows: Sequence[Row], plot: Path | None = None) -> None:
-    """The speed of all units at all sizes, and the targets."""
+    """Write the tables with the speed of all units at all sizes, and the targets."""
     picture = image(page, plot) if plot is not None and plot.exists() else ""
     fill(page, "speed", "\n\n".join(filter(None, [speed_table(rows), picture])))
     fill(page, "targets", targets_table(rows))
@@ -48,33 +48,33 @@ def image(page: Path, plot: Path) -> str:
 
 
 def measured(rows: Sequence[Row]) -> list[Row]:
-    found = raced(rows)
-    if not found:
+    compared = raced(rows)
+    if not compared:
         raise ValueError("no rows compare a layer with nn.LSTM; `linnet bench --what speed` measures them")
-    return found
+    return compared
 
 
 def short_table(rows: Sequence[Row]) -> str:
-    found = measured(rows)
-    shapes = shapes_in(found)
+    known = measured(rows)
+    shapes = shapes_in(known)
     layer = README_SHAPE if README_SHAPE in shapes else next(s for s in shapes if not s.is_step)
     shown = [layer, *(shape for shape in shapes if shape.is_step)]
-    found = [row for row in found if row["unit"] in README_UNITS and shape_of(row) in shown]
+    known = [row for row in known if row["unit"] in README_UNITS and shape_of(row) in shown]
     head = ["unit", f"layer, {layer}: inference / training", *(f"one step, {shape}" for shape in shown[1:])]
-    body = [[name_of(unit), *(ratios(found, unit, shape) for shape in shown)] for unit in units_in(found)]
-    return f"{conditions(found)}\n\n{markdown(head, body)}"
+    body = [[name_of(unit), *(ratios(known, unit, shape) for shape in shown)] for unit in units_in(known)]
+    return f"{conditions(known)}\n\n{markdown(head, body)}"
 
 
 def speed_table(rows: Sequence[Row]) -> str:
-    found = measured(rows)
-    shapes = shapes_in(found)
+    known = measured(rows)
+    shapes = shapes_in(known)
     head = ["unit", *(f"step {shape}" if shape.is_step else str(shape) for shape in shapes)]
-    body = [[name_of(unit), *(ratios(found, unit, shape) for shape in shapes)] for unit in units_in(found)]
-    return f"{conditions(found)} A column with two numbers is inference / training.\n\n{markdown(head, body)}"
+    body = [[name_of(unit), *(ratios(known, unit, shape) for shape in shapes)] for unit in units_in(known)]
+    return f"{conditions(known)} A column with two numbers is inference / training.\n\n{markdown(head, body)}"
 
 
 def conditions(rows: Sequence[Row]) -> str:
-    """What was measured, on which machine and with which versions."""
+    """Return a sentence on what was measured, on which machine and with which versions."""
     last = max(rows, key=lambda row: row["date"])
     commits = ", ".join(dict.fromkeys(row["commit"] or "unknown" for row in rows))
     where = f"measured on {last['date'][:10]} with {last['threads']} threads of {last['cpu']}"
@@ -87,13 +87,13 @@ def conditions(rows: Sequence[Row]) -> str:
 
 
 def ratios(rows: Sequence[Row], unit: str, shape: Shape) -> str:
-    found = {row["mode"]: row["ratio"] for row in rows if row["unit"] == unit and shape_of(row) == shape}
+    by_mode = {row["mode"]: row["ratio"] for row in rows if row["unit"] == unit and shape_of(row) == shape}
     modes = ("step",) if shape.is_step else ("inference", "training")
-    return " / ".join(f"{float(found[mode]):.2f}" if mode in found else NOTHING for mode in modes)
+    return " / ".join(f"{float(by_mode[mode]):.2f}" if mode in by_mode else NOTHING for mode in modes)
 
 
 def targets_table(rows: Sequence[Row]) -> str:
-    """The targets and the measured values; units and shapes with the same target share a row."""
+    """Return the targets and the measured values; units and shapes with the same target share a row."""
     groups: dict[tuple[str, ...], list[Row]] = {}
     for row in (row for row in latest(rows) if row["target"]):
         groups.setdefault((described(row), row["ratio_to"], row["target"]), []).append(row)
@@ -105,7 +105,7 @@ def targets_table(rows: Sequence[Row]) -> str:
 
 
 def described(row: Row) -> str:
-    """What was measured, without the unit."""
+    """Return what was measured, without the unit."""
     what = "" if row["what"] in ("speed", "start") else f"{row['what']}, "
     # The share of the matrix products in a layer's time depends on its width, and so does the target.
     width = f", d = {row['d']}" if row["ratio_to"] == "limit" else ""

@@ -1,19 +1,19 @@
-"""The soak: hours of random shapes and options in search of a wrong result, a leak or a crash.
+"""The soak test: hours of random shapes and options, to find wrong results, leaks and crashes.
 
     python -m tools.soak --minutes 60 --seed 0
     python -m tools.soak --case parity:17
 
-A case follows from its number alone. What is done with it:
+The number of a case determines its unit, options, sizes and dtype. The checks:
 
-    parity    by the kernel and by the loop: output, state and gradients must agree
-    threads   several Python threads run it at once; each must get what one alone gets
-    fork      a forked process checks its parity
-    kill      of two processes that compile it at once into one empty cache, one is killed; the other,
-              and one that comes after, must check its parity
-    memory    repeated, it must not make the process grow
-    others    what users do to modules: see attacks.py
+    parity    output, state and gradients of the kernel must agree with those of the reference loop
+    threads   several Python threads run the case at once; each must get the result of a single thread
+    fork      a forked process checks parity
+    kill      two processes compile the case into one empty cache, and one is killed; the other, and a
+              later one, must pass the parity check
+    memory    repeated runs must not increase the memory of the process
+    others    changes that users make to modules: see attacks.py
 
-The work is done in processes of its own, so that a crash, too, ends with the number of its case.
+Child processes run the cases, so that the number of a case is known even after a crash.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ SHARES = {
     **{"changed": 5, "hooks": 10, "watched": 10, "misfit": 10, "races": 5},
 }
 PATIENCE = 300  # seconds that a process or a thread may take for one case
-MOST_WRONG = 10  # after which there is no point in going on
-A_PART = 300  # cases for one process; with each kernel LLVM keeps some memory for good (docs/log.md)
-SLACK = 1.0  # megabytes of growth that are no leak
+MOST_WRONG = 10  # wrong cases after which the soak stops
+A_PART = 300  # cases for one process; LLVM does not free all memory of a kernel (docs/log.md)
+SLACK = 1.0  # megabytes of growth that do not count as a leak
 
 
-# -------------------------------------------------------------------------------- what is checked
+# ----------------------------------------------------------------------------------------- checks
 
 
 def check_parity(case: Case) -> None:
@@ -62,26 +62,26 @@ def check_parity(case: Case) -> None:
 
 
 def check_threads(case: Case, many: int = 3) -> None:
-    """Not to the bit: where threads are scarce, torch may add up its products in another order."""
-    # Noise is drawn from one source, in whichever order the threads come to it.
+    """Compare with a tolerance: with few free cores, torch may sum products in another order."""
+    # Without noise: all threads draw it from one generator, in an order that varies.
     case = replace(case, training=False, built=[])
     alone = results(case, "cpu", fresh=False)
-    found: list[object] = []
+    outcomes: list[object] = []
 
     def run() -> None:
         try:
-            found.append(results(case, "cpu", fresh=False))
-        except BaseException as error:  # told to whoever waits
-            found.append(error)
+            outcomes.append(results(case, "cpu", fresh=False))
+        except BaseException as error:  # reported below, in the main thread
+            outcomes.append(error)
 
     threads = [threading.Thread(target=run, daemon=True) for _ in range(many)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(PATIENCE)
-    if len(found) < many:
+    if len(outcomes) < many:
         raise Wrong("a thread hangs")
-    for other in found:
+    for other in outcomes:
         if not isinstance(other, dict):
             raise Wrong(f"a thread failed: {other!r}")
         compare(case, other, alone)
@@ -91,7 +91,7 @@ def check_fork(case: Case) -> None:
     sys.stdout.flush()
     child = os.fork()
     if child == 0:
-        # torch's threads do not survive a fork, so its own workers run on one: see torch.utils.data.
+        # torch's threads do not survive a fork, so the child uses one, as workers of torch.utils.data do.
         torch.set_num_threads(1)
         os._exit(exit_code(case.alone(), check_parity))
     status = wait_for(child)
@@ -102,10 +102,10 @@ def check_fork(case: Case) -> None:
 
 
 def wait_for(child: int) -> int | None:
-    """The exit code, or minus the signal; None if it had to be killed."""
+    """Return the exit code, or minus the signal; None if the child hangs and was killed."""
     for _ in range(PATIENCE * 20):
-        found, status = os.waitpid(child, os.WNOHANG)
-        if found:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
             return os.waitstatus_to_exitcode(status)
         time.sleep(0.05)
     os.kill(child, signal.SIGKILL)
@@ -121,7 +121,7 @@ def check_kill(case: Case) -> None:
         time.sleep(chance.uniform(0, 0.5))
         killed.kill()
         killed.communicate()
-        finish_case(other, "beside one that was killed")
+        finish_case(other, "at the same time as one that was killed")
         finish_case(start_case(case, cache), "after one that was killed")
 
 
@@ -138,17 +138,17 @@ def wait_for_line(process: subprocess.Popen[str]) -> None:
 
 def finish_case(process: subprocess.Popen[str], when: str) -> None:
     try:
-        told, _ = process.communicate(timeout=PATIENCE)
+        output, _ = process.communicate(timeout=PATIENCE)
     except subprocess.TimeoutExpired:
         process.kill()
         process.communicate()
         raise Wrong(f"a process {when} hangs") from None
     if process.returncode:
-        raise Wrong(f"a process {when} ended with {process.returncode}: {told.strip()}")
+        raise Wrong(f"a process {when} ended with {process.returncode}: {output.strip()}")
 
 
 def check_memory(case: Case, times: int = 30) -> None:
-    """A leak grows each time; what grows once or twice is a heap that finds its size."""
+    """Raise if memory grows every time; growing once or twice is normal for a heap."""
     results(case, "cpu")
     sizes = []
     for _ in range(4):
@@ -158,7 +158,7 @@ def check_memory(case: Case, times: int = 30) -> None:
         sizes.append(resident())
     growth = min(after - before for before, after in pairwise(sizes))
     if growth > SLACK:
-        raise Wrong(f"{times} runs more make the process grow by {growth:.1f} MB each time")
+        raise Wrong(f"each {times} runs increase the memory of the process by at least {growth:.1f} MB")
 
 
 CHECKS: dict[str, Callable[[Case], None]] = {
@@ -176,7 +176,7 @@ CHECKS: dict[str, Callable[[Case], None]] = {
 
 
 def exit_code(case: Case, check: Callable[[Case], None]) -> int:
-    """0 where all is well, 1 and a line where it is not."""
+    """Return 0 if the check passes; otherwise print a line and return 1."""
     try:
         check(case)
     except Exception as error:  # a check may fail in any way
@@ -185,12 +185,12 @@ def exit_code(case: Case, check: Callable[[Case], None]) -> int:
     return 0
 
 
-# ---------------------------------------------------------------------------------------- the work
+# ------------------------------------------------------------------------------------------- runs
 
 
 @dataclass
 class Tally:
-    """What has been done so far, by one process after the other."""
+    """The cases so far, of all child processes."""
 
     began: float
     counts: dict[str, int]
@@ -205,23 +205,23 @@ class Tally:
 
 
 class Soak:
-    """Case after case, until the time is up or there have been so many that a fresh process is due."""
+    """Runs cases in one process, until the time is up or there were A_PART cases."""
 
     def __init__(self, minutes: float, seed: int, folder: Path, part: int = 0):
         self.minutes, self.folder, self.part = minutes, folder, part
         self.order = random.Random(f"{seed} {part}")
         self.tally = Tally.read(folder / "tally")
-        self.told = time.monotonic()
+        self.reported = time.monotonic()
 
     def run(self) -> int:
-        # Each check once at first, however short the time.
+        # Run each check once first, even if the time is short.
         kinds = list(CHECKS) if self.part == 0 else []
         for _ in range(A_PART):
             if (not kinds and self.elapsed() > self.minutes) or len(self.tally.wrong) >= MOST_WRONG:
                 break
             kind = kinds.pop() if kinds else self.order.choices(list(SHARES), list(SHARES.values()))[0]
             self.one(kind, self.order.randrange(1 << 31))
-            self.tell()
+            self.report()
         self.tally.write(self.folder / "tally")
         return 1 if self.tally.wrong else 0
 
@@ -232,14 +232,15 @@ class Soak:
         self.tally.counts[kind] = self.tally.counts.get(kind, 0) + 1
         if exit_code(case, CHECKS[kind]):
             self.tally.wrong.append(f"{kind}:{number}")
-            print(f"to see it again: {again(self.tally.wrong[-1])}", flush=True)
+            print(f"to repeat it: {again(self.tally.wrong[-1])}", flush=True)
 
     def elapsed(self) -> float:
         return (time.time() - self.tally.began) / 60
 
-    def tell(self) -> None:
-        if time.monotonic() - self.told > 10:
-            self.told = time.monotonic()
+    def report(self) -> None:
+        """Print a line, at most every ten seconds."""
+        if time.monotonic() - self.reported > 10:
+            self.reported = time.monotonic()
             counts = "  ".join(f"{kind} {self.tally.counts.get(kind, 0)}" for kind in CHECKS)
             kernels = len(list((self.folder / "cache").glob("*.o")))
             print(f"{self.elapsed():6.1f} min  {counts}  kernels {kernels}  {resident():.0f} MB", flush=True)
@@ -255,7 +256,7 @@ def work(minutes: float, seed: int, folder: Path, part: int) -> int:
 
 
 def supervise(minutes: float, seed: int) -> int:
-    """Process after process, since each grows with the kernels it has made; if one dies, in which case."""
+    """Run one child process after another, as each grows with its kernels; report the case if one dies."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         Tally(time.time(), {}, []).write(folder / "tally")
@@ -265,7 +266,7 @@ def supervise(minutes: float, seed: int) -> int:
             if code or time.time() - tally.began > 60 * minutes:
                 close(seed, tally)
                 return 1 if code else 0
-    raise AssertionError("count() ends never")
+    raise AssertionError("count() never ends")
 
 
 def run_part(minutes: float, seed: int, folder: Path, part: int) -> int:
@@ -300,9 +301,9 @@ def one_case(name: str) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.soak", description=__doc__.splitlines()[0])
-    parser.add_argument("--minutes", type=float, default=60.0, help="how long (60)")
-    parser.add_argument("--seed", type=int, default=0, help="of the order of the cases (0)")
-    parser.add_argument("--case", help="this one alone, as it was told: parity:17")
+    parser.add_argument("--minutes", type=float, default=60.0, help="how long to run (60)")
+    parser.add_argument("--seed", type=int, default=0, help="the seed of the cases (0)")
+    parser.add_argument("--case", help="run only this case, such as parity:17")
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--part", type=int, default=0, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)

@@ -63,7 +63,7 @@ def test_parity_of_the_first_cases(number: int):
 
 def test_a_kernel_that_does_nothing_is_found():
     soak.check_parity(SMALL)
-    with launches(lambda run, *arguments: None), pytest.raises(Wrong, match=r"is off by|differs from run"):
+    with launches(lambda run, *arguments: None), pytest.raises(Wrong, match=r"has an error of|differs from run"):
         soak.check_parity(SMALL)
 
 
@@ -79,7 +79,7 @@ def test_only_what_the_loops_own_swing_explains_is_allowed():
     assert own > TOLERANCES[torch.float64] / AS_THE_LOOP
     largest = max(0.1, expected["output"].abs().max().item())
     compare(case, {**expected, "output": expected["output"] + 4 * own * largest}, expected)
-    with pytest.raises(Wrong, match="output is off by"):
+    with pytest.raises(Wrong, match="output has an error of"):
         compare(case, {**expected, "output": expected["output"] + 20 * own * largest}, expected)
 
 
@@ -99,7 +99,7 @@ def test_a_run_that_leaks_is_found(monkeypatch: pytest.MonkeyPatch):
 
     soak.check_memory(SMALL, times=4)
     monkeypatch.setattr(soak, "results", leaking)
-    with pytest.raises(Wrong, match="make the process grow by"):
+    with pytest.raises(Wrong, match="increase the memory of the process by"):
         soak.check_memory(SMALL, times=4)
 
 
@@ -132,7 +132,7 @@ def test_a_wrong_result_ends_with_its_case(
     name = (tmp_path / "now").read_text()
     told = capsys.readouterr().out
     assert "Wrong: output is off by 1" in told
-    assert f"to see it again: python -m tools.soak --case {name}" in told
+    assert f"to repeat it: python -m tools.soak --case {name}" in told
     tally = soak.Tally.read(tmp_path / "tally")
     assert (tally.counts, tally.wrong) == ({"parity": 1}, [name])
     soak.close(7, tally)
