@@ -20,16 +20,16 @@ def evaluate(task: Task, model: nn.Module, split: str, fabric: Any = None) -> di
 
 @torch.no_grad()
 def collect(task: Task, model: nn.Module, split: str, fabric: Any = None) -> Metrics:
-    """Return what the task's metrics have collected from all batches of a split.
+    """Return the task's metrics after all batches of a split.
 
-    `fabric` is Lightning's, of a run: each of its processes evaluates some of the sequences, and all get the
-    figures of all of them.
+    fabric   Lightning's Fabric of a run: each of its processes evaluates a part of the sequences, and all
+             processes get the metrics of all sequences
     """
     choose("split", split, task.splits)
     rank, world = (fabric.global_rank, fabric.world_size) if fabric else (0, 1)
     with evaluating(model), fabric.autocast() if fabric else nullcontext():
-        found = run_batches(task, model, shares(task.batches(split), rank, world))
-    return merged(found, world)
+        metrics = run_batches(task, model, shares(task.batches(split), rank, world))
+    return merged(metrics, world)
 
 
 def run_batches(task: Task, model: nn.Module, batches: Iterator[Any]) -> Metrics:
@@ -43,7 +43,7 @@ def run_batches(task: Task, model: nn.Module, batches: Iterator[Any]) -> Metrics
 
 
 def shares(batches: Iterator[Any], rank: int, world: int) -> Iterator[Any]:
-    """Yield what process `rank` evaluates of each batch; a small batch has no share for the last ones."""
+    """Yield the share of process `rank` of each batch; of a small batch, the last processes have none."""
     if world == 1:
         yield from batches
         return
@@ -54,19 +54,20 @@ def shares(batches: Iterator[Any], rank: int, world: int) -> Iterator[Any]:
 
 
 def merged(own: Metrics, world: int) -> Metrics:
-    """Return what all processes have found, in the order of their ranks: the same in each of them."""
+    """Return the metrics of all processes, merged in the order of their ranks; all get the same result."""
     if world == 1:
         return own
-    found: list[Any] = [None] * world
-    torch.distributed.all_gather_object(found, own)
-    for other in found[1:]:
-        found[0].merge(other)
-    return found[0]
+    gathered: list[Any] = [None] * world
+    torch.distributed.all_gather_object(gathered, own)
+    first, *others = gathered
+    for other in others:
+        first.merge(other)
+    return first
 
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Within this, the model is in evaluation mode; afterwards it is in the mode that it was in."""
+    """Within this context, the model is in evaluation mode; then its mode is restored."""
     mode = model.training
     model.eval()
     try:

@@ -30,17 +30,17 @@ from linnet.tasks.base import (
 )
 
 VOCABULARY = "vocabulary.json"
-READ = ("corpus", "path", "data_dir", "level", "vocabulary_size", "lowercase", "order")
-"""The settings that decide what is read, as opposed to how it is cut into batches."""
+CORPUS_SETTINGS = ("corpus", "path", "data_dir", "level", "vocabulary_size", "lowercase", "order")
+"""The settings on which the corpus depends; the others say how it is divided into batches."""
 UNBOUNDED = ("nru", "eurnn")
-"""Units whose state never saturates: carried through a text, it grows until nothing can be learned."""
+"""Units whose state is not bounded: carried through a text, it grows until training fails."""
 WARMUP, PROMPT = 200, 6
 """For a sample, a model reads 200 tokens of the validation text and continues the next 6 words."""
 
 
 @dataclass(frozen=True)
 class LanguageData(Checked):
-    """A corpus, and how it is cut into batches."""
+    """A corpus, and how it is divided into batches."""
 
     corpus: str = option("kjv", "a name of `linnet list corpora`")
     path: str | None = option(None, "with --corpus text: a UTF-8 file, or a folder of *.txt")
@@ -59,7 +59,7 @@ class LanguageData(Checked):
     delta: int = option(40, "varied: how much longer than --length a window may be", least=0)
     carry: bool = option(
         True,
-        "start each window from the last state of the window before; no: from zeros, as nru and eurnn do",
+        "start each window from the last state of the previous one; no: from zeros (nru, eurnn)",
     )
     tail: str | None = option(None, "tokens that do not fill a window: keep, trim or drop", choices=TAILS)
     eval_batch: int = option(10, "columns in evaluation", least=1)
@@ -72,7 +72,7 @@ class LanguageData(Checked):
 
     @property
     def window(self) -> int | None:
-        """The most tokens that a state has read; None: there is no such bound."""
+        """The most tokens that a state reads in training; None: no limit."""
         return None if self.carry else self.length
 
 
@@ -106,7 +106,7 @@ BITS = {
 class Language(Task):
     """A corpus, a vocabulary and a model of it.
 
-    corpus   one that was read before with the same settings; it is not read again
+    corpus   the corpus, if it was already read with the same settings
     """
 
     name, about = "lm", "language modelling: predict the next word, character or byte of a text"
@@ -140,12 +140,12 @@ class Language(Task):
 
     @cached_property
     def corpus(self) -> Corpus:
-        """The text as tokens; what the vocabulary of a trained model does not have becomes <unk>."""
-        options = {name: getattr(self.data, name) for name in READ[1:]}
+        """The text as tokens; words that are not in the vocabulary of a trained model become <unk>."""
+        options = {name: getattr(self.data, name) for name in CORPUS_SETTINGS[1:]}
         return load_corpus(self.data.corpus, **options, vocabulary=vars(self).get("vocabulary"))
 
     def with_settings(self, data: LanguageData, model: LanguageModelConfig, seed: int) -> Language:
-        same = all(getattr(data, name) == getattr(self.data, name) for name in READ)
+        same = all(getattr(data, name) == getattr(self.data, name) for name in CORPUS_SETTINGS)
         return Language(data, model, seed, corpus=self.corpus if same else None)
 
     def build(self) -> LanguageModel:
@@ -173,7 +173,7 @@ class Language(Task):
         return windows(self.tokens(split), batch, length, tail=tail, first=first)
 
     def tokens(self, split: str) -> Tensor:
-        """The tokens of a split; "all" is the whole text."""
+        """Return the tokens of a split; "all" is the whole text."""
         if split == "all":
             return torch.cat([getattr(self.corpus, name) for name in SPLITS])
         return getattr(self.corpus, split)

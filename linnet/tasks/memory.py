@@ -1,4 +1,4 @@
-"""Memory tasks: a source of sequences, and a model that must remember what it has read to answer about them.
+"""Memory tasks: sequences, and questions about them that need memory.
 
 The loss is the mean over the time steps that the NRU authors count: all steps of copying, the last k of
 denoising, the last step of images and of the adding problem (there, the squared error).
@@ -83,7 +83,7 @@ class ImageData(Checked):
 
 
 class SequenceSource(Protocol):
-    """Where sequences come from: linnet.data.memory generates them, linnet.data.digits reads them."""
+    """A source of sequences: linnet.data.memory generates them, linnet.data.digits reads them."""
 
     @property
     def input_size(self) -> int: ...
@@ -99,7 +99,7 @@ class SequenceSource(Protocol):
 
     @property
     def real(self) -> bool:
-        """Whether the answer is a number, and not a class."""
+        """Whether the answer is a number instead of a class."""
 
     @property
     def length(self) -> int:
@@ -110,10 +110,10 @@ class SequenceSource(Protocol):
         """The mean loss of the best answers without memory."""
 
     def guessed(self, targets: Tensor) -> float:
-        """Return the summed loss of such answers to these targets."""
+        """Return the sum of this loss over these targets."""
 
     def describe(self) -> dict[str, Any]:
-        """Return what a trained model must have been trained for to fit."""
+        """Return the settings that must be equal for a trained model to fit."""
 
     def batches_per_epoch(self, batch: int) -> int | None: ...
     def training(self, batch: int, seed: int, epoch: int, first: int) -> Iterator[SequenceBatch]: ...
@@ -143,7 +143,7 @@ class MemoryMetrics(Metrics):
 
     def update(self, result: StepResult) -> None:
         judged, guessed = result.outputs
-        # Multiplied in double precision; `result.total` was multiplied in that of the model.
+        # Not `result.total`, which has the precision of the model.
         self.total += float(judged.objective) * judged.count
         self.count += judged.count
         self.right, self.asked = self.right + judged.right, self.asked + judged.asked
@@ -224,7 +224,7 @@ class Memory(Task):
         )
 
     def judge(self, model: nn.Module, batch: SequenceBatch, carry: Any) -> tuple[Judged, Any]:
-        """Return the judged answers, and the state for the next batch: None where that starts from zeros."""
+        """Return the judged answers, and the state for the next batch; None if it starts from zeros."""
         resets, resets_next = (index % self.reset_every == 0 for index in (batch.index, batch.index + 1))
         answers, state = model(batch.inputs, None if resets else carry)
         return self.compare(answers, batch.targets), None if resets_next else detach(state)
@@ -236,7 +236,7 @@ class Memory(Task):
             return Judged(errors.square().mean(), errors.numel(), right, errors.numel())
         loss = F.cross_entropy(answers.flatten(0, 1), targets.flatten(), ignore_index=IGNORE)
         counted = targets != IGNORE
-        # Before it is time to answer, a blank is the right answer and needs no memory.
+        # Before the answer, the right output is a blank, which needs no memory.
         asked = counted if self.source.last else counted & (targets != BLANK)
         right = int((answers.detach().argmax(-1) == targets)[asked].sum())
         return Judged(loss, int(counted.sum()), right, int(asked.sum()))
@@ -261,7 +261,7 @@ class Memory(Task):
 
     @abstractmethod
     def answer(self, outputs: Tensor) -> Any:
-        """Return the answer that these outputs, [steps, output_size], stand for."""
+        """Return the answer for these outputs, [steps, output_size]."""
 
     # --------------------------------------------------------------------------------- in comparisons
 
@@ -300,9 +300,9 @@ class Memory(Task):
 
 
 def rival_forms(length: int) -> dict[str, Variant]:
-    """The forms of units that the NRU authors compare with, where they differ from our defaults.
+    """Return the forms of units that the NRU authors compare with, if they differ from our defaults.
 
-    `length`: the time steps of a sequence, which chrono initialisation needs.
+    length   the time steps of a sequence, for the chrono initialisation
     """
     peepholes: dict[str, Any] = {"peepholes": True, "init": "orthogonal"}
     norm: dict[str, Any] = {"activation": "relu", "layer_norm": True}
@@ -317,7 +317,7 @@ def rival_forms(length: int) -> dict[str, Variant]:
 
 
 def numbers(raw: Any, kind: type, what: str) -> list[Any]:
-    """Return the numbers of a text, or of a list of them."""
+    """Return the numbers of a text or a list; `what` says what was expected, for the error."""
     words = raw.replace(",", " ").split() if isinstance(raw, str) else list(raw)
     try:
         return [kind(word) for word in words]
@@ -347,7 +347,7 @@ class Symbols(Memory):
         """Return the sequence [T, 1] that shows these symbols."""
 
     def answer(self, outputs: Tensor) -> list[int]:
-        """Return the k symbols; the blank is no answer to them."""
+        """Return the k symbols; a blank cannot be an answer."""
         recalled = self.source.recalled  # type: ignore[attr-defined]
         return (outputs[-recalled:, 1:].argmax(-1) + 1).tolist()
 

@@ -1,4 +1,4 @@
-"""The one list of tasks. A class is imported when it is asked for, so that the list itself costs nothing."""
+"""The list of tasks. A class is imported when it is first used, so that importing the list is fast."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ VARIABLE = "LINNET_TASKS"
 
 
 class Tasks(MutableMapping):
-    """Task classes by name; a value may be given as "module:Class"."""
+    """Task classes by name; a value may be a string "module:Class"."""
 
     def __init__(self, known: dict[str, Any]):
         self.known = known
@@ -26,11 +26,11 @@ class Tasks(MutableMapping):
         self.read_files()
         if name not in self.known:
             raise UnknownTask(name, list(self.known))
-        found = self.known[name]
-        if isinstance(found, str):
-            module, _, label = found.partition(":")
-            found = self.known[name] = getattr(importlib.import_module(module), label)
-        return found
+        task = self.known[name]
+        if isinstance(task, str):
+            module, _, class_name = task.partition(":")
+            task = self.known[name] = getattr(importlib.import_module(module), class_name)
+        return task
 
     def __setitem__(self, name: str, task: Any) -> None:
         self.known[name] = task
@@ -51,23 +51,19 @@ class Tasks(MutableMapping):
         return name in self.known
 
     def read_files(self) -> None:
-        """Import the user's tasks, once."""
+        """Import the files of LINNET_TASKS, once."""
         if not self.files_read:
             self.files_read = True
             for name in filter(None, os.environ.get(VARIABLE, "").split(os.pathsep)):
                 import_tasks(name)
 
 
-class UnknownTask(KeyError, ValueError):  # noqa: N818, a name and no more
+class UnknownTask(KeyError, ValueError):  # noqa: N818, "Error" would add nothing
     """A name that is not in TASKS."""
 
     def __init__(self, name: object, known: list[str]):
-        more = (
-            f"; a task of your own is registered by the file in {VARIABLE}"
-            if VARIABLE not in os.environ
-            else ""
-        )
-        super().__init__(f"{no_such('task', name, known)}{more}")
+        hint = "" if VARIABLE in os.environ else f"; to use your own task, set {VARIABLE} to its file"
+        super().__init__(f"{no_such('task', name, known)}{hint}")
 
     # KeyError would show the message in quotes.
     __str__ = Exception.__str__
@@ -79,12 +75,12 @@ def import_tasks(name: str) -> None:
         importlib.import_module(name)
         return
     path = Path(name).resolve()
-    found = importlib.util.spec_from_file_location(path.stem, path)
-    if found is None or found.loader is None or not path.is_file():
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None or not path.is_file():
         raise ValueError(f"{VARIABLE} names {name}, which is no Python file")
     if path.stem not in sys.modules:
-        module = sys.modules[path.stem] = importlib.util.module_from_spec(found)
-        found.loader.exec_module(module)
+        module = sys.modules[path.stem] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
 
 
 TASKS = Tasks(

@@ -63,7 +63,10 @@ def test_parity_of_the_first_cases(number: int):
 
 def test_a_kernel_that_does_nothing_is_found():
     soak.check_parity(SMALL)
-    with launches(lambda run, *arguments: None), pytest.raises(Wrong, match=r"has an error of|differs from run"):
+    with (
+        launches(lambda run, *arguments: None),
+        pytest.raises(Wrong, match=r"has an error of|differs from run"),
+    ):
         soak.check_parity(SMALL)
 
 
