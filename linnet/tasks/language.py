@@ -59,7 +59,7 @@ class LanguageData(Checked):
     delta: int = option(40, "varied: how much longer than --length a window may be", least=0)
     carry: bool = option(
         True,
-        "start each window from the last state of the previous one; no: from zeros (nru, eurnn)",
+        "start each window from the last state of the window before; no: zeros, the default of nru and eurnn",
     )
     tail: str | None = option(None, "tokens that do not fill a window: keep, trim or drop", choices=TAILS)
     eval_batch: int = option(10, "columns in evaluation", least=1)
