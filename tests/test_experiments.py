@@ -29,8 +29,9 @@ VOCABULARIES = {
 BUDGET = 2_500_000  # of units_on_ptb
 PAPERS = {
     *("ran_table1", "ran_table2", "ran_table3", "lrn_figure1"),
-    *(f"lrn_table{number}" for number in (1, 2, 3, 5, 6, 7)),
-    *("sru_table1", "sru_table3", "sru_table4", "sru_figure2", "sru_figure5", "nru_table2"),
+    *(f"lrn_table{number}" for number in range(1, 8)),
+    *(f"sru_table{number}" for number in range(1, 5)),
+    *("sru_figure2", "sru_figure5", "nru_table2"),
     *(f"scrn_table{number}" for number in range(2, 8)),
     *("nru_figure1", "nru_figure2", "nru_figure4", "nru_table3", "nru_figure8", "nru_analysis"),
 }

@@ -47,6 +47,7 @@ class PairConfig(TextConfig):
         **NOT_OF_CELLS,
         "bidirectional": "it reads in both directions",
     }
+    bidirectional: ClassVar[bool] = True
 
     hidden_size: int = option(300, "the size of each layer, in each direction")
     num_layers: int = option(1, "the number of layers before and after the attention")

@@ -43,6 +43,7 @@ class ReaderConfig(EncoderConfig):
 
     noun: ClassVar[str] = "reader"
     refused: ClassVar[dict[str, str]] = {**REFUSED, "bidirectional": "it reads in both directions"}
+    bidirectional: ClassVar[bool] = True
 
     form: str = option("drqa", "drqa (DrQA's reader) or rnet (R-Net)")
     embedding_size: int = option(300, "the size of a word's vector")

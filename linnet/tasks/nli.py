@@ -10,9 +10,7 @@ It differs from `classify` in its sets, its model and the second sentence of eac
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,12 +23,7 @@ from linnet.models.encoder import Text
 from linnet.models.pair import PairClassifier, PairConfig
 from linnet.tasks.base import Comparison, Variant
 from linnet.tasks.classify import Classify, LabelledData
-
-SEPARATOR = "|||"
-EXPECTED = (
-    f"expected two sentences, as 'premise {SEPARATOR} hypothesis' or as "
-    f'{{"{PREMISE}": "...", "{HYPOTHESIS}": "..."}}'
-)
+from linnet.tasks.texts import two_texts
 
 
 @dataclass(frozen=True)
@@ -66,10 +59,7 @@ class Nli(Classify):
 
     def typed_texts(self, raw: Any) -> tuple[str, ...]:
         """Return the two sentences of an input: a string, or an object as in a .jsonl file."""
-        found = sentences_of(raw)
-        if len(found) != 2 or not all(isinstance(each, str) and each.strip() for each in found):
-            raise ValueError(f"{EXPECTED}; got {raw!r}")
-        return found
+        return two_texts(raw, PREMISE, HYPOTHESIS)
 
     @classmethod
     def variants(cls, data: NliData) -> dict[str, Variant]:
@@ -80,16 +70,3 @@ class Nli(Classify):
         """The heads share the outputs of both directions, so not every size is possible: the next one is."""
         step = model.heads // math.gcd(model.heads, 2)
         return dataclasses.replace(model, hidden_size=-(-hidden_size // step) * step)
-
-
-def sentences_of(raw: Any) -> tuple[Any, ...]:
-    """Return the parts of an input that should be the two sentences."""
-    if isinstance(raw, str) and not raw.lstrip().startswith("{"):
-        return tuple(raw.split(SEPARATOR))
-    try:
-        found = json.loads(raw) if isinstance(raw, str) else raw
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{EXPECTED}; {raw!r} is not JSON: {error}") from None
-    if isinstance(found, Mapping):
-        return found.get(PREMISE), found.get(HYPOTHESIS)
-    return tuple(found) if isinstance(found, (list, tuple)) else ()

@@ -96,5 +96,6 @@ TASKS = Tasks(
         "memory.psmnist": "linnet.tasks.memory:PermutedPixels",
         "tag": "linnet.tasks.tag:Tag",
         "translate": "linnet.tasks.translate:Translate",
+        "read": "linnet.tasks.read:Read",
     }
 )

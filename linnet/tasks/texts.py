@@ -5,6 +5,7 @@ Their data has set, path, valid_path, test_path, data_dir, vectors, batch, eval_
 
 from __future__ import annotations
 
+import json
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
@@ -75,3 +76,32 @@ class TextTask(Task):
     def data_name(cls, data: Any) -> str:
         name = Path(data.path or "").name.partition(".")[0]
         return (name if data.set == "own" else data.set) or "own"
+
+
+# ------------------------------------------------------------------------------- inputs with two texts
+
+SEPARATOR = "|||"
+
+
+def two_texts(raw: Any, first: str, second: str) -> tuple[str, str]:
+    """Return the two texts of an input of `linnet predict`, which are called `first` and `second`.
+
+    It is a string with a separator, an object with both names, also as JSON, or a pair of strings.
+    """
+    expected = f'expected \'the {first} {SEPARATOR} the {second}\' or {{"{first}": ..., "{second}": ...}}'
+    try:
+        found = texts_of(raw, (first, second))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{expected}; {raw!r} is not JSON: {error}") from None
+    if len(found) != 2 or not all(isinstance(each, str) and each.strip() for each in found):
+        raise ValueError(f"{expected}; got {raw!r}")
+    return found[0].strip(), found[1].strip()
+
+
+def texts_of(raw: Any, names: Sequence[str]) -> Sequence[Any]:
+    if isinstance(raw, str) and not raw.lstrip().startswith("{"):
+        return raw.split(SEPARATOR)
+    found = json.loads(raw) if isinstance(raw, str) else raw
+    if isinstance(found, Mapping):
+        return [found.get(name) for name in names]
+    return found if isinstance(found, (list, tuple)) else ()

@@ -446,6 +446,42 @@ def add_lrn_snli() -> None:
         put("nli", f"lrn-snli-{unit}-norm", f"{about}; with the norm", PAIRS, settings, {"norm": "rms"})
 
 
+# ------------------------------------------------------------------------------------------ reading
+
+# DrQA's reader as the SRU authors train it.
+READER: Settings = {
+    **{"set": "squad", "vectors": "glove50", "embedding_size": 50, "tuned_words": 1002, "tags": True},
+    **{"hidden_size": 128, "input_dropout": 0.5, "output_dropout": 0.2, "padding": "read"},
+    **{"batch": 32, "eval_batch": 1, "order": "shuffled"},
+    **{"optimiser": "adamax", "lr": 1e-3, "clip": 20.0, "epochs": 100},
+}
+READER_LSTM: Settings = {
+    **{"unit": "lstm", "num_layers": 3, "joined": True, "tag_sizes": [12, 8], "padding": "masked"},
+    **{"input_dropout": 0.3, "layer_dropout": 0.3, "output_dropout": 0.3, "eval_batch": 32},
+    **{"lr": 2e-3, "clip": 10.0},
+}
+RNET: Settings = {
+    **{"set": "squad", "target": "last", "longest": 16, "max_length": 400, "vectors": "glove50"},
+    **{"form": "rnet", "embedding_size": 50, "tuned": "none", "hidden_size": 75, "num_layers": 3},
+    **{"read_dropout": 0.3, "input_dropout": 0.0, "output_dropout": 0.0},
+    **{"batch": 64, "eval_batch": 64, "order": "shuffled", "optimiser": "adadelta", "rho": 0.95},
+    **{"epsilon": 1e-6, "lr": 0.5, "clip": 5.0, "steps": 60_000, "evaluate_every": 1000, "select": "last"},
+}
+
+
+def add_reading() -> None:
+    data = "38 articles of SQuAD, GloVe vectors of 50 dimensions"
+    for layers in (3, 4, 6):
+        about = f"SRU, Table 2: DrQA's reader with {layers} layers of SRU, {data}"
+        rates = {"input_dropout": 0.2, "cell_dropout": 0.2}
+        own: Settings = {"unit": "sru", "num_layers": layers, "unit_options": rates}
+        put("read", f"sru-squad-sru{layers}", about, READER, own)
+    put("read", "sru-squad-lstm3", f"SRU, Table 2: DrQA's reader with LSTM, {data}", READER, READER_LSTM)
+    for unit, options in PAIR_UNITS.items():
+        about = f"LRN, Table 4: R-Net with {unit.upper()}, {data}; constant learning rate"
+        put("read", f"lrn-squad-{unit}", about, RNET, {"unit": unit, "unit_options": options})
+
+
 # ----------------------------------------------------------------------------------- translation
 
 # The papers translate WMT 2014 with models of 76M to 206M parameters; these are small forms for Multi30k.
@@ -494,7 +530,7 @@ def add_translation() -> None:
 
 BOOKS: tuple[Callable[[], None], ...] = (
     *(add_ran, add_lrn, add_lrn_ner, add_nru, add_nru_memory),
-    *(add_sru, add_scrn, add_classification, add_lrn_snli, add_translation),
+    *(add_sru, add_scrn, add_classification, add_lrn_snli, add_reading, add_translation),
 )
 for book in BOOKS:
     book()

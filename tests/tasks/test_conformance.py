@@ -41,6 +41,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "memory.psmnist": IMAGES,
     "tag": {"set": "own", "batch": 5, "eval_batch": 3, "embedding_size": 4, "character_hidden": 3},
     "translate": {"set": "own", "pieces": 260, "tokens": 60, "heads": 1, "num_layers": 1},
+    "read": {"set": "own", "batch": 5, "eval_batch": 3, "embedding_size": 4, "num_layers": 1},
     "largest": {"batch": 7, "embedding_size": 4},
 }
 INPUTS: dict[str, list[str]] = {
@@ -55,10 +56,12 @@ INPUTS: dict[str, list[str]] = {
     "memory.psmnist": [" ".join(["3"] * 64)],
     "tag": ["Anna sang in Rome.", "", "unheard"],
     "translate": ["a bird sings", "", "unheard-of words"],
+    "read": ["Who sang? ||| A bird sang.", '{"question": "What?", "text": "Unheard-of words."}'],
     "largest": ["1 4", "0"],
 }
 
 
+ASKED = {"question": "Who sang?", "id": "1", "answers": [{"text": "bird", "answer_start": 2}]}
 # The options of a task that name files, with the name and the text of each.
 FILES: dict[str, dict[str, tuple[str, str]]] = {
     "lm": {"path": ("text.txt", "the light unit sang a song of memory and of time.\n" * 20)},
@@ -79,6 +82,12 @@ FILES: dict[str, dict[str, tuple[str, str]]] = {
     "translate": {
         "source": ("birds.en", "a bird sings\na small bird sings a song\ntwo birds\n" * 10),
         "target": ("birds.de", "ein Vogel singt\nein kleiner Vogel singt ein Lied\nzwei Vögel\n" * 10),
+    },
+    "read": {
+        "path": (
+            "questions.json",
+            json.dumps({"data": [{"paragraphs": [{"context": "A bird sang.", "qas": [ASKED] * 2}] * 20}]}),
+        )
     },
 }
 

@@ -165,7 +165,7 @@ def test_what_is_missing(tmp_path: Path):
     ],
 )
 def test_an_input_that_is_no_pair(table: Path, raw: Any):
-    with pytest.raises(ValueError, match=r"expected two sentences, as 'premise \|\|\| hypothesis'"):
+    with pytest.raises(ValueError, match=r"expected 'the premise \|\|\| the hypothesis' or"):
         task_of(table).typed_texts(raw)
 
 
