@@ -69,7 +69,7 @@ def test_a_task_without_end_asks_for_steps(tmp_path: Path):
     with pytest.raises(ValueError, match=r"never end; give the number of updates \(--steps\)"):
         train(run_of(steps=0), tmp_path / "run")
     assert not (tmp_path / "run").exists()
-    with pytest.raises(ValueError, match="scale_by_length goes by the length of windows"):
+    with pytest.raises(ValueError, match="scale_by_length needs windows of text"):
         run_of(scale_by_length=True)
 
 
