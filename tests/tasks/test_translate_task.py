@@ -233,6 +233,15 @@ def test_without_bleu_there_is_only_the_loss(folder: Path):
     assert made.details("valid", metrics) == []
 
 
+def test_evaluation_searches_as_asked(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    made = task(folder, beam=3, length_penalty=0.2)
+    model, asked = made.build().eval(), []
+    search = model.translate
+    monkeypatch.setattr(model, "translate", lambda *text, **how: asked.append(how) or search(*text, **how))
+    made.step(model, next(iter(made.batches("valid"))), None)
+    assert asked == [{"beam": 3, "alpha": 0.2}]
+
+
 def test_bleu_selects_if_asked(folder: Path, tmp_path: Path):
     made = config(folder, best_by="bleu", steps=2, evaluate_every=1)
     assert Translate.selected_by(made.data) == Metric("bleu", higher=True)
