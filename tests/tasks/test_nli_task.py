@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import torch
 
 import linnet
 from linnet import cli
+from linnet.analysis.layer_plots import has_one_direction
 from linnet.data.errors import DataError, MissingDataError
 from linnet.data.labelled import Wanted, load_from
 from linnet.data.pairs import PAIR_SETS, snli
@@ -116,6 +118,12 @@ def test_pairs_in_both_training_files_are_read_once(monkeypatch: pytest.MonkeyPa
         ("d", "b", "contradiction"),
     ]
     assert [row.texts for row in (*splits.valid, *splits.test)] == [("e", "f"), ("g", "h")]
+
+
+def test_plots_of_one_direction_leave_out_models_of_two_texts():
+    for task, one in (("classify", True), ("nli", False), ("read", False)):
+        run = SimpleNamespace(config=RunConfig(task=task))
+        assert has_one_direction(run) == one  # type: ignore[arg-type]
 
 
 # -------------------------------------------------------------------------------------------- errors

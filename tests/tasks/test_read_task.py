@@ -99,6 +99,16 @@ def test_an_evaluation_has_the_mean_over_all_questions(table: Path):
     assert "of 2 wrong" in mistakes.about
 
 
+def test_answers_are_compared_with_those_of_their_own_split(table: Path, tmp_path: Path):
+    folder = tmp_path / "other"
+    folder.mkdir()
+    other = written(folder, asked("Where did Ben sleep?", "Paris"))
+    task = task_of(table, test_path=str(other))
+    for split in ("valid", "test"):
+        numbers = [example.label[2] for example in task.examples(split)]
+        assert [task.every_question[number] for number in numbers] == getattr(task.questions, split)
+
+
 # ------------------------------------------------------------------------------- words and features
 
 
@@ -106,6 +116,7 @@ def test_places_of_answers():
     words = words_of(TEXT)
     assert [TEXT[word.first : word.end] for word in words] == [word.text for word in words]
     assert word_span(words, Answer("Rome, and Ben", 13)) == (3, 6, True)
+    assert word_span(words, Answer("Rome", 13)) == (3, 3, True)
     assert word_span(words, Answer("om", 14)) == (3, 3, False)
 
 
