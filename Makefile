@@ -11,7 +11,7 @@ run: $(READY)  ## train and compare language models of six units: a table, sampl
 	OMP_WAIT_POLICY=passive $(BIN)/linnet compare --threads 2 $(RUN)
 
 test: check  ## every check: format, lint, types, tests
-	$(BIN)/python -m pytest -n 2
+	OMP_WAIT_POLICY=passive $(BIN)/python -m pytest -n 2 --dist worksteal
 
 check: $(READY)
 	$(BIN)/ruff format --check .
