@@ -37,6 +37,9 @@ from linnet.tasks import TASKS
 
 Rows = list[dict[str, Any]]
 
+THEORY = (1 / 3, 1)
+"""Var[c] / Var[x] of SRU if the inputs of all steps are independent, and if they are equal (equation 5)."""
+
 HIGHLIGHTED = ((ORANGE, SOLID), (BLUE, DASHED), (MAGENTA, DOTTED))
 """The colours and styles of the words that a plot of decay names."""
 
@@ -61,7 +64,7 @@ def draw_variance(runs: Sequence[Recorded]) -> Any:
     for number, panel in enumerate(shown_panels):
         draw_variances(all_axes[4 * number : 4 * number + 4], panel)
     shared_legend(figure)
-    note(figure, "random initial weights; variance over sequences and channels, at the last step")
+    note(figure, "random initial weights, last step; dotted: the theory for independent and for equal words")
     return figure
 
 
@@ -86,9 +89,9 @@ def draw_variances(all_axes: Sequence[Any], panel: Panel) -> None:
 def finish_variances(state: Any, output: Any, title: str) -> None:
     finish(state, title, "layer", "variance of state / of the layer's input")
     finish(output, title, "layer", "variance of output / of the first input")
-    state.set_ylim(0, 1.15)
-    mark_level(state, 1, "1: the same word at every step", ":")
-    mark_level(state, 1 / 3, "1/3: independent words", ":")
+    for level in THEORY:
+        mark_level(state, level, "", ":")
+    state.set_ylim(bottom=0)
     output.set_yscale("log")
     for axes in (state, output):
         axes.xaxis.get_major_locator().set_params(integer=True)
@@ -100,7 +103,8 @@ def variance_rows(run: Recorded) -> tuple[Rows, Rows]:
     seed = loaded.config.loop.seed
     inputs = list(first_layer_inputs(loaded.task, loaded.model))  # type: ignore[arg-type]
     generator = torch.Generator().manual_seed(seed)
-    independent = [torch.randn(x.shape, generator=generator) for x in inputs]
+    # Of the same variance: large inputs open and close the gates, for which the paper's bounds do not hold.
+    independent = [torch.randn(x.shape, generator=generator) * x.std() for x in inputs]
     of_data, of_numbers = (start_variances(loaded.task, seed, x) for x in (inputs, independent))
     return rows_of(of_data), rows_of(of_numbers)
 
@@ -137,8 +141,9 @@ def draw_decay(runs: Sequence[Recorded], text: str | None) -> Any:
     for axes, run, decay in zip(all_axes, shown, decays, strict=True):
         draw_words(axes, decay)
         finish(axes, f"{run.name}: {decay.answer}", "", "mean weight in the state")
-        axes.legend(frameon=False, fontsize=9)
-    note(figure, "highlighted: the words of the first half with the highest weight in the last state")
+        axes.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize="small")
+    later = len(decays[0].words) // 2
+    note(figure, f"highlighted: the words with the highest weight after {later} further words")
     return figure
 
 
@@ -164,17 +169,21 @@ def decay_of(run: Recorded, text: str) -> Decay:
 
 
 def draw_words(axes: Any, decay: Decay) -> None:
-    """Draw a curve for each word, from where it is read to the end, and name the most lasting words."""
+    """Draw a curve for each word, from where it is read to the end, and name the most lasting words.
+
+    Words are compared by their weights after the same number of further words.
+    """
     words, weights, _ = decay
-    steps = range(len(words))
-    first_half = steps[: max(1, len(words) // 2)]
-    lasting = sorted(first_half, key=lambda word: -float(weights[-1, word]))
+    steps, later = range(len(words)), len(words) // 2
+    lasting = sorted(steps[: len(words) - later], key=lambda word: -float(weights[word + later, word]))
     named = dict(zip(lasting, HIGHLIGHTED, strict=False))
     for word in steps:
         curve = weights[word:, word].tolist()
         if word in named:
             shade, style = named[word]
-            label = literal(f"{words[word]} (word {word + 1}): {curve[-1]:.2g} at the end")
+            label = literal(
+                f"{words[word]} (word {word + 1}): {curve[later]:.2g}, at the end {curve[-1]:.2g}"
+            )
             axes.plot(steps[word:], curve, color=shade.light, linestyle=style, label=label, zorder=3)
         else:
             axes.plot(steps[word:], curve, color=FAINT.light, linewidth=0.8, alpha=0.5)
