@@ -1,4 +1,4 @@
-"""SCRN, the structurally constrained recurrent network: a slow context beside a quick hidden state.
+"""SCRN, the structurally constrained recurrent network: a slow context and a quick hidden state.
 
 Kabdolov, Assylbekov and Takhanov (2018), after Mikolov et al. (2015):
 

@@ -2,12 +2,12 @@
 
 A file is MAGIC, the digest of the key it was made for, a seal, and the code. The seal is a digest of the
 key's digest and the code together, so a file that was damaged, or renamed to stand for another kernel, is
-not used. A digest proves nothing about who wrote the file: whoever can write to the folder could run code in
-this process. So the folder and its files must belong to this user, or to root, and nobody else may write
-to them.
+not used. A digest proves nothing about who wrote the file: any user who can write to the folder could run
+code in this process. So the folder and its files must belong to this user, or to root, and nobody else may
+write to them.
 
 The folder is opened once and its files are opened relative to it. What its parents allow therefore does not
-matter: a folder that somebody else puts in its place does not belong to this user.
+matter: a folder that another user puts in its place does not belong to this user.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def read_file(folder: Path, name: str) -> bytes:
         return (folder / name).read_bytes()
     opened = open_folder(folder)
     try:
-        # O_NONBLOCK: a pipe that somebody put there must not make us wait.
+        # O_NONBLOCK: opening a pipe must not block.
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         with os.fdopen(os.open(name, flags, dir_fd=opened), "rb") as file:
             check_file(folder / name, os.fstat(file.fileno()))

@@ -267,7 +267,7 @@ class OuterKernel(Program):
         self.store_plain(self.one, gradient, self.builder.add(r, I64(p)), self.total(total))
 
     def hidden_gradient(self, t: ir.Value, b: ir.Value) -> None:
-        """d a = (d h) where h > 0; what goes on to m_{t-1} is gathered in the carry."""
+        """d a = (d h) where h > 0; the part for m_{t-1} is added to the carry."""
         carry, dz, dy, da = (self.row(name, t, b) for name in ("carry", "dz", "dy", "da"))
         z, real = self.row("z", t, b), self.flag("mask", t, b, absent=True)
 

@@ -34,5 +34,5 @@ def parallel_for():
 
 
 def grain(numbers: int) -> int:
-    """Of units of so many numbers each, how many are worth a thread."""
+    """Return how many units of `numbers` numbers each are worth a thread."""
     return max(1, WORTH // numbers)
