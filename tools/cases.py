@@ -189,16 +189,16 @@ def propose(chance: random.Random, number: int) -> Case:
     while steps * batch * size > MOST:
         steps, batch, size = pick(STEPS), pick(BATCHES), pick(SIZES)
     dtype = chance.choices([torch.float32, torch.float64, torch.bfloat16], [5, 4, 1])[0]
-    # At a kink, rounding may change the side of a number and therefore its gradient.
-    has_kinks = unit == "nru" or options.get("activation") == "relu"
-    gradients = "none" if has_kinks and dtype != torch.float64 else pick(GRADIENTS)
+    input_size = pick((1, 4, 7, 16, size, size))
+    unstable = is_unstable(unit, options, min(size, input_size))
+    gradients = "none" if unstable and dtype != torch.float64 else pick(GRADIENTS)
     return Case(
         number=number,
         unit=unit,
         options={**options, **noise},
         steps=steps,
         batch=batch,
-        input_size=pick((1, 4, 7, 16, size, size)),
+        input_size=input_size,
         size=size,
         dtype=dtype,
         flags=pick(FLAGS),
@@ -209,6 +209,17 @@ def propose(chance: random.Random, number: int) -> Case:
         threads=pick((1, 2, 3)),
         eager=pick(YES_NO),
     )
+
+
+def is_unstable(unit: str, options: dict[str, Any], channels: int) -> bool:
+    """Return whether gradients may consist of rounding only, so that there is nothing to compare.
+
+    At a kink, rounding may change the side of a number and therefore its gradient. A norm over one channel
+    has a gradient of 0; its backward pass computes rounding times 1 / sqrt(eps).
+    """
+    has_kinks = unit == "nru" or options.get("activation") == "relu"
+    has_norm = any(options.get(name) for name in ("norm", "prenorm", "layer_norm"))
+    return has_kinks or (has_norm and channels == 1)
 
 
 @torch.no_grad()

@@ -14,7 +14,18 @@ import torch
 from linnet.bench.recurrence import launches
 from linnet.units import UNITS
 from tools import soak
-from tools.cases import AS_THE_LOOP, TOLERANCES, Case, Wrong, compare, draw, fusing, results, swing
+from tools.cases import (
+    AS_THE_LOOP,
+    TOLERANCES,
+    Case,
+    Wrong,
+    compare,
+    draw,
+    fusing,
+    is_unstable,
+    results,
+    swing,
+)
 
 # Small, with gradients, in float64: quick to check.
 SMALL = Case(
@@ -48,6 +59,20 @@ def test_a_case_follows_from_its_number():
     assert [str(draw(number)) for number in range(5)] == [str(case) for case in drawn[:5]]
     assert {case.unit for case in drawn} <= set(fusing()) < set(UNITS)
     assert {case.dtype for case in drawn} == {torch.float32, torch.float64, torch.bfloat16}
+
+
+def test_gradients_that_are_only_rounding_are_not_drawn():
+    unstable = [
+        case for case in map(draw, range(400)) if is_unstable(case.unit, case.options, narrowest(case))
+    ]
+    assert {case.gradients for case in unstable if case.dtype == torch.float64} > {"none"}
+    assert {case.gradients for case in unstable if case.dtype != torch.float64} == {"none"}
+    assert not is_unstable("atr", {"norm": "layer"}, 2)
+    assert is_unstable("atr", {"norm": "layer"}, 1)
+
+
+def narrowest(case: Case) -> int:
+    return min(case.size, case.input_size)
 
 
 def test_drawing_compiles_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
