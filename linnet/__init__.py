@@ -12,6 +12,7 @@ from linnet.fuse.backend import FallbackWarning, backend
 from linnet.layers.cell import Cell
 from linnet.layers.crf import CRF
 from linnet.layers.projection import Projection
+from linnet.layers.record import record
 from linnet.layers.recurrent import Recurrent
 from linnet.units import *  # noqa: F403, every unit and its cell
 from linnet.units import UNITS
@@ -42,6 +43,7 @@ __all__ = [
     "load",
     "load_foreign",
     "Projection",
+    "record",
     "Recurrent",
     "UNITS",
     *(each.__name__ for unit in UNITS.values() for each in (unit, unit.cell_class)),

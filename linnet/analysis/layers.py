@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from linnet.layers.modes import evaluating
 from linnet.layers.recurrent import Recurrent
 from linnet.models.encoder import Encoder
 from linnet.tasks.base import Task
-from linnet.tasks.evaluation import evaluating
 from linnet.units import LRN
 
 MOST_BATCHES = 30

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import partial
 from importlib.util import find_spec
 from os import PathLike
@@ -18,6 +17,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 from linnet.fuse.backend import backend
 from linnet.layers.cell import Cell
 from linnet.layers.direction import Direction
+from linnet.layers.modes import evaluating
 from linnet.layers.recurrent import Recurrent
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def export_onnx(
     check_packages()
     example = example_for(model, (inputs, named_inputs))
     free = dynamic_shapes is None
-    with evaluation(model):
+    with evaluating(model):
         try_out(model, example, free)
         shapes = free_shapes(model, example) if free else dynamic_shapes
         exported = torch.export.export(model, *example, dynamic_shapes=shapes, strict=False)
@@ -76,18 +76,6 @@ def example_for(model: nn.Module, arguments: Arguments) -> Arguments:
             )
         arguments = (model.first_cell.example.new_zeros(2, 3, model.input_size),), {}
     return tree_map_only(Tensor, Tensor.detach, arguments)
-
-
-@contextmanager
-def evaluation(model: nn.Module) -> Iterator[None]:
-    """Within this context, the model is in evaluation mode; then its modes are restored."""
-    training = [module for module in model.modules() if module.training]
-    model.eval()
-    try:
-        yield
-    finally:
-        for module in training:
-            module.training = True
 
 
 def try_out(model: nn.Module, example: Arguments, free: bool) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from typing import Any
 
 import torch
 from torch import nn
 
 from linnet.base.options import choose
+from linnet.layers.modes import evaluating
 from linnet.tasks.base import Metrics, Task
 
 
@@ -63,14 +64,3 @@ def merged(own: Metrics, world: int) -> Metrics:
     for other in others:
         first.merge(other)
     return first
-
-
-@contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """Within this context, the model is in evaluation mode; then its mode is restored."""
-    mode = model.training
-    model.eval()
-    try:
-        yield
-    finally:
-        model.train(mode)

@@ -101,14 +101,14 @@ class GRUCell(Cell):
     ) -> tuple[Tensor, Named]:
         r = torch.sigmoid(r + r_h)
         z = torch.sigmoid(z + z_h)
-        if n_h is None:
-            h = (1 - z) * torch.tanh(n + self.candidate(r * h)["n_h"]) + z * h
-        elif c is None:
-            h = (1 - z) * torch.tanh(n + r * n_h) + z * h
-        else:
+        if c is not None and n_h is not None:
             i, o = z, r
-            c = i * torch.tanh(n + n_h) + (1 - i) * c
-            return c, {"c": c, "h": o * c}
+            n = torch.tanh(n + n_h)
+            c = i * n + (1 - i) * c
+            h = o * c
+            return c, {"c": c, "h": h}
+        n = torch.tanh(n + (self.candidate(r * h)["n_h"] if n_h is None else r * n_h))
+        h = (1 - z) * n + z * h
         return h, {"h": h}
 
 

@@ -68,7 +68,8 @@ class JANETCell(Cell):
         a = f + fh
         f = torch.sigmoid(a)
         i = 1 - (torch.sigmoid(a - self.beta) if self.beta else f)
-        h = f * h + i * torch.tanh(j + jh)
+        j = torch.tanh(j + jh)
+        h = f * h + i * j
         return h, {"h": h}
 
 

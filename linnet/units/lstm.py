@@ -134,7 +134,8 @@ class LSTMCell(Cell):
         c = i * content + f * c
         h = self.g(c)
         if o is not None and o_h is not None:
-            h = torch.sigmoid(peep(o + o_h, self.p_o, c)) * h
+            o = torch.sigmoid(peep(o + o_h, self.p_o, c))
+            h = o * h
         return h, {"h": h, "c": c}
 
 

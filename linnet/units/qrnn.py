@@ -143,7 +143,8 @@ class QRNNCell(Cell):
         if o is None:
             return c, state
         o = torch.sigmoid(o if o_before is None else o + o_before)
-        return (o * c if skip is None else o * c + (1 - o) * skip), state
+        h = o * c if skip is None else o * c + (1 - o) * skip
+        return h, state
 
     def zone(self, pooled: Tensor, c: Tensor, update: Tensor | None) -> Tensor:
         """Keep c where a channel is zoned out; outside training, mix by the probability."""

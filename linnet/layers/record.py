@@ -1,0 +1,173 @@
+"""Everything that the steps of a model compute, by its names in the code.
+
+    recording = linnet.record(model, x)
+    recording[0]["f"]                 # [T, B, H]: the forget gates of the first layer
+    recording.output                  # what model(x) returns
+
+A unit's `step` uses the letters of its paper, so these are the names of the values: the local variables of
+`step` when it returns. This works for any unit, and so for your own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from linnet.fuse.backend import backend
+from linnet.fuse.frames import Call, watching
+from linnet.fuse.unit import Named
+from linnet.layers.cell import Cell
+from linnet.layers.direction import Direction
+from linnet.layers.modes import evaluating
+
+
+@dataclass(frozen=True, eq=False)
+class StepValues(Mapping[str, Tensor]):
+    """The values of one layer in one direction: a mapping from names to tensors [T, B, ...].
+
+    The name of a state is its value after the step; `before` has the states before each step. Arguments of
+    `step` that it does not assign to, such as the projections of the input, are among the values too. At
+    padded steps all values are 0.
+    """
+
+    name: str  # the name of the `Direction` in the model
+    direction: Direction
+    tensors: Named  # see above
+    before: Named
+    arguments: Named  # the arguments of `step`, those that it assigns to as well
+    input: Tensor  # [T, B, input_size]
+    output: Tensor  # [T, B, output_size]
+
+    @property
+    def cell(self) -> Cell:
+        return self.direction.cell
+
+    def __getitem__(self, name: str) -> Tensor:
+        if name not in self.tensors:
+            raise KeyError(
+                f"the step of {self.cell.unit_name} has no value {name!r}; it has {', '.join(self.tensors)}"
+            )
+        return self.tensors[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.tensors)
+
+    def __len__(self) -> int:
+        return len(self.tensors)
+
+    def __repr__(self) -> str:
+        shapes = ", ".join(f"{name}: {list(value.shape)}" for name, value in self.items())
+        return f"{self.name} ({self.cell.unit_name}): {shapes}"
+
+
+@dataclass(frozen=True, eq=False)
+class Recording(Sequence[StepValues]):
+    """The values of each layer and direction, in the order in which they ran, and the output of the model."""
+
+    layers: tuple[StepValues, ...]
+    output: Any
+
+    def __getitem__(self, number: Any) -> Any:
+        return self.layers[number]
+
+    def __len__(self) -> int:
+        return len(self.layers)
+
+    def __repr__(self) -> str:
+        return "\n".join(map(repr, self.layers))
+
+
+def record(model: nn.Module, *inputs: Any, **named_inputs: Any) -> Recording:
+    """Call `model(*inputs, **named_inputs)` and return everything that the steps of its layers compute.
+
+    model   a layer such as linnet.SRU, or any module that contains such layers
+
+    The model runs in evaluation mode and on the reference loop, which calls `step` at each time step.
+    """
+    directions = {name: module for name, module in model.named_modules() if isinstance(module, Direction)}
+    if not directions:
+        raise TypeError(
+            f"record takes a layer such as linnet.SRU or a model that contains one; {type(model).__name__} "
+            "contains none. For a cell of your own, define class MyUnit(linnet.Recurrent, cell=MyCell)"
+        )
+    functions = {each for direction in directions.values() for each in functions_of(direction.cell)}
+    layers: list[StepValues] = []
+    calls: list[Call] = []
+    append = partial(append_values, layers, calls)
+    with evaluating(model), backend("reference"), watching(functions, calls), hooked(directions, append):
+        output = model(*inputs, **named_inputs)
+    return Recording(tuple(layers), output)
+
+
+def functions_of(cell: Cell) -> list[Callable[..., Any]]:
+    """Return the functions that make a time step, and those of base classes, which they may call."""
+    names = ["advance", *(stage.step for stage in cell.stages())]
+    return [vars(base)[name] for base in type(cell).__mro__ for name in names if name in vars(base)]
+
+
+@contextmanager
+def hooked(directions: Mapping[str, Direction], hook: Callable[..., None]) -> Iterator[None]:
+    """Within this context, `hook(name, direction, inputs, outputs)` runs after each call of a direction."""
+    handles = [direction.register_forward_hook(partial(hook, name)) for name, direction in directions.items()]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def append_values(
+    layers: list[StepValues],
+    calls: list[Call],
+    name: str,
+    direction: Direction,
+    inputs: tuple[Any, ...],
+    outputs: tuple[Tensor, Named],
+) -> None:
+    """Append the values of a direction that has just run; `calls` are those of its time steps."""
+    x, _, mask = inputs[:3]
+    steps = calls[::-1] if direction.reverse else list(calls)
+    calls.clear()
+    values = [{**variables_of(step), **step.result[1]} for step in steps]
+    tensors, before, arguments = (
+        stacked(each, x, mask)
+        for each in (values, [states_before(step) for step in steps], [arguments_of(step) for step in steps])
+    )
+    layers.append(StepValues(name, direction, tensors, before, arguments, x, outputs[0]))
+
+
+def variables_of(call: Call) -> dict[str, Any]:
+    """Return the variables of the steps inside a call; those of an outer step replace those of inner ones."""
+    variables: dict[str, Any] = {}
+    for inner in call.inner:
+        variables |= variables_of(inner)
+    return variables if call.function == "advance" else {**variables, **call.variables}
+
+
+def arguments_of(call: Call) -> dict[str, Any]:
+    """Return the arguments of the outermost steps inside a call of `advance`."""
+    if call.function != "advance":
+        return call.arguments
+    return {name: value for inner in call.inner for name, value in arguments_of(inner).items()}
+
+
+def states_before(call: Call) -> Named:
+    """Return the second argument of `advance`."""
+    return list(call.arguments.values())[2]
+
+
+def stacked(steps: Sequence[Mapping[str, Any]], x: Tensor, mask: Tensor | None) -> Named:
+    """Return the tensors of all steps that have a row for each sequence of x, [T, B, ...] by name."""
+    values = {}
+    for name, first in steps[0].items():
+        if isinstance(first, Tensor) and first.shape[:1] == x.shape[1:2]:
+            value = torch.stack([step[name] for step in steps])
+            padded = None if mask is None else ~mask.reshape(*mask.shape, *[1] * (value.dim() - 2))
+            values[name] = value if padded is None else value.masked_fill(padded, 0)
+    return values
