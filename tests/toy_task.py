@@ -9,7 +9,8 @@ from linnet.base.settings import Checked, option
 from linnet.data import IGNORE, BatchPlan, Example, collate, epoch_generator, padded_batches
 from linnet.models.classifier import Classifier, ClassifierConfig
 from linnet.tasks import TASKS
-from linnet.tasks.base import Comparison, Metric, Metrics, StepResult, Task
+from linnet.tasks.base import Comparison, Task
+from linnet.tasks.results import Metric, Metrics, StepResult
 
 
 @dataclass(frozen=True)
@@ -18,9 +19,7 @@ class LargestData(Checked):
 
 
 class Accuracy(Metrics):
-    def __init__(self):
-        super().__init__()
-        self.right = 0
+    right = 0
 
     def update(self, result):
         super().update(result)

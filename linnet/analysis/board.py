@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any
 
 from linnet.runs.records import Row
-from linnet.tasks.base import Figure
+from linnet.tasks.results import Figure
 from linnet.train.progress import Plain, Progress, Silent, time_left
 
 

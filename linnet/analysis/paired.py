@@ -12,7 +12,7 @@ from statistics import mean, stdev
 
 from linnet.analysis.runs import Group, Panel, main_figure
 from linnet.analysis.table import DASH
-from linnet.tasks.base import Figure, Section
+from linnet.tasks.results import Figure, Section
 
 Results = Mapping[tuple[int, int], float]
 

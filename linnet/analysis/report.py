@@ -18,7 +18,7 @@ from linnet.analysis.table import SPEED, best_run, columns, rows, shared, shared
 from linnet.runs.config import parts
 from linnet.runs.records import write_atomically
 from linnet.tasks import TASKS
-from linnet.tasks.base import Section
+from linnet.tasks.results import Section
 from linnet.units import UNITS
 
 REFRESH = 5

@@ -21,7 +21,7 @@ from linnet.runs.records import (
 )
 from linnet.runs.untrusted import has_file, read_bytes
 from linnet.tasks import TASKS
-from linnet.tasks.base import LOSS, Figure, Section
+from linnet.tasks.results import LOSS, Figure, Section
 
 SOLVED = 0.1
 """A memory task is solved when its loss is below this share of the memoryless baseline."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from linnet.analysis.runs import Recorded, best_value, main_figure, shown_figures, speed_of
 from linnet.base import tables
-from linnet.tasks.base import Figure
+from linnet.tasks.results import Figure
 
 DASH = "\N{EN DASH}"
 """The cell of a value that is not known yet."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from linnet.base.tables import text_table
 from linnet.runs.untrusted import harmless
-from linnet.tasks.base import Section
+from linnet.tasks.results import Section
 
 
 def is_first_process() -> bool:

@@ -14,7 +14,7 @@ from linnet.cli.parser import at_least_one
 from linnet.runs.config import RunConfig
 from linnet.runs.errors import NotFinite
 from linnet.tasks import TASKS
-from linnet.tasks.base import Metric
+from linnet.tasks.results import Metric
 from linnet.train.progress import choose
 from linnet.train.search import Plan, ranges_of, search
 

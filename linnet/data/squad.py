@@ -9,7 +9,6 @@ Questions that have no answer, as SQuAD 2.0 has them, are left out.
 
 from __future__ import annotations
 
-import json
 import re
 import string
 from collections import Counter
@@ -22,6 +21,7 @@ from typing import Any, NamedTuple
 from linnet.data.errors import DataError, MissingDataError, unknown
 from linnet.data.files import LARGEST_OF_YOURS, File, read_any, unpacked
 from linnet.data.labelled import MARK
+from linnet.data.text import parse_json
 
 HELD_OUT = 10  # one of this many texts, for validation and for the test, if they have no file
 TRAINING_ARTICLES = 38  # of the 48 of SQuAD's development set
@@ -63,10 +63,7 @@ def read_squad(path: str | Path) -> Texts:
 
 def articles(where: str, contents: bytes) -> list[Texts]:
     """Return the texts of each article."""
-    try:
-        found = json.loads(contents)
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{where} is not JSON: {error}") from None
+    found = parse_json(where, contents)
     return [
         [list(questions(where, paragraph)) for paragraph in value(where, article, "paragraphs", list)]
         for article in value(where, found, "data", list)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,7 +18,7 @@ from typing import Any, NamedTuple
 from linnet.base.suggest import did_you_mean
 from linnet.data.errors import DataError, MissingDataError
 from linnet.data.files import LARGEST_OF_YOURS, UNPACK, unpacked
-from linnet.data.text import decode_utf8
+from linnet.data.text import decode_utf8, parse_json
 
 
 class Labelled(NamedTuple):
@@ -161,10 +160,7 @@ def read_jsonl(path: str, contents: str, columns: Columns) -> Iterator[Labelled]
 
 
 def json_object(where: str, line: str) -> dict[str, Any]:
-    try:
-        row = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{where} is not JSON: {error}") from None
+    row = parse_json(where, line)
     if not isinstance(row, dict):
         raise DataError(f"{where} is a JSON {type(row).__name__}; expected an object with named values")
     return row

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import AnyStr
+from typing import Any, AnyStr
 
 from linnet.data.errors import DataError, MissingDataError
 from linnet.data.files import LARGEST_OF_YOURS, unpacked
@@ -32,6 +33,14 @@ def decode_utf8(where: str, contents: bytes) -> str:
             f"If it is in an older encoding, convert it: iconv -f latin1 -t utf-8 {where}"
         ) from None
     return text.replace("\r\n", "\n")
+
+
+def parse_json(where: str, contents: str | bytes) -> Any:
+    """Return the value of a JSON text that is not trusted."""
+    try:
+        return json.loads(contents)
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{where} is not JSON: {error}") from None
 
 
 def read_text(path: str | Path) -> str:

@@ -20,8 +20,9 @@ from linnet.runs.errors import Damaged, Mismatch, room_for
 from linnet.runs.records import read_config, write_atomically
 from linnet.runs.untrusted import LARGE, check, has_file, read_bytes
 from linnet.tasks import TASKS
-from linnet.tasks.base import Section, Task
+from linnet.tasks.base import Task
 from linnet.tasks.evaluation import collect, evaluate
+from linnet.tasks.results import Section
 
 
 @dataclass(frozen=True, eq=False)

@@ -53,7 +53,7 @@ from linnet.runs.untrusted import (
     sealed,
     unsealed,
 )
-from linnet.tasks.base import Section
+from linnet.tasks.results import Section
 
 COLUMNS = ("step", "epoch", "split", "name", "value")
 POSITION = COLUMNS[:3]

@@ -26,9 +26,10 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from linnet.models.budget import closest_size
+from linnet.tasks.results import LOSS, Figure, Metric, Metrics, Section, StepResult
 
 SPLITS = ("train", "valid", "test")
 AnyBatch = TypeVar("AnyBatch", bound="Batch")
@@ -49,79 +50,6 @@ class Batch(Protocol):
 
     def to(self: AnyBatch, device: Any) -> AnyBatch:
         """Return the batch with its tensors on `device`."""
-
-
-class StepResult(NamedTuple):
-    """The loss of a batch, and the state that the next batch starts from."""
-
-    objective: Tensor  # the mean of the loss over the counted targets, with all penalties; differentiated
-    total: Tensor  # the sum of the loss over the counted targets, without penalties and without a graph
-    count: int  # type: ignore[assignment]  # how many targets are counted
-    tokens: int  # time steps of all sequences, for tokens per second
-    extra: dict[str, float] = {}  # further numbers of this batch; rows of training have their means
-    carry: Any = None  # the recurrent state without a graph, tensors [layers, B, ...]; None: start from zeros
-    outputs: Any = None  # what `Metrics.update` needs besides the loss: predictions, targets
-
-
-class Metric(NamedTuple):
-    """The number that decides which weights are best."""
-
-    name: str = "loss"
-    higher: bool = False  # whether a higher value is better
-
-    def cost(self, figures: Mapping[str, float]) -> float:
-        """Return the value with its sign such that lower is better."""
-        return -figures[self.name] if self.higher else figures[self.name]
-
-    def value(self, cost: float) -> float:
-        """Return the value that has this cost."""
-        return -cost if self.higher else cost
-
-
-class Figure(NamedTuple):
-    """A number of an evaluation as tables, plots and reports show it."""
-
-    name: str  # its key in the result of an evaluation
-    label: str
-    about: str  # one sentence for someone who has not read the papers
-    format: str = ".4g"
-    higher: bool = False  # whether a higher value is better
-
-    def show(self, value: float) -> str:
-        return format(value, self.format)
-
-
-class Section(NamedTuple):
-    """A table that an evaluation shows besides its figures, such as a confusion matrix."""
-
-    title: str
-    about: str  # a sentence or two for the reader
-    head: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-
-
-LOSS = Figure("loss", "loss", "The mean of what training minimises; lower is better.")
-
-
-class Metrics:
-    """The figures of an evaluation, from the results of its batches: here, the mean of the loss."""
-
-    def __init__(self) -> None:
-        self.total, self.count = 0.0, 0
-
-    def update(self, result: StepResult) -> None:
-        """Add a batch."""
-        self.total += float(result.total)
-        self.count += result.count
-
-    def merge(self, other: Any) -> None:
-        """Add the numbers and lists that another process collected from its share of the batches."""
-        for name, value in vars(other).items():
-            setattr(self, name, getattr(self, name) + value)
-
-    def compute(self) -> dict[str, float]:
-        """Return the figures by name; the metric `selects` of the task is one of them."""
-        return {"loss": self.total / max(self.count, 1)}
 
 
 class Variant(NamedTuple):
@@ -147,7 +75,8 @@ class Task(ABC):
     data, model   the settings, of the classes `Data` and `Model`
     seed          seeds everything that the task draws at random: the order of examples, window lengths
     assets        the files that `assets` returned when the run was trained. If they are given, a trained run
-                  is being loaded: the data set may not exist, and is not read before `batches` is called
+                  is being loaded: `restore` is called instead of `prepare`, and as the data set may not
+                  exist, it is not read before `batches` is called
     """
 
     name: ClassVar[str]  # as in TASKS
@@ -171,6 +100,10 @@ class Task(ABC):
 
     def __init__(self, data: Any, model: Any, seed: int = 1, assets: Mapping[str, bytes] | None = None):
         self.data, self.model, self.seed = data, model, seed
+        if assets is None:
+            self.prepare()
+        else:
+            self.restore(assets)
 
     # ---------------------------------------------------------------------- what a task must define
 
@@ -223,9 +156,15 @@ class Task(ABC):
         """
         return []
 
+    def prepare(self) -> None:  # noqa: B027, not every task needs it
+        """Find what a model needs to be built, such as the vocabulary of the training set."""
+
     def assets(self) -> dict[str, bytes]:
         """Return the files, by name, that a trained model needs to be used without its data set."""
         return {}
+
+    def restore(self, assets: Mapping[str, bytes]) -> None:  # noqa: B027, not every task needs it
+        """Set from these files what `prepare` found when the run was trained."""
 
     def describe(self) -> dict[str, Any]:
         """Return what must be equal for a checkpoint to fit, as JSON values: the vocabulary, the labels."""

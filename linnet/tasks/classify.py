@@ -23,45 +23,27 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from linnet.base.settings import Checked, fingerprint, option
+from linnet.base.settings import Checked, option
 from linnet.data.batches import IGNORE
-from linnet.data.characters import Characters, Spellings, count_characters
+from linnet.data.characters import count_characters
 from linnet.data.errors import DataError
 from linnet.data.labelled import FOLDS, SETS, WORD_SPLITS, LabelledSet, Splits, Wanted, load_from
-from linnet.data.padded import (
-    ORDERS,
-    Example,
-    PaddedBatch,
-    Sequences,
-    collate,
-)
+from linnet.data.padded import ORDERS, Example, PaddedBatch, Sequences, collate
 from linnet.data.tables import Labelled
-from linnet.data.vectors import Vectors, read_vectors
+from linnet.data.text import parse_json
+from linnet.data.vectors import read_vectors
 from linnet.data.vocabulary import EOS, UNK, Vocabulary, by_frequency
-from linnet.layers.embedding import use_vectors
 from linnet.models.classifier import CNN, Classifier, ClassifierConfig
 from linnet.models.config import TextConfig
-from linnet.tasks.base import (
-    LOSS,
-    SPLITS,
-    Comparison,
-    Figure,
-    Metric,
-    Metrics,
-    Section,
-    StepResult,
-    Variant,
-    unit_options_checked,
-)
-from linnet.tasks.texts import TextTask
+from linnet.tasks.base import SPLITS, Comparison, Variant, unit_options_checked
+from linnet.tasks.results import LOSS, Figure, Metric, Metrics, Section, StepResult
+from linnet.tasks.words import CHARACTERS, PAD, VOCABULARY, WordTask, most_confident_mistakes
 
 log = logging.getLogger("linnet")
 
-PAD = "<pad>"
-VOCABULARY, CHARACTERS, CLASSES = "vocabulary.json", "characters.json", "classes.json"
+CLASSES = "classes.json"
 VOCABULARIES = ("train", "all", "vectors")
 SPREAD = 0.25  # words without a pretrained vector start in U(-SPREAD, SPREAD)
-MOST_MISTAKES = 20
 Words = list[list[str]]  # of the texts of an example
 MOST_SHOWN = 5  # classes whose probabilities `linnet predict` prints
 
@@ -123,7 +105,7 @@ F1 = Figure(
 )
 
 
-class Classify(TextTask):
+class Classify(WordTask):
     """Labelled texts, the words and classes of the training set, and a classifier."""
 
     name, about = "classify", "classification: the class of a sentence or a document"
@@ -142,23 +124,7 @@ class Classify(TextTask):
     comparison = Comparison(budget=200_000, settings={"embedding_size": 50, "epochs": 5})
     ranges = {"input_dropout+layer_dropout+pooled_dropout": (0.05, 0.6), "lr": (3e-4, 3e-3)}
 
-    def __init__(
-        self,
-        data: LabelledData,
-        model: TextConfig,
-        seed: int = 1,
-        assets: Mapping[str, bytes] | None = None,
-    ):
-        super().__init__(data, model, seed)
-        self.pretrained: Vectors | None = None
-        if assets is not None:
-            self.vocabulary = Vocabulary.parse(VOCABULARY, assets[VOCABULARY])
-            self.characters = Characters.from_json(assets[CHARACTERS])
-            self.classes = class_names(assets[CLASSES])
-        else:
-            self.read()
-
-    def read(self) -> None:
+    def prepare(self) -> None:
         """Read the data, and find the classes and the vocabulary."""
         self.classes = classes_of(self.texts)
         train = list(self.words_of("train"))
@@ -202,15 +168,8 @@ class Classify(TextTask):
         """All words of a split."""
         return (word for texts in self.words[split] for words in texts for word in words)
 
-    @cached_property
-    def spellings(self) -> Spellings:
-        return Spellings(self.characters)
-
     def split_words(self, text: str) -> list[str]:
         return WORD_SPLITS[self.data.words or self.sets[self.data.set].words](text)
-
-    def folded(self, word: str) -> str:
-        return word.lower() if self.data.lowercase else word
 
     # ----------------------------------------------------------------------------------------- model
 
@@ -219,16 +178,7 @@ class Classify(TextTask):
             model = self.Network(
                 len(self.vocabulary), len(self.classes), self.model, characters=len(self.characters)
             )
-        if self.pretrained is not None and model.embedding is not None and not model.example.is_meta:
-            rows = torch.from_numpy(self.vocabulary.encode_words(self.pretrained.words))
-            known = rows != self.vocabulary.unk
-            use_vectors(
-                model.embedding,
-                self.pretrained.matrix[known],
-                rows[known],
-                spread=SPREAD,
-                unit_norm=self.data.unit_norm,
-            )
+        self.use_pretrained(model.embedding, spread=SPREAD, unit_norm=self.data.unit_norm)
         return model
 
     # --------------------------------------------------------------------------------------- batches
@@ -248,7 +198,7 @@ class Classify(TextTask):
         ]
 
     def example(self, texts: Words, label: int | None = None) -> Example:
-        ids = [torch.from_numpy(self.vocabulary.encode_words([*map(self.folded, words)])) for words in texts]
+        ids = [self.ids(words) for words in texts]
         features = [self.features(words) for words in texts]
         if len(texts) == 1:
             return Example(ids[0], label, features=features[0])
@@ -309,35 +259,27 @@ class Classify(TextTask):
         return Section("Confusion matrix", about, ("class", *self.classes, "all"), tuple(rows))
 
     def mistakes(self, split: str, found: Sequence[tuple[float, int, int, int]]) -> Section:
-        texts = getattr(self.texts, split)
-        rows = tuple(
-            (
-                *(f"{probability:.3f}", self.classes[answer], self.classes[label]),
-                *map(shortened, texts[number].texts),
-            )
-            for probability, number, label, answer in sorted(found, reverse=True)[:MOST_MISTAKES]
-        )
-        about = f"The {len(rows)} wrong answers with the highest probability, of {len(found)} wrong answers."
+        examples = getattr(self.texts, split)
+
+        def row(mistake: tuple[float, int, int, int]) -> tuple[str, ...]:
+            probability, number, label, answer = mistake
+            texts = map(shortened, examples[number].texts)
+            return (f"{probability:.3f}", self.classes[answer], self.classes[label], *texts)
+
         head = ("probability", "answer", "class", *self.text_options)
-        return Section("Most confident mistakes", about, head, rows)
+        return most_confident_mistakes(head, found, row)
 
     # ----------------------------------------------------------------------------------- a trained run
 
     def assets(self) -> dict[str, bytes]:
-        return {
-            VOCABULARY: self.vocabulary.to_json().encode(),
-            CHARACTERS: self.characters.to_json().encode(),
-            CLASSES: json.dumps(self.classes).encode(),
-        }
+        return {**super().assets(), CLASSES: json.dumps(self.classes).encode()}
+
+    def restore(self, assets: Mapping[str, bytes]) -> None:
+        super().restore(assets)
+        self.classes = class_names(assets[CLASSES])
 
     def describe(self) -> dict[str, Any]:
-        return {
-            "task": self.name,
-            "set": self.data.set,
-            "vocabulary": self.vocabulary.fingerprint,
-            "characters": fingerprint(self.characters.to_json()),
-            "classes": list(self.classes),
-        }
+        return {**super().describe(), "classes": list(self.classes)}
 
     @torch.no_grad()
     def predict(  # type: ignore[override]
@@ -458,10 +400,7 @@ def check_label(split: str, row: Labelled, known: Collection[str]) -> None:
 
 
 def class_names(content: bytes) -> tuple[str, ...]:
-    try:
-        names = json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{CLASSES} is not JSON: {error}") from None
+    names = parse_json(CLASSES, content)
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names) or len(names) < 2:
         raise DataError(f"{CLASSES} must be a list of two or more names of classes")
     return tuple(names)

@@ -11,7 +11,8 @@ from torch import nn
 
 from linnet.base.options import choose
 from linnet.layers.modes import evaluating
-from linnet.tasks.base import Metrics, Task
+from linnet.tasks.base import Task
+from linnet.tasks.results import Metrics
 
 
 def evaluate(task: Task, model: nn.Module, split: str, fabric: Any = None) -> dict[str, float]:

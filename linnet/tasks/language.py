@@ -18,16 +18,8 @@ from linnet.data.sources import CORPORA
 from linnet.data.vocabulary import LEVELS, Vocabulary
 from linnet.models.generate import generate_texts
 from linnet.models.language import LanguageModel, LanguageModelConfig, with_hidden_size
-from linnet.tasks.base import (
-    LOSS,
-    SPLITS,
-    Comparison,
-    Figure,
-    Metrics,
-    StepResult,
-    Task,
-    unit_options_checked,
-)
+from linnet.tasks.base import SPLITS, Comparison, Task, unit_options_checked
+from linnet.tasks.results import LOSS, Figure, Metrics, StepResult
 
 VOCABULARY = "vocabulary.json"
 CORPUS_SETTINGS = ("corpus", "path", "data_dir", "level", "vocabulary_size", "lowercase", "order")
@@ -104,10 +96,7 @@ BITS = {
 
 
 class Language(Task):
-    """A corpus, a vocabulary and a model of it.
-
-    corpus   the corpus, if it was already read with the same settings
-    """
+    """A corpus, a vocabulary and a model of it."""
 
     name, about = "lm", "language modelling: predict the next word, character or byte of a text"
     Data, Model = LanguageData, LanguageModelConfig
@@ -121,22 +110,8 @@ class Language(Task):
         "lr": (0.001, 0.01),
     }
 
-    def __init__(
-        self,
-        data: LanguageData,
-        model: LanguageModelConfig,
-        seed: int = 1,
-        assets: Mapping[str, bytes] | None = None,
-        *,
-        corpus: Corpus | None = None,
-    ):
-        super().__init__(data, model, seed)
-        if corpus is not None:
-            self.corpus = corpus
-        if assets is not None:
-            self.vocabulary = Vocabulary.parse(VOCABULARY, assets[VOCABULARY])
-        else:
-            self.vocabulary = self.corpus.vocabulary
+    def prepare(self) -> None:
+        self.vocabulary = self.corpus.vocabulary
 
     @cached_property
     def corpus(self) -> Corpus:
@@ -145,8 +120,11 @@ class Language(Task):
         return load_corpus(self.data.corpus, **options, vocabulary=vars(self).get("vocabulary"))
 
     def with_settings(self, data: LanguageData, model: LanguageModelConfig, seed: int) -> Language:
-        same = all(getattr(data, name) == getattr(self.data, name) for name in CORPUS_SETTINGS)
-        return Language(data, model, seed, corpus=self.corpus if same else None)
+        if any(getattr(data, name) != getattr(self.data, name) for name in CORPUS_SETTINGS):
+            return type(self)(data, model, seed)
+        other = self.with_model(model)
+        other.data, other.seed = data, seed
+        return other
 
     def build(self) -> LanguageModel:
         with unit_options_checked():
@@ -212,6 +190,9 @@ class Language(Task):
 
     def assets(self) -> dict[str, bytes]:
         return {VOCABULARY: self.vocabulary.to_json().encode()}
+
+    def restore(self, assets: Mapping[str, bytes]) -> None:
+        self.vocabulary = Vocabulary.parse(VOCABULARY, assets[VOCABULARY])
 
     def describe(self) -> dict[str, Any]:
         # Run directories of Linnet 0.1.0 call this task "language".

@@ -23,16 +23,8 @@ from linnet.data.errors import DataError
 from linnet.data.memory import BLANK, Adding, Copying, Denoising, Recall, SequenceBatch
 from linnet.models.language import detach
 from linnet.models.sequence import SequenceModel, SequenceModelConfig
-from linnet.tasks.base import (
-    LOSS,
-    Comparison,
-    Figure,
-    Metrics,
-    StepResult,
-    Task,
-    Variant,
-    unit_options_checked,
-)
+from linnet.tasks.base import Comparison, Task, Variant, unit_options_checked
+from linnet.tasks.results import LOSS, Figure, Metrics, StepResult
 
 CLOSE = 0.04
 """How close a sum must be to count as right, by Hochreiter and Schmidhuber (1997)."""
@@ -177,17 +169,9 @@ class Memory(Task):
     comparison = Comparison(UNITS, budget=23_500)
     judged_by: ClassVar[tuple[Figure, ...]] = (LOSS, ACCURACY, BASELINE)
 
-    def __init__(
-        self,
-        data: Any,
-        model: SequenceModelConfig,
-        seed: int = 1,
-        assets: Mapping[str, bytes] | None = None,
-        *,
-        source: SequenceSource | None = None,
-    ):
-        super().__init__(data, model, seed if data.data_seed is None else data.data_seed)
-        self.source = source or self.source_of(data)
+    def __init__(self, data: Any, model: Any, seed: int = 1, assets: Mapping[str, bytes] | None = None):
+        super().__init__(data, model, seed if data.data_seed is None else data.data_seed, assets)
+        self.source: SequenceSource = self.source_of(data)
         self.reset_every = getattr(data, "reset_every", 1)
 
     @classmethod

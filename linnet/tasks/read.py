@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from linnet.base.settings import Checked, fingerprint, option
 from linnet.data.batches import IGNORE
-from linnet.data.characters import Characters, Spellings, count_characters
+from linnet.data.characters import count_characters
 from linnet.data.conll import Columns, Sentence, WantedTags, conll2003_split
 from linnet.data.errors import DataError
 from linnet.data.padded import ORDERS, Example, PaddedBatch, Sequences, collate
@@ -38,29 +38,20 @@ from linnet.data.squad import (
     word_span,
     words_of,
 )
-from linnet.data.vectors import Vectors, read_vectors
+from linnet.data.text import parse_json
+from linnet.data.vectors import read_vectors
 from linnet.data.vocabulary import UNK, Vocabulary, by_frequency
-from linnet.layers.embedding import use_vectors
 from linnet.layers.spans import SpanLogits
 from linnet.models.reader import DocumentReader, Passage, ReaderConfig, RNet
-from linnet.tasks.base import (
-    LOSS,
-    SPLITS,
-    Comparison,
-    Figure,
-    Metric,
-    Metrics,
-    Section,
-    StepResult,
-    unit_options_checked,
-)
-from linnet.tasks.texts import TextTask, two_texts
+from linnet.tasks.base import SPLITS, Comparison, unit_options_checked
+from linnet.tasks.results import LOSS, Figure, Metric, Metrics, Section, StepResult
+from linnet.tasks.texts import two_texts
+from linnet.tasks.words import CHARACTERS, PAD, VOCABULARY, WordTask, most_confident_mistakes
 
-PAD, NO_TAG = "<pad>", "<none>"
-VOCABULARY, CHARACTERS, TAGS = "vocabulary.json", "characters.json", "tags.json"
+NO_TAG = "<none>"
+TAGS = "tags.json"
 KINDS = {"pos": 1, "ner": 3}  # of tags, with their columns in CoNLL-2003
 FEATURES = 4
-MOST_MISTAKES = 20
 
 
 @dataclass(frozen=True)
@@ -104,8 +95,13 @@ class Found(NamedTuple):
     answer: str
     question: Question
 
+    def row(self) -> tuple[str, ...]:
+        """Return the cells of a table."""
+        expected = self.question.answers[0].text
+        return (f"{self.probability:.3f}", self.answer, expected, self.question.question)
 
-class Read(TextTask):
+
+class Read(WordTask):
     """Questions, the words of their texts, and a reader."""
 
     name, about = "read", "reading: the answer to a question, as a part of a text"
@@ -119,18 +115,6 @@ class Read(TextTask):
     }
     comparison = Comparison(budget=1_000_000, settings={"embedding_size": 50, "epochs": 3})
     ranges = {"input_dropout+output_dropout": (0.1, 0.6), "lr": (5e-4, 5e-3)}
-
-    def __init__(
-        self, data: ReadData, model: ReaderConfig, seed: int = 1, assets: Mapping[str, bytes] | None = None
-    ):
-        super().__init__(data, model, seed)
-        self.pretrained: Vectors | None = None
-        if assets is not None:
-            self.vocabulary = Vocabulary.parse(VOCABULARY, assets[VOCABULARY])
-            self.characters = Characters.from_json(assets[CHARACTERS])
-            self.tags = word_tags(assets[TAGS])
-        else:
-            self.prepare()
 
     def prepare(self) -> None:
         """Read the data, and find the vocabulary."""
@@ -163,9 +147,6 @@ class Read(TextTask):
             data.set, WantedQuestions(data.data_dir, data.path, data.valid_path, data.test_path)
         )
 
-    def folded(self, word: str) -> str:
-        return word.lower() if self.data.lowercase else word
-
     # ----------------------------------------------------------------------------------------- model
 
     def build(self) -> Any:
@@ -176,12 +157,8 @@ class Read(TextTask):
             else:
                 tags = [len(names) for names in self.tag_names.values()]
                 model = DocumentReader(words, self.model, features=FEATURES, tags=tags)
-        if self.pretrained is not None and not next(model.parameters()).is_meta:
-            rows = torch.from_numpy(self.vocabulary.encode_words(self.pretrained.words))
-            known = rows != self.vocabulary.unk
-            # R-Net reads zeros for words without a vector.
-            spread = 0.0 if self.model.form == "rnet" else None
-            use_vectors(model.embedding, self.pretrained.matrix[known], rows[known], spread=spread)
+        # R-Net reads zeros for words without a vector.
+        self.use_pretrained(model.embedding, spread=0.0 if self.model.form == "rnet" else None)
         return model
 
     @cached_property
@@ -219,15 +196,8 @@ class Read(TextTask):
         spelt = {"spelling": self.spellings.numbers(asked)}
         return Example(self.ids(words), label, self.ids(asked), self.described(words, asked), spelt)
 
-    @cached_property
-    def spellings(self) -> Spellings:
-        return Spellings(self.characters)
-
     def span_of(self, row: Question) -> tuple[int, int, bool]:
         return word_span(words_of(row.text), row.answers[0 if self.data.target == "first" else -1])
-
-    def ids(self, words: Sequence[str]) -> Tensor:
-        return torch.from_numpy(self.vocabulary.encode_words([*map(self.folded, words)]))
 
     def described(self, words: Sequence[str], asked: Sequence[str]) -> dict[str, Tensor]:
         """The features, the tags and the spelling of each word of a text."""
@@ -298,33 +268,21 @@ class Read(TextTask):
         return (F1, EXACT, LOSS)
 
     def details(self, split: str, metrics: Any) -> list[Section]:
-        wrong = sorted((each for each in metrics.found if not each.exact), reverse=True)
-        rows = tuple(
-            (f"{each.probability:.3f}", each.answer, each.question.answers[0].text, each.question.question)
-            for each in wrong[:MOST_MISTAKES]
-        )
-        about = f"The {len(rows)} wrong answers with the highest probability, of {len(wrong)} wrong answers."
-        return [
-            Section("Most confident mistakes", about, ("probability", "answer", "expected", "question"), rows)
-        ]
+        wrong = [each for each in metrics.found if not each.exact]
+        head = ("probability", "answer", "expected", "question")
+        return [most_confident_mistakes(head, wrong, Found.row)]
 
     # ----------------------------------------------------------------------------------- a trained run
 
     def assets(self) -> dict[str, bytes]:
-        return {
-            VOCABULARY: self.vocabulary.to_json().encode(),
-            CHARACTERS: self.characters.to_json().encode(),
-            TAGS: json.dumps(self.tags).encode(),
-        }
+        return {**super().assets(), TAGS: json.dumps(self.tags).encode()}
+
+    def restore(self, assets: Mapping[str, bytes]) -> None:
+        super().restore(assets)
+        self.tags = word_tags(assets[TAGS])
 
     def describe(self) -> dict[str, Any]:
-        return {
-            "task": self.name,
-            "set": self.data.set,
-            "vocabulary": self.vocabulary.fingerprint,
-            "characters": fingerprint(self.characters.to_json()),
-            "tags": fingerprint(self.tags),
-        }
+        return {**super().describe(), "tags": fingerprint(self.tags)}
 
     @torch.no_grad()
     def predict(  # type: ignore[override]
@@ -401,10 +359,7 @@ def most_frequent(sentences: Sequence[Sentence]) -> dict[str, str]:
 
 
 def word_tags(content: bytes) -> dict[str, dict[str, str]]:
-    try:
-        found = json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{TAGS} is not JSON: {error}") from None
+    found = parse_json(TAGS, content)
     if not isinstance(found, dict) or not all(isinstance(known, dict) for known in found.values()):
         raise DataError(f"{TAGS} must have the tags of words for each kind of tag")
     if not {*found} <= {*KINDS} or not all(

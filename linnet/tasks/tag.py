@@ -40,19 +40,10 @@ from linnet.data.padded import ORDERS, Example, PaddedBatch, collate
 from linnet.data.vectors import Vectors, read_vectors
 from linnet.data.vocabulary import split_words
 from linnet.models.tagger import Spelling, Tagger, TaggerConfig
-from linnet.tasks.base import (
-    LOSS,
-    Comparison,
-    Figure,
-    Metric,
-    Metrics,
-    Section,
-    StepResult,
-    unit_options_checked,
-)
-from linnet.tasks.texts import TextTask
+from linnet.tasks.base import Comparison, unit_options_checked
+from linnet.tasks.results import LOSS, Figure, Metric, Metrics, Section, StepResult
+from linnet.tasks.texts import VOCABULARY, TextTask
 
-VOCABULARY = "vocabulary.json"
 PREFIXES = ("B-", "I-", "E-", "S-")
 
 
@@ -106,19 +97,11 @@ class Tag(TextTask):
     defaults = {"optimiser": "adam", "lr": 1e-3, "epsilon": 1e-7, "fused": True, "epochs": 10}
     comparison = Comparison(budget=800_000, settings={"embedding_size": 50, "epochs": 2})
     ranges = {"input_dropout": (0.1, 0.7), "lr": (3e-4, 1e-2)}
+    pretrained: Vectors | None = None
 
-    def __init__(
-        self,
-        data: TagData,
-        model: TaggerConfig,
-        seed: int = 1,
-        assets: Mapping[str, bytes] | None = None,
-    ):
-        super().__init__(data, model, seed)
-        self.pretrained: Vectors | None = None
-        if assets is not None:
-            self.vocabulary = TagVocabulary.parse(VOCABULARY, assets[VOCABULARY])
-            return
+    def prepare(self) -> None:
+        """Read the data, and find the words, the characters and the tags."""
+        data = self.data
         if data.vectors is not None:
             self.pretrained = read_vectors(data.vectors, data_dir=data.data_dir)
         known = self.pretrained.words if self.pretrained else ()
@@ -228,11 +211,13 @@ class Tag(TextTask):
     def assets(self) -> dict[str, bytes]:
         return {VOCABULARY: self.vocabulary.to_json().encode()}
 
+    def restore(self, assets: Mapping[str, bytes]) -> None:
+        self.vocabulary = TagVocabulary.parse(VOCABULARY, assets[VOCABULARY])
+
     def describe(self) -> dict[str, Any]:
         known = self.vocabulary
         return {
-            "task": self.name,
-            "set": self.data.set,
+            **super().describe(),
             "tags": list(known.tags),
             "vocabulary": fingerprint(known.to_json()),
         }

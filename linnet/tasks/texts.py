@@ -17,6 +17,8 @@ from linnet.data.padded import FIXED_ORDERS, BatchPlan, Example, PaddedBatch, ba
 from linnet.data.vectors import vector_size
 from linnet.tasks.base import Task
 
+VOCABULARY = "vocabulary.json"
+
 
 class TextTask(Task):
     """A task whose splits are lists of examples."""
@@ -59,6 +61,9 @@ class TextTask(Task):
 
     def batches_per_epoch(self, epoch: int) -> int:
         return batch_count(self.training_examples, self.plan, epoch_generator(self.seed, epoch))
+
+    def describe(self) -> dict[str, Any]:
+        return {"task": self.name, "set": self.data.set}
 
     @classmethod
     def implied(cls, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -30,24 +30,13 @@ from linnet.data.vocabulary import Vocabulary, bpe_vocabulary
 from linnet.layers.beam import EOS, PAD
 from linnet.layers.output import smoothed_cross_entropy
 from linnet.models.translator import Translator, TranslatorConfig, make_translator
-from linnet.tasks.base import (
-    LOSS,
-    SPLITS,
-    Comparison,
-    Figure,
-    Metric,
-    Metrics,
-    Section,
-    StepResult,
-    Variant,
-    unit_options_checked,
-)
+from linnet.tasks.base import SPLITS, Comparison, Variant, unit_options_checked
 from linnet.tasks.language import PERPLEXITY, perplexity_of
-from linnet.tasks.texts import TextTask
+from linnet.tasks.results import LOSS, Figure, Metric, Metrics, Section, StepResult
+from linnet.tasks.texts import VOCABULARY, TextTask
 
 log = logging.getLogger("linnet")
 
-VOCABULARY = "vocabulary.json"
 FIRST_PIECE = 3  # the token of piece 0 of the vocabulary
 MOST_SHOWN = 5  # translations that `linnet eval` prints
 
@@ -122,19 +111,10 @@ class Translate(TextTask):
     comparison = Comparison(budget=6_000_000, settings={"epochs": 3})
     ranges = {"dropout": (0.05, 0.4), "lr": (3e-4, 3e-3)}
 
-    def __init__(
-        self,
-        data: TranslateData,
-        model: TranslatorConfig,
-        seed: int = 1,
-        assets: Mapping[str, bytes] | None = None,
-    ):
-        super().__init__(data, model, seed)
-        if assets is not None:
-            self.vocabulary = Vocabulary.parse(VOCABULARY, assets[VOCABULARY])
-        else:
-            lines = (prepared(text) for pair in self.pairs("train") for text in pair)
-            self.vocabulary = bpe_vocabulary("\n".join(lines), size=data.pieces)
+    def prepare(self) -> None:
+        """Read the data, and find the pieces of words of both sides of the training set."""
+        lines = (prepared(text) for pair in self.pairs("train") for text in pair)
+        self.vocabulary = bpe_vocabulary("\n".join(lines), size=self.data.pieces)
 
     @property
     def wanted(self) -> WantedPairs:
@@ -256,10 +236,12 @@ class Translate(TextTask):
     def assets(self) -> dict[str, bytes]:
         return {VOCABULARY: self.vocabulary.to_json().encode()}
 
+    def restore(self, assets: Mapping[str, bytes]) -> None:
+        self.vocabulary = Vocabulary.parse(VOCABULARY, assets[VOCABULARY])
+
     def describe(self) -> dict[str, Any]:
         return {
-            "task": self.name,
-            "set": self.data.set,
+            **super().describe(),
             "direction": self.data.direction,
             "vocabulary": self.vocabulary.fingerprint,
         }

@@ -33,8 +33,9 @@ from linnet.runs.records import (
     write_result,
 )
 from linnet.tasks import TASKS
-from linnet.tasks.base import Metrics, Task
+from linnet.tasks.base import Task
 from linnet.tasks.evaluation import collect
+from linnet.tasks.results import Metrics
 from linnet.train.advice import remedy
 from linnet.train.context import Context
 from linnet.train.fabric import agreed, make_fabric, set_threads

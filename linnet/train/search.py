@@ -28,7 +28,7 @@ from linnet.runs.errors import Damaged, Mismatch, NotFinite, Stopped, missing, r
 from linnet.runs.records import file_lock, make_folder, read_result, write_atomically
 from linnet.runs.untrusted import LARGE, check, open_file, parse_json, read_bytes
 from linnet.tasks import TASKS
-from linnet.tasks.base import Metric
+from linnet.tasks.results import Metric
 from linnet.train.loop import train
 from linnet.train.progress import Progress
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from torch import Tensor, nn
 
 from linnet.runs.errors import NotFinite
-from linnet.tasks.base import StepResult
+from linnet.tasks.results import StepResult
 from linnet.train import optimisers
 from linnet.train.context import Context
 from linnet.train.fabric import summed

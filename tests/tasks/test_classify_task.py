@@ -20,8 +20,8 @@ from linnet.runs.config import RunConfig, override
 from linnet.runs.errors import Damaged
 from linnet.runs.records import read_details, write_details, write_json
 from linnet.runs.untrusted import sealed
-from linnet.tasks.base import StepResult
 from linnet.tasks.classify import Classify, ClassMetrics, macro_f1
+from linnet.tasks.results import StepResult
 from linnet.train.loop import train
 
 GOOD = ("a fine bird", "what a voice", "fine song", "a song of joy")

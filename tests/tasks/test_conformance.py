@@ -22,8 +22,9 @@ from linnet.runs.config import RunConfig, options, override
 from linnet.runs.errors import Mismatch
 from linnet.runs.records import read_result
 from linnet.tasks import TASKS
-from linnet.tasks.base import StepResult, Task
+from linnet.tasks.base import Task
 from linnet.tasks.evaluation import evaluate
+from linnet.tasks.results import StepResult
 from linnet.train.loop import train
 
 RUN = {"steps": 3, "evaluate_every": 2, "device": "cpu", "threads": 1, "unit": "lrn", "hidden_size": 6}

@@ -15,8 +15,8 @@ from linnet.data.batches import TimeBatch
 from linnet.runs.config import RunConfig, override
 from linnet.runs.records import read_metrics
 from linnet.tasks import TASKS
-from linnet.tasks.base import Metric, Metrics, StepResult
 from linnet.tasks.evaluation import evaluate, merged, shares
+from linnet.tasks.results import Metric, Metrics, StepResult
 from linnet.train.loop import train
 from linnet.train.schedules import stuck
 

@@ -43,9 +43,13 @@ class Text:
 CONFIG = LanguageModelConfig(unit="ran", embedding_size=4, hidden_size=5, num_layers=1)
 
 
+class OfText(Language):
+    corpus = Text()  # type: ignore[assignment]
+
+
 def make(**given: Any) -> Language:
     config = given.pop("config", CONFIG)
-    return Language(LanguageData(**{"batch": 4, "length": 6, **given}), config, corpus=Text())  # type: ignore[arg-type]
+    return OfText(LanguageData(**{"batch": 4, "length": 6, **given}), config)
 
 
 def training(task: Language, epoch: int, first: int = 0) -> Any:

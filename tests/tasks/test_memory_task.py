@@ -31,10 +31,10 @@ def images() -> Digits:
 def make(source: Any = None, **given: Any) -> Memory:
     source = source or Copying(6, 3, 2)
     chosen = {"batch": 4, "eval_examples": 12, **given}
-    if isinstance(source, Digits):
-        return Pixels(ImageData(eval_batch=4, **chosen), CONFIG, source=source)
-    task = {Copying: Copy, Denoising: Denoise, Adding: Add}[type(source)]
-    return task(RecallData(**chosen), CONFIG, source=source)
+    kind: type[Memory] = {Copying: Copy, Denoising: Denoise, Adding: Add, Digits: Pixels}[type(source)]
+    given_source = type(kind.__name__, (kind,), {"source_of": staticmethod(lambda data: source)})
+    data = ImageData(eval_batch=4, **chosen) if kind is Pixels else RecallData(**chosen)
+    return given_source(data, CONFIG)
 
 
 def training(task: Memory, first: int = 0) -> Any:

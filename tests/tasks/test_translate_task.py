@@ -15,7 +15,7 @@ from linnet.cli import main
 from linnet.data.errors import DataError
 from linnet.models.translator import make_translator
 from linnet.runs.config import RunConfig, override
-from linnet.tasks.base import Metric
+from linnet.tasks.results import Metric
 from linnet.tasks.translate import Translate, TranslationMetrics
 from linnet.train.loop import train
 from linnet.train.recipes import RECIPES

@@ -15,7 +15,8 @@ from torch.nn import functional as F
 
 from linnet.data.batches import TimeBatch
 from linnet.tasks import TASKS
-from linnet.tasks.base import Metrics, StepResult, Task
+from linnet.tasks.base import Task
+from linnet.tasks.results import Metrics, StepResult
 
 
 @dataclass(frozen=True)

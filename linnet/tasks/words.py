@@ -1,0 +1,82 @@
+"""What the tasks over words share: a vocabulary, the characters of words, and pretrained vectors.
+
+Word 0 is padding, word 1 stands for unknown words. Besides the settings of `linnet.tasks.texts`, their data
+has lowercase and vectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from linnet.base.settings import fingerprint
+from linnet.data.characters import Characters, Spellings
+from linnet.data.vectors import Vectors
+from linnet.data.vocabulary import Vocabulary
+from linnet.layers.embedding import WordEmbedding, use_vectors
+from linnet.tasks.results import Section
+from linnet.tasks.texts import VOCABULARY, TextTask
+
+PAD = "<pad>"
+CHARACTERS = "characters.json"
+MOST_MISTAKES = 20
+
+
+class WordTask(TextTask):
+    """A task whose models read words, their characters, or both."""
+
+    vocabulary: Vocabulary
+    characters: Characters
+    pretrained: Vectors | None = None  # a trained run needs none: its weights have them
+
+    @cached_property
+    def spellings(self) -> Spellings:
+        return Spellings(self.characters)
+
+    def folded(self, word: str) -> str:
+        return word.lower() if self.data.lowercase else word
+
+    def ids(self, words: Sequence[str]) -> Tensor:
+        return torch.from_numpy(self.vocabulary.encode_words([*map(self.folded, words)]))
+
+    def use_pretrained(self, embedding: WordEmbedding | None, **how: Any) -> None:
+        """Start the embedding of a new model from the pretrained vectors; `how` is for `use_vectors`."""
+        if self.pretrained is None or embedding is None or embedding.weight.is_meta:
+            return
+        rows = torch.from_numpy(self.vocabulary.encode_words(self.pretrained.words))
+        known = rows != self.vocabulary.unk
+        use_vectors(embedding, self.pretrained.matrix[known], rows[known], **how)
+
+    def assets(self) -> dict[str, bytes]:
+        return {
+            VOCABULARY: self.vocabulary.to_json().encode(),
+            CHARACTERS: self.characters.to_json().encode(),
+        }
+
+    def restore(self, assets: Mapping[str, bytes]) -> None:
+        self.vocabulary = Vocabulary.parse(VOCABULARY, assets[VOCABULARY])
+        self.characters = Characters.from_json(assets[CHARACTERS])
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            **super().describe(),
+            "vocabulary": self.vocabulary.fingerprint,
+            "characters": fingerprint(self.characters.to_json()),
+        }
+
+
+def most_confident_mistakes(
+    head: tuple[str, ...], wrong: Collection[Any], row: Callable[[Any], tuple[str, ...]]
+) -> Section:
+    """Return a table of the wrong answers with the highest probability.
+
+    wrong   tuples that start with the probability of an answer
+    row     returns the row of one of them, with the columns of `head`
+    """
+    shown = sorted(wrong, reverse=True)[:MOST_MISTAKES]
+    about = f"The {len(shown)} wrong answers with the highest probability, of {len(wrong)} wrong answers."
+    return Section("Most confident mistakes", about, head, tuple(map(row, shown)))
