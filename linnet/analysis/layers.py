@@ -15,7 +15,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from linnet.analysis.sums import decaying
 from linnet.layers.modes import evaluating
+from linnet.layers.record import record
 from linnet.layers.recurrent import Recurrent
 from linnet.models.encoder import Encoder
 from linnet.tasks.base import Task
@@ -107,12 +109,7 @@ class Gates(NamedTuple):
         With the identity as activation, h_t is the sum over k of this weight times v_k. Figure 1 shows its
         mean over channels.
         """
-        weights = self.i.new_zeros(len(self.i), *self.i.shape)
-        for t in range(len(self.i)):
-            if t:
-                weights[t, :t] = weights[t - 1, :t] * self.f[t]
-            weights[t, t] = self.i[t]
-        return weights
+        return decaying(self.i, self.f)[0]
 
     def jacobian(self) -> Tensor:
         """[T, B, H]: d h_t / d h_{t-1}, which is diagonal (equation 10)."""
@@ -124,15 +121,12 @@ def read_gates(rnn: LRN, x: Tensor) -> Gates:
     """Return the gates of an LRN of one layer and one direction for x [T, B, input_size]."""
     if not isinstance(rnn, LRN) or len(rnn.directions) != 1:
         raise ValueError(f"read_gates takes an LRN of one layer and one direction; got {rnn}")
-    h, _ = rnn(x)
-    cell: Any = rnn.first_cell
-    projected = cell.input(x)
-    i = torch.sigmoid(projected["k"] + before(h))
-    f = torch.sigmoid(projected["q"] - before(h))
-    inside = (i * projected["v"] + f * before(h)).detach().requires_grad_()
+    (values,) = record(rnn, x)
+    i, f, v, h = (values[name] for name in ("i", "f", "v", "h"))
+    inside = (i * v + f * before(h)).detach().requires_grad_()
     with torch.enable_grad():
-        (slope,) = torch.autograd.grad(cell.g(inside).sum(), inside)
-    return Gates(i, f, projected["v"], h, slope)
+        (slope,) = torch.autograd.grad(values.cell.g(inside).sum(), inside)  # type: ignore[operator]
+    return Gates(i, f, v, h, slope)
 
 
 def before(h: Tensor) -> Tensor:

@@ -61,3 +61,11 @@ class Watcher:
             call = self.open.pop()
             call.variables, call.result = dict(frame.f_locals), value
             (self.open[-1].inner if self.open else self.calls).append(call)
+
+
+def all_variables(call: Call) -> dict[str, Any]:
+    """Return the variables of a call and of its inner calls; those of an outer call replace inner ones."""
+    variables: dict[str, Any] = {}
+    for inner in call.inner:
+        variables |= all_variables(inner)
+    return {**variables, **call.variables}

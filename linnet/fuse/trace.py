@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +25,8 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+
+from linnet.fuse.frames import Call, all_variables, watching
 
 Values = dict[str, Tensor]
 # inputs, states, weights -> y, new states; all by name.
@@ -145,6 +147,29 @@ def record(step: Step, inputs: Sequence[str], states: Sequence[str], weights: Se
         )
     backward = recorder.graph([*names, *above], {f"d.{n}": g for n, g in zip(names, gradients, strict=True)})
     return Traced(tuple(inputs), tuple(states), tuple(weights), forward, backward)
+
+
+def trace_names(
+    step: Step, functions: Iterable[Callable[..., Any]], names: Sequence[Sequence[str]]
+) -> tuple[dict[str, Line], dict[str, Operand], dict[str, Operand]]:
+    """Trace `step`, whose inputs, states and weights have these `names`.
+
+    Returns the operations by their results, the new states, and what `functions`, which `step` calls, name:
+    their local variables when they return.
+    """
+    recorder, calls = Recorder(), list[Call]()
+    with undisturbed():
+        groups = [{name: recorder.input(name) for name in group} for group in names]
+        with watching(functions, calls), recorder:
+            _, new = step(*groups)
+        named = {
+            name: recorder.names[id(value)]
+            for call in calls
+            for name, value in all_variables(call).items()
+            if id(value) in recorder.names
+        }
+    states = {name: recorder.operand(new[name]) for name in groups[1]}
+    return {line.result: line for line in recorder.lines}, states, named
 
 
 class Recorder(TorchDispatchMode):

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from linnet.fuse.backend import backend
-from linnet.fuse.frames import Call, watching
+from linnet.fuse.frames import Call, all_variables, watching
 from linnet.fuse.unit import Named
 from linnet.layers.cell import Cell
 from linnet.layers.direction import Direction
@@ -143,11 +143,10 @@ def append_values(
 
 
 def variables_of(call: Call) -> dict[str, Any]:
-    """Return the variables of the steps inside a call; those of an outer step replace those of inner ones."""
-    variables: dict[str, Any] = {}
-    for inner in call.inner:
-        variables |= variables_of(inner)
-    return variables if call.function == "advance" else {**variables, **call.variables}
+    """Return the variables of the steps inside a call of `advance`."""
+    if call.function != "advance":
+        return all_variables(call)
+    return {name: value for inner in call.inner for name, value in variables_of(inner).items()}
 
 
 def arguments_of(call: Call) -> dict[str, Any]:
