@@ -43,7 +43,7 @@ METRICS = ("perplexity", "bpc", "loss", "accuracy", "error", "f1", "bleu")
 FIGURES = ("parameters", "rnn_parameters", "valid", "test", "accuracy", "minutes", "solved")
 COLUMNS = (
     *("date", "commit", "cpu", "threads", "table", "row", "changed", "epochs", "steps"),
-    *("parameters", "valid", "test", "tokens_per_second", "note", "baseline", "solved", "repeats"),
+    *("parameters", "valid", "test", "tokens_per_second", "note", "baseline", "solved", "repeats", "also"),
 )
 # Settings that do not change what a run computes, and `start_from`, which the row determines.
 NOT_CHANGES = (
@@ -72,6 +72,7 @@ class Row:
     not_run: str = ""  # why it is not run, a key of the table's `reasons`
     after: str = ""  # the row whose best checkpoint this one starts from
     dynamic: dict[str, float] | None = None  # no training: the settings of a dynamic evaluation of `after`
+    evaluated: dict[str, Any] = field(default_factory=dict)  # no training: `after`, with these settings
     expected: dict[str, Any] = field(default_factory=dict)  # settings that the recipe must have
     seeds: tuple[int, ...] = ()  # a run for each seed instead of each fold
 
@@ -90,6 +91,7 @@ class Table:
     about: str = ""
     settings: dict[str, Any] = field(default_factory=dict)  # settings of all rows, applied after the recipe
     reasons: dict[str, str] = field(default_factory=dict)
+    also: tuple[str, ...] = ()  # further figures of the test, besides the metric
     folds: int = 0  # train each row on this many folds, and report means (0: a single run)
     pairs: tuple[tuple[str, str], ...] = ()  # models to compare on the same folds; rows are <set>-<model>
 
@@ -160,16 +162,23 @@ def check_row(table: Table, row: Row) -> None:
         raise ValueError(f"{row.name}: a row needs a recipe, settings, quoted = true, or a reason in not_run")
     if row.after:
         table.find(row.after)
+    if row.evaluated and not row.after:
+        raise ValueError(f"{row.name}: `evaluated` needs `after`, the row whose weights are evaluated")
 
 
 def is_run(table: Table, row: Row) -> bool:
     """Return whether the row has the settings of a run, whether or not it was run."""
-    return not row.quoted and bool(row.recipe or row.settings or row.dynamic is not None)
+    return not row.quoted and bool(row.recipe or row.settings or only_evaluates(row))
+
+
+def only_evaluates(row: Row) -> bool:
+    """Return whether the row evaluates the weights of the row `after`, and trains nothing."""
+    return row.dynamic is not None or bool(row.evaluated)
 
 
 def config_of(table: Table, row: Row, given: dict[str, Any] | None = None) -> RunConfig:
     """Return the recipe with the settings of the table, of the row and of the command line, in this order."""
-    if not is_run(table, row) or row.dynamic is not None:
+    if not is_run(table, row) or only_evaluates(row):
         raise ValueError(f"{row.name} of {table.name} is no training run: {state(table, row, [])}")
     config = RunConfig(task=table.task)
     if row.recipe:
@@ -235,8 +244,9 @@ def folder_of(table: Table, row: str) -> Path:
 
 def make_run(table: Table, row: Row, given: dict[str, Any], folder: Path | None, note: str) -> Result:
     """Train this row, or resume it, and return its line of the results."""
-    if row.dynamic is not None:
-        return evaluate_dynamically(table, row, given, folder or folder_of(table, row.after), note)
+    if only_evaluates(row):
+        evaluate = evaluate_dynamically if row.dynamic is not None else evaluate_otherwise
+        return evaluate(table, row, given, folder or folder_of(table, row.after), note)
     folder, commit_at_start = folder or folder_of(table, row.name), commit()
     if row.after:
         given = {"start_from": str(folder_of(table, row.after)), **given}
@@ -252,6 +262,7 @@ def make_run(table: Table, row: Row, given: dict[str, Any], folder: Path | None,
         **{split: mean(figure(table, each[split]) for each in results) for split in ("valid", "test")},
         "tokens_per_second": round(mean(each["tokens_per_second"] for each in results)),
         **solving(table, valid),
+        "also": further(table, [each["test"] for each in results]),
     }
     if len(results) > 1:
         measured["repeats"] = " ".join(text(figure(table, each["test"])) for each in results)
@@ -276,9 +287,18 @@ def repeated(table: Table, row: Row, config: RunConfig, folder: Path) -> Iterato
 
 def figure(table: Table, numbers: dict[str, float]) -> float:
     """Return the metric of the table; accuracy, error and F1 in %, as in papers."""
-    if table.metric == "error":
-        return 100 * (1 - numbers["accuracy"])
-    return numbers[table.metric] * (100 if table.metric in ("accuracy", "f1") else 1)
+    return 100 * (1 - numbers["accuracy"]) if table.metric == "error" else named_figure(table.metric, numbers)
+
+
+def named_figure(name: str, numbers: dict[str, float]) -> float:
+    return numbers[name] * (100 if name in ("accuracy", "f1", "em") else 1)
+
+
+def further(table: Table, tests: Sequence[dict[str, float]]) -> str:
+    """Return the other figures of the tests that the table wants, such as "em 12.5"."""
+    return ", ".join(
+        f"{name} {text(mean(named_figure(name, each) for each in tests))}" for name in table.also
+    )
 
 
 def solving(table: Table, valid: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -310,6 +330,26 @@ def evaluate_dynamically(table: Table, row: Row, given: dict[str, Any], folder: 
     return line(
         table, row, {"parameters": model.count(), "test": test, "commit": commit(), "note": note}, folder
     )
+
+
+def evaluate_otherwise(table: Table, row: Row, given: dict[str, Any], folder: Path, note: str) -> Result:
+    """Return the line of a trained model that is evaluated with other settings."""
+    import torch
+
+    from linnet.runs.load import load
+    from linnet.tasks.evaluation import evaluate
+
+    run = load(folder).on(**given, **row.evaluated)
+    model = run.task.build()
+    model.load_state_dict(run.model.state_dict())
+    torch.manual_seed(run.config.loop.seed)
+    numbers = {split: evaluate(run.task, model, split) for split in ("valid", "test")}
+    measured = {
+        "parameters": sum(weight.numel() for weight in model.parameters()),
+        **{split: figure(table, found) for split, found in numbers.items()},
+        "also": further(table, [numbers["test"]]),
+    }
+    return line(table, row, {**measured, "commit": commit(), "note": note}, folder)
 
 
 def line(table: Table, row: Row, measured: dict[str, Any], folder: Path) -> Result:
@@ -481,7 +521,7 @@ def circumstances(result: Result) -> list[str]:
     where = f"{result['threads']} thread{'s' * (result['threads'] != '1')} of {result['cpu']}"
     when = f"{result['date']}, commit {result['commit'] or 'unknown'}, {where}"
     speed = f", {int(result['tokens_per_second']):,} tokens/s" if result["tokens_per_second"] else ""
-    note = f"; {result['note']}" if result["note"] else ""
+    note = "".join(f"; {result[name]}" for name in ("also", "note") if result[name])
     size = short(number(result["parameters"]))
     length = f"{result['epochs']}, {int(result['steps']):,}" if result["steps"] else "-"
     return [size, length, result["changed"] or "-", f"{when}{speed}{note}"]
@@ -541,7 +581,7 @@ def run_row(options: argparse.Namespace, given: dict[str, Any]) -> None:
         table = dataclasses.replace(table, folds=options.folds)
     if not is_run(table, row):
         raise ValueError(f"{row.name} of {table.name} cannot be run; {state(table, row, [])}")
-    if options.overwrite and row.dynamic is None:
+    if options.overwrite and not only_evaluates(row):
         folder = options.folder or folder_of(table, row.name)
         for _, run_folder in repeated(table, row, config_of(table, row, given), folder):
             overwrite(run_folder)

@@ -54,7 +54,7 @@ def load() -> ModuleType:
 experiments = load()
 TABLES = {name: experiments.read_table(name) for name in experiments.names()}
 ROWS = [(table, row) for table in TABLES.values() for row in table.row]
-TRAINED = [(t, row) for t, row in ROWS if experiments.is_run(t, row) and row.dynamic is None]
+TRAINED = [(t, row) for t, row in ROWS if experiments.is_run(t, row) and not experiments.only_evaluates(row)]
 
 
 def each(pairs: list[tuple[Any, Any]]) -> Any:
@@ -220,24 +220,34 @@ def test_a_line_takes_the_place_of_the_same_one(tmp_path: Path):
 
 def test_a_row_is_made_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any):
     rows = (
-        '[settings]\ncorpus = "text"\nlevel = "char"\nhidden_size = 4\nembedding_size = 4\nbatch = 2\n'
-        "steps = 2\n"
+        'also = ["loss"]\n[settings]\ncorpus = "text"\nlevel = "char"\nhidden_size = 4\nembedding_size = 4\n'
+        "batch = 2\nsteps = 2\n"
         '[[row]]\nname = "a"\nlabel = "A"\nsettings = { unit = "lrn" }\npaper = { test = 3.5 }\n'
         '[[row]]\nname = "b"\nlabel = "B"\nafter = "a"\nsettings = { unit = "lrn" }\n'
         '[[row]]\nname = "c"\nlabel = "C"\nafter = "b"\ndynamic = { dynamic_batch = 2 }\n'
+        '[[row]]\nname = "d"\nlabel = "D"\nafter = "b"\nevaluated = { eval_batch = 3 }\n'
     )
     write(monkeypatch, tmp_path, rows)
     monkeypatch.setattr(experiments, "RUNS", tmp_path / "runs")
     (tmp_path / "birds.txt").write_text("the linnet sings in the tree\n" * 60)
     common = ["--path", str(tmp_path / "birds.txt"), "--results", str(tmp_path / "results.csv")]
-    for row, more in (("a", []), ("a", ["--steps", "3", "--note", "longer"]), ("b", []), ("c", [])):
+    for row, more in (
+        ("a", []),
+        ("a", ["--steps", "3", "--note", "longer"]),
+        ("b", []),
+        ("c", []),
+        ("d", []),
+    ):
         assert experiments.main(["own", "--row", row, *common, *more]) == 0
     lines = experiments.read_results(tmp_path / "results.csv")
     assert [(line["row"], line["changed"], line["steps"]) for line in lines] == [
-        *(("a", "", "2"), ("a", "steps=3", "3"), ("b", "", "2"), ("c", "", "")),
+        *(("a", "", "2"), ("a", "steps=3", "3"), ("b", "", "2"), ("c", "", ""), ("d", "", "")),
     ]
     assert lines[1]["note"] == "longer"
     assert all(0 < float(line["test"]) < 10 for line in lines)
+    # b is evaluated as it was trained, apart from the number of columns.
+    assert lines[-1]["also"].startswith("loss ")
+    assert float(lines[-1]["test"]) == pytest.approx(float(lines[2]["test"]), rel=0.05)
     capsys.readouterr()
     assert experiments.main(["own", "--results", str(tmp_path / "results.csv")]) == 0
     shown = capsys.readouterr().out
