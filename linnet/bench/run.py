@@ -9,7 +9,18 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from linnet.bench import checks, classifier, growth, loss, memory, recurrence, start, tagging
+from linnet.bench import (
+    checks,
+    classifier,
+    growth,
+    loss,
+    memory,
+    reading,
+    recurrence,
+    start,
+    tagging,
+    translating,
+)
 from linnet.bench.report import table
 from linnet.bench.rows import HUGE_PAGES, Book, Row, Say
 from linnet.bench.settings import Settings
@@ -111,5 +122,7 @@ PARTS: dict[str, Part] = {
     "loss": one_table("the loss of a language model, relative to its three matrix products", loss.measure),
     "classifier": one_table("a training step of a sentence classifier", classifier.measure),
     "tagging": one_table("a training step of a tagger, and the CRF", tagging.measure),
+    "reading": one_table("a training step of a reader's document encoder", reading.measure),
+    "translating": one_table("translation by beam search", translating.measure),
     "loop": one_table("the training loop, relative to the model alone", measure_loop),
 }

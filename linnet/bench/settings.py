@@ -45,6 +45,11 @@ STEP, GROWING, PEAK = Shape(1, 1, 512), Shape(0, 8, 256), Shape(1024, 8, 512)
 SENTENCES = Shape(32, 32, 128)  # words, sentences and hidden size of a classifier
 TAGGED = Shape(32, 32, 100)  # the same of a tagger
 CHAINS = Shape(50, 32, 10)  # words, sentences and tags of a CRF
+PASSAGES = tuple(
+    Shape(200, 32, d) for d in (179, 679)
+)  # words, passages and input size of a reader's encoder
+# Words and sentences to translate, and the hidden size of the translator: a batch, and one sentence alone.
+TRANSLATED = tuple(Shape(20, batch, 512) for batch in (16, 1))
 SHAPES = (Shape(32, 32, 256), Shape(256, 32, 512), PEAK, Shape(784, 100, 128), STEP)
 RACED = ("sru", "lrn", "ran", "scrn", "atr", "lstm", "gru", "nru", "janet", "qrnn", "rnn")
 MODES = ("inference", "training")
@@ -72,6 +77,8 @@ class Settings:
     classified: Shape = SENTENCES
     tagged: Shape = TAGGED
     chained: Shape = CHAINS
+    read: tuple[Shape, ...] = PASSAGES
+    translated: tuple[Shape, ...] = TRANSLATED
     repeats: int = 3  # of measurements that need a new process
 
     def __post_init__(self) -> None:
@@ -107,5 +114,7 @@ def quick(settings: Settings) -> Settings:
         classified=Shape(6, 3, 16),
         tagged=Shape(6, 3, 16),
         chained=Shape(6, 3, 4),
+        read=(Shape(6, 3, 9),),
+        translated=(Shape(4, 2, 16),),
         repeats=1,
     )

@@ -293,6 +293,13 @@ def choose_backend(recurrence: Recurrence, x: Tensor) -> Backend:
     return kernels.when_recorded if recorded else kernels
 
 
+def may_use_cpu_kernel(x: Tensor) -> bool:
+    """Whether a kernel may compute a single operation on x, such as a product, in place of torch's."""
+    if is_compiling() or requested.get() not in (None, "cpu") or torch.is_autocast_enabled("cpu"):
+        return False
+    return CPU.obstacle(x) is None and not is_recorded(x) and opaque_to_kernels(x) is None
+
+
 def fall_back(cell: Unit, reason: str) -> Backend:
     """Return the reference, and warn once. If a backend was requested by name, raise an error instead."""
     if not is_compiling():

@@ -75,11 +75,31 @@ def split_heads(heads: int, x: Tensor) -> Tensor:
 
 
 class Memory(NamedTuple):
-    """What attention reads, prepared once for all queries; each tensor has the sequences first."""
+    """What attention reads, prepared once for all queries; each tensor has the sequences first.
+
+    A batch of queries may have several rows for each sequence, one after the other, as beam search has.
+    """
 
     keys: Tensor  # [B, heads, T, size / heads]
     values: Tensor  # [B, heads, T, size / heads]
     mask: Tensor | None = None  # bool [B, 1, T], True at real steps
+
+    @property
+    def is_shared(self) -> bool:
+        """By the hypotheses of an input: beam search neither repeats nor reorders it."""
+        return True
+
+
+def by_sequence(queries: Tensor, memory: Memory) -> Tensor:
+    """[N, heads, Q, size] -> [B, heads, N / B * Q, size]: all queries of a sequence together."""
+    count = len(queries) // len(memory.keys)
+    return queries if count == 1 else queries.unflatten(0, (-1, count)).transpose(1, 2).flatten(2, 3)
+
+
+def by_query(read: Tensor, queries: int) -> Tensor:
+    """[B, heads, N / B * Q, size] -> [N, heads, Q, size], for Q queries of each row."""
+    count = read.shape[2] // queries
+    return read if count == 1 else read.unflatten(2, (count, queries)).transpose(1, 2).flatten(0, 1)
 
 
 class AdditiveAttention(nn.Module):
@@ -120,12 +140,15 @@ class AdditiveAttention(nn.Module):
         return Memory(keys, values, batch_mask(mask))
 
     def forward(self, query: Tensor, memory: Memory) -> tuple[Tensor, Tensor]:
-        """query [B, query_size] -> context [B, memory_size], weights [B, heads, T]."""
-        hidden = self.query(query).unflatten(-1, (self.heads, 1, -1)) + memory.keys
+        """query [N, query_size] -> context [N, memory_size], weights [N, heads, T]; N is a multiple of B."""
+        # [B, heads, queries, 1, size] and [B, heads, 1, T, size].
+        queries = by_sequence(self.query(query).unflatten(-1, (self.heads, 1, -1)), memory)
+        hidden = queries[..., None, :] + memory.keys[:, :, None]
         # The gradient of a product with a vector is cheaper than that of a matrix with one column.
         scores = torch.tanh(hidden) @ self.score.weight[0] + self.score.bias
-        weights = masked_softmax(scores, memory.mask)
-        return (weights[..., None, :] @ memory.values).flatten(1), weights
+        weights = masked_softmax(scores, None if memory.mask is None else memory.mask[:, None])
+        context = by_query(weights @ memory.values, queries=1)
+        return context.flatten(1), by_query(weights, queries=1)[:, :, 0]
 
     def extra_repr(self) -> str:
         return f"heads={self.heads}"
@@ -158,8 +181,11 @@ class MultiHeadAttention(nn.Module):
         )
 
     def forward(self, query: Tensor, memory: Memory, causal: bool = False) -> Tensor:
-        """query [Q, B, size] -> [Q, B, size]; `causal`: a query reads no step after its own."""
-        queries = split_heads(self.heads, self.query(query))
+        """query [Q, N, size] -> [Q, N, size]; `causal`: a query reads no step after its own.
+
+        N is the batch of the memory, or a multiple of it unless `causal`.
+        """
+        queries = by_sequence(split_heads(self.heads, self.query(query)), memory)
         read = F.scaled_dot_product_attention(
             queries,
             memory.keys,
@@ -167,7 +193,7 @@ class MultiHeadAttention(nn.Module):
             attn_mask=self.visible(memory, len(query), causal),
             dropout_p=self.dropout if self.training else 0.0,
         )
-        return self.output(read.permute(2, 0, 1, 3).flatten(2))
+        return self.output(by_query(read, len(query)).permute(2, 0, 1, 3).flatten(2))
 
     def weights(self, query: Tensor, memory: Memory, causal: bool = False) -> Tensor:
         """The weights without dropout, [B, heads, Q, T]."""

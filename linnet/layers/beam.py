@@ -67,10 +67,8 @@ def beam_search(step: Step, state: Any, limits: Tensor, beam: int = 4, alpha: fl
     search, previous = begin(batch, beam, limits), limits.new_full((batch * beam,), PAD)
     for length in range(1, longest + 1):
         logits, state = step(previous, state)
-        log_p = logits.log_softmax(-1).unflatten(0, (batch, beam))
-        if length == 1:
-            log_p = log_p.index_fill(-1, torch.tensor([EOS], device=log_p.device), -torch.inf)
-        search, rows = grow(search, log_p, length, alpha)
+        found = likely_words(logits.unflatten(0, (batch, beam)), may_end=length > 1)
+        search, rows = grow(search, *found, length, alpha)
         search = stop(search, limits, length, alpha)
         if not search.log_p.isfinite().any():
             break
@@ -88,14 +86,28 @@ def begin(batch: int, beam: int, like: Tensor) -> Search:
     return Search(empty, log_p, empty, none)
 
 
-def grow(search: Search, log_p: Tensor, length: int, alpha: float) -> tuple[Search, Tensor]:
-    """Add a token; also the row that each new hypothesis comes from, [B * K]."""
-    batch, beam, words = log_p.shape
-    # Greedy search has one continuation: the most likely one, which may be the end.
-    count = 1 if beam == 1 else 2 * beam
+def continuations(beam: int) -> int:
+    """How many are considered. Greedy search has one: the most likely one, which may be the end."""
+    return 1 if beam == 1 else 2 * beam
+
+
+def likely_words(logits: Tensor, may_end: bool) -> tuple[Tensor, Tensor]:
+    """The best words of each hypothesis, from logits [B, K, V]: their log probabilities and ids, [B, K, n].
+
+    The best continuations of all hypotheses are among these, so that the search itself reads few numbers.
+    """
+    log_p = logits.log_softmax(-1)
+    if not may_end:
+        log_p[..., EOS] = -torch.inf
+    return log_p.topk(min(continuations(logits.shape[1]), logits.shape[-1]))
+
+
+def grow(search: Search, log_p: Tensor, words: Tensor, length: int, alpha: float) -> tuple[Search, Tensor]:
+    """Add one of the likely words to each; also the row that each new hypothesis comes from, [B * K]."""
+    batch, beam, likely = log_p.shape
     joint = (search.log_p[..., None] + log_p).flatten(1)
-    best, places = joint.topk(count)
-    source, tokens = places // words, places % words
+    best, places = joint.topk(continuations(beam))
+    source, tokens = places // likely, words.flatten(1).gather(1, places)
     sequences = torch.cat([take(search.alive, source), tokens[..., None]], -1)
     ends = tokens == EOS
     scores = best.masked_fill(~ends, -torch.inf) / length_penalty(length, alpha)

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from linnet.base.options import check_rate, check_size, choose
 from linnet.fuse.hooks import has_hooks
+from linnet.fuse.linear import linear
 from linnet.layers.masks import keep_mask, over_time
 
 # The LRN authors' value, on the joint projection of all gates.
@@ -114,14 +115,14 @@ class Projection(nn.Module):
         x = self.prenorm(x)
         if self.training and self.input_dropout:
             x = x * keep_mask(over_time(x, x.shape[-1]), self.input_dropout, like=x)
-        return x if self.reduce is None else F.linear(x, self.reduce)
+        return x if self.reduce is None else linear(x, self.reduce)
 
     def affine(self, x: Tensor) -> Tensor:
         """norm(x W) + b; without a norm, one operation for the product and the bias."""
         bias = self.whole_bias()
         if self.is_plain:
-            return F.linear(x, self.weight, bias)
-        x = self.norm(F.linear(x, self.weight))
+            return linear(x, self.weight, bias)
+        x = self.norm(linear(x, self.weight))
         return x if bias is None else x + bias
 
     @property

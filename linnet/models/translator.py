@@ -23,6 +23,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from linnet.base.options import check_rate, check_size, choose
+from linnet.fuse.linear import kept_matrices, linear
 from linnet.layers.attention import AdditiveAttention, Memory, NormedLinear
 from linnet.layers.beam import Hypotheses, beam_search
 from linnet.layers.cell import Cell
@@ -192,8 +193,9 @@ class Translator(nn.Module):
         check_size("beam", beam)
         steps, batch = source.shape
         limits = torch.full((batch,), steps, device=source.device) if lengths is None else lengths
-        state = repeat_rows(self.start(source, lengths), beam)
-        return beam_search(self.next_word, state, limits.to(source.device) + extra, beam, alpha)
+        with kept_matrices():
+            state = repeat_rows(self.start(source, lengths), beam)
+            return beam_search(self.next_word, state, limits.to(source.device) + extra, beam, alpha)
 
     def next_word(self, previous: Tensor, state: Any) -> tuple[Tensor, Any]:
         found = self.step(previous, state)
@@ -282,7 +284,7 @@ class RecurrentTranslator(Translator):
 
     def logits(self, x: Tensor, context: Tensor) -> Tensor:
         feature = torch.tanh(self.output(torch.cat([x, context], -1)))
-        return F.linear(self.dropout(feature), self.target.weight)
+        return linear(self.dropout(feature), self.target.weight)
 
 
 class SourceEncoder(nn.Module):

@@ -16,6 +16,7 @@ from linnet.bench import (
     growth,
     loss,
     memory,
+    reading,
     recurrence,
     report,
     rows,
@@ -23,6 +24,7 @@ from linnet.bench import (
     tagging,
     targets,
     timing,
+    translating,
 )
 from linnet.bench.run import run, with_other_pages
 from linnet.bench.settings import SHAPES, SOFTMAXES, Settings, Shape, Words, quick
@@ -180,7 +182,44 @@ def test_taggers_race_with_the_same_model_of_torch_and_the_crf_with_its_peer(boo
     ours, torchs = tagging.ours("lstm", 16), tagging.TorchTagger(16)
     # nn.LSTM has two biases for each gate.
     twice = 2 * 4 * (16 + tagging.SPELT)
-    assert sum(weight.numel() for weight in torchs.parameters()) == ours.count() + twice
+    assert count(torchs) == ours.count() + twice
+
+
+def test_encoders_race_with_the_same_layers_of_torch(book: rows.Book):
+    made = reading.measure(TINY, book)
+    assert [(row["unit"], row["d"], row["ratio_to"], row["target"]) for row in made] == [
+        ("sru", "9", reading.TORCH, "0.4"),
+        ("lrn", "9", reading.TORCH, ""),
+        ("nn.LSTM", "9", "", ""),
+    ]
+    ours, torchs = reading.Encoder("lstm", 9), reading.TorchEncoder(9)
+    # nn.LSTM has two biases for each gate.
+    twice = 2 * reading.LAYERS * 4 * reading.HIDDEN
+    assert count(torchs) == count(ours) + twice
+    x = torch.randn(5, 2, 9)
+    assert ours(x).shape == torchs(x).shape
+
+
+def test_translators_race_with_the_same_model_of_torch(book: rows.Book):
+    made = translating.measure(TINY, book)
+    assert [(row["unit"], row["mode"], row["ratio_to"], row["target"][:5]) for row in made] == [
+        ("lrn", "decoding", translating.TORCH, "0.666"),
+        ("sru", "decoding", translating.TORCH, ""),
+        ("gru", "decoding", translating.TORCH, ""),
+        ("nn.GRU", "decoding", "", ""),
+    ]
+    torchs = translating.TorchTranslator(translating.config_of("gru", 16)).eval()
+    source = torch.randint(3, translating.WORDS, (4, 2))
+    logits, start = torchs(source, None, source), torchs.start(source)
+    stepped = torchs.step(torch.zeros(2, dtype=torch.int64), start).logits
+    torch.testing.assert_close(stepped, logits[0])
+    # All make as many steps: a translation has as many words as its source.
+    for model in (torchs, translating.ours("lrn", 16)):
+        assert model.eval().translate(source, beam=4, extra=0).tokens[:, 0].ne(0).all()
+
+
+def count(model: torch.nn.Module) -> int:
+    return sum(weight.numel() for weight in model.parameters())
 
 
 def test_a_step_of_the_classifier_updates_it():

@@ -94,6 +94,26 @@ def test_padding_of_the_memory_changes_nothing(name: str):
         same(found[place], alone[place])
 
 
+@pytest.mark.parametrize("name", ["additive", "multi-head"])
+def test_several_queries_of_a_sequence_read_one_memory(name: str):
+    """As the hypotheses of beam search do: the same as a memory that is repeated for each of them."""
+    memory, beam = padded(randn(5, 3, 6)), 4
+    query = randn(2, 3 * beam, 6, seed=3)
+    if name == "additive":
+        layer = liven(AdditiveAttention(6, 6, heads=2))
+        few, many = read_rows(layer, query[0], memory, beam)
+    else:
+        layer = liven(MultiHeadAttention(6, 2))
+        few, many = read_rows(layer, query, memory, beam)
+    same(few, many)
+
+
+def read_rows(layer: torch.nn.Module, query: Tensor, memory: Tensor, beam: int) -> list[Tensor]:
+    repeated, mask = memory.repeat_interleave(beam, 1), MASK.repeat_interleave(beam, 1)
+    found = [layer(query, layer.remember(*read)) for read in ((memory, MASK), (repeated, mask))]
+    return [torch.cat([part.flatten() for part in each]) for each in found]
+
+
 @pytest.mark.parametrize("heads", [0, 4])
 def test_heads_must_divide_the_memory(heads: int):
     with pytest.raises(ValueError, match="heads"):

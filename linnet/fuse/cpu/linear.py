@@ -1,0 +1,72 @@
+"""A packed matrix and its product with a few rows; threads share its panels."""
+
+from __future__ import annotations
+
+from array import array
+from functools import cache
+
+from llvmlite import ir
+from torch import Tensor
+
+from linnet.fuse.cpu import jit
+from linnet.fuse.cpu.call import side_by_side, zeros
+from linnet.fuse.cpu.emit import Format
+from linnet.fuse.cpu.gemm import I64, PTR, Gemm, loop
+from linnet.fuse.cpu.pack import packed
+from linnet.fuse.cpu.threads import grain
+from linnet.fuse.cpu.width import vector_width
+
+
+class PackedMatrix:
+    """A copy of a matrix [N, K] as panels."""
+
+    def __init__(self, matrix: Tensor):
+        self.count, self.depth = matrix.shape
+        self.panels = packed(matrix.detach(), 1, vector_width(matrix.dtype))
+
+    def times(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
+        """x [M, K] -> x W^T + b, [M, N]."""
+        x, made = side_by_side(x.detach()), x.new_empty(len(x), self.count)
+        number, _, panel = self.panels.shape
+        starts, size = self.starts(bias, number * panel), x.element_size()
+        address, row = x.data_ptr(), x.stride(0) * size
+        places = [address, row, len(x), self.panels.data_ptr(), self.depth, starts.data_ptr()]
+        numbers = array("q", [*places, made.data_ptr(), self.count * size, self.count])
+        jit.run(kernel(8 * size, panel), number, grain(len(x) * self.depth * panel), numbers)
+        return made
+
+    def starts(self, bias: Tensor | None, wide: int) -> Tensor:
+        """The bias, with zeros where a last panel has no columns."""
+        whole = zeros(wide, self.panels.dtype)
+        if bias is None:
+            return whole
+        bias = bias.detach().contiguous()
+        if self.count == wide:
+            return bias
+        whole = whole.clone()
+        whole[: self.count] = bias
+        return whole
+
+
+@cache  # of two values: one for each dtype
+def kernel(bits: int, panel: int) -> jit.Compiled:
+    return jit.compile_function(emit(bits, panel), "product")
+
+
+def emit(bits: int, panel: int) -> str:
+    """void product(first panel, last, arguments): see `PackedMatrix.times` for these."""
+    module = ir.Module("product")
+    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [I64, I64, PTR]), "product")
+    begin, end, arguments = function.args
+    build = ir.IRBuilder(function.append_basic_block("entry"))
+    numbers = [build.load(build.gep(arguments, [I64(i)], source_etype=I64), typ=I64) for i in range(9)]
+    a, a_row, rows, panels, depth, starts, c, c_row, columns = numbers
+    gemm, panel_bytes = Gemm(module, build, Format(bits), panel // 2), I64(panel * bits // 8)
+    with loop(build, begin, end, I64(1)) as p:
+        offset = build.mul(p, panel_bytes)
+        at = build.add(panels, build.mul(offset, depth))
+        bias = build.inttoptr(build.add(starts, offset), PTR)
+        left = build.sub(columns, build.mul(p, I64(panel)))
+        gemm.emit_panel(rows, a, a_row, at, bias, depth, build.add(c, offset), c_row, left)
+    build.ret_void()
+    return str(module)
