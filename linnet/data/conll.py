@@ -24,6 +24,7 @@ from linnet.data.characters import WIDTH, Characters, count_characters
 from linnet.data.errors import DataError, MissingDataError, unknown
 from linnet.data.files import File, read_any
 from linnet.data.kjv import read_kjv
+from linnet.data.sets import Described, WantedFiles
 from linnet.data.vectors import numbered_lines
 from linnet.data.vocabulary import strings
 
@@ -65,22 +66,14 @@ FIRST_AND_LAST = Columns()
 
 
 @dataclass(frozen=True)
-class WantedTags:
+class WantedTags(WantedFiles):
     """The arguments of `load_tagged`."""
 
-    data_dir: str | Path | None = None
-    path: str | Path | None = None
-    valid_path: str | Path | None = None
-    test_path: str | Path | None = None
     columns: Columns = FIRST_AND_LAST
 
 
 @dataclass(frozen=True)
-class TaggedSet:
-    """The description of a set, known before it is read."""
-
-    about: str
-    terms: str
+class TaggedSet(Described):
     read: Callable[[WantedTags], Splits]
 
 

@@ -17,11 +17,13 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import NamedTuple
 
 from linnet.data.errors import DataError, unknown
 from linnet.data.files import File, read_any
 from linnet.data.kjv import labelled_verses
+from linnet.data.sets import Described, WantedFiles
 from linnet.data.tables import Columns, Labelled, read_rows
 from linnet.data.text import decode_utf8
 from linnet.data.vocabulary import WORD
@@ -39,20 +41,15 @@ class Splits(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Wanted:
+class Wanted(WantedFiles):
     """Which splits of which set.
 
-    path, valid_path, test_path   of the set "own": its files; what is not given is taken from `path`
-    texts                         the names of the columns with the texts, by the option that sets each name
-    label                         the name of the column with the class; of "kjv", "testament" or "book"
-    fold_count, fold              own data: test (or validation) is part `fold` of `fold_count` equal parts
-    split_seed                    of the folds of own data
+    texts              the names of the columns with the texts, by the option that sets each name
+    label              the name of the column with the class; of "kjv", "testament" or "book"
+    fold_count, fold   own data: test (or validation) is part `fold` of `fold_count` equal parts
+    split_seed         of the folds of own data
     """
 
-    data_dir: str | None = None
-    path: str | None = None
-    valid_path: str | None = None
-    test_path: str | None = None
     texts: Mapping[str, str] = field(default_factory=lambda: {"text": "text"})
     label: str | None = None
     fold_count: int = FOLDS
@@ -61,11 +58,7 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class LabelledSet:
-    """The description of a set, known before it is read."""
-
-    about: str
-    terms: str
+class LabelledSet(Described):
     read: Callable[[LabelledSet, Wanted], Splits]
     files: tuple[File, ...] = ()
     folders: tuple[str, ...] = ()
@@ -226,7 +219,7 @@ def own(source: LabelledSet, wanted: Wanted) -> Splits:
     return own_files(wanted, read_rows)
 
 
-def own_files(wanted: Wanted, read: Callable[[str, Columns], Rows]) -> Splits:
+def own_files(wanted: Wanted, read: Callable[[str | Path, Columns], Rows]) -> Splits:
     columns = Columns(wanted.texts, wanted.label or "label")
     train, valid, test = (
         read(path, columns) if path else None for path in (wanted.path, wanted.valid_path, wanted.test_path)

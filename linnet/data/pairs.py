@@ -6,6 +6,8 @@ splits.train[0].texts, splits.train[0].label
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from linnet.data.errors import DataError, MissingDataError
 from linnet.data.files import File
 from linnet.data.labelled import LabelledSet, Rows, Splits, Wanted, own_files
@@ -29,7 +31,7 @@ def own(source: LabelledSet, wanted: Wanted) -> Splits:
     return own_files(wanted, read_pairs)
 
 
-def read_pairs(path: str, columns: Columns) -> Rows:
+def read_pairs(path: str | Path, columns: Columns) -> Rows:
     """Read the pairs of a table that have a class; both sentences must have words."""
     rows = [row for row in read_rows(path, columns) if row.label != NO_LABEL]
     for row in rows:

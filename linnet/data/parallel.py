@@ -17,6 +17,7 @@ from typing import NamedTuple
 from linnet.data.errors import DataError, MissingDataError, unknown
 from linnet.data.files import LARGEST_OF_YOURS, File, read_any, unpacked
 from linnet.data.kjv import paired_verses
+from linnet.data.sets import Described
 from linnet.data.text import decode_utf8
 
 HELD_OUT = 10  # validation and test without files of their own are each one of this many equal parts
@@ -58,11 +59,7 @@ class WantedPairs:
 
 
 @dataclass(frozen=True)
-class ParallelSet:
-    """The description of a set, known before it is read."""
-
-    about: str
-    terms: str
+class ParallelSet(Described):
     read: Callable[[ParallelSet, WantedPairs], dict[str, list[Pair]]]  # the splits that the set has
     languages: tuple[str, ...] = ()
 

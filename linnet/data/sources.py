@@ -10,6 +10,7 @@ from typing import NamedTuple
 from linnet.data.errors import DataError, MissingDataError
 from linnet.data.files import File, Found, read_any
 from linnet.data.kjv import read_kjv
+from linnet.data.sets import Described
 from linnet.data.text import cut_lines, cut_off, decode_utf8, ended, read_bytes, read_text
 
 
@@ -23,11 +24,9 @@ class Parts(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Source:
-    """The description of a corpus, known before it is read."""
+class Source(Described):
+    """A corpus."""
 
-    about: str
-    terms: str
     levels: tuple[str, ...]  # the first is the default
     read: Callable[[Wanted], Parts]
     # Each entry is one file, or several alternatives.

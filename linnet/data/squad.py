@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 from linnet.data.errors import DataError, MissingDataError, unknown
 from linnet.data.files import LARGEST_OF_YOURS, File, read_any, unpacked
 from linnet.data.labelled import MARK
+from linnet.data.sets import Described, WantedFiles
 from linnet.data.text import parse_json
 
 HELD_OUT = 10  # one of this many texts, for validation and for the test, if they have no file
@@ -106,25 +107,11 @@ def answer(where: str, text: str, found: Any) -> Answer:
 
 
 @dataclass(frozen=True)
-class WantedQuestions:
-    """Where the files of a set are; of "own", `path` and perhaps those of the other splits."""
-
-    data_dir: str | None = None
-    path: str | None = None
-    valid_path: str | None = None
-    test_path: str | None = None
+class QuestionSet(Described):
+    read: Callable[[WantedFiles], Splits]
 
 
-@dataclass(frozen=True)
-class QuestionSet:
-    """The description of a set, known before it is read."""
-
-    about: str
-    terms: str
-    read: Callable[[WantedQuestions], Splits]
-
-
-def load_questions(name: str, wanted: WantedQuestions) -> Splits:
+def load_questions(name: str, wanted: WantedFiles) -> Splits:
     """Return the questions of a set of `QUESTIONS`."""
     if name not in QUESTIONS:
         raise unknown("set of questions", name, QUESTIONS)
@@ -135,7 +122,7 @@ def load_questions(name: str, wanted: WantedQuestions) -> Splits:
     return splits
 
 
-def own(wanted: WantedQuestions) -> Splits:
+def own(wanted: WantedFiles) -> Splits:
     """What has no file is cut from the end of the training file, by texts."""
     if wanted.path is None:
         raise DataError(
@@ -155,7 +142,7 @@ def joined(texts: Texts) -> list[Question]:
     return [question for text in texts for question in text]
 
 
-def squad(wanted: WantedQuestions) -> Splits:
+def squad(wanted: WantedFiles) -> Splits:
     """The first articles of the development set for training, the others for validation and the test."""
     found = read_any([DEVELOPMENT], ("squad",), wanted.data_dir)
     parts = articles(str(found.path), found.contents)

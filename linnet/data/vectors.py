@@ -23,6 +23,7 @@ from torch import Tensor
 
 from linnet.data.errors import DataError, MissingDataError, unknown
 from linnet.data.files import LARGEST_OF_YOURS, File, find, missing, opened, places, unpacked
+from linnet.data.sets import Described
 from linnet.data.text import decode_utf8
 
 VOCABULARY = "vocab.txt"
@@ -36,11 +37,9 @@ class Vectors(NamedTuple):
 
 
 @dataclass(frozen=True)
-class VectorSource:
+class VectorSource(Described):
     """Vectors that are known by name: an array, and its words in VOCABULARY in the same folder."""
 
-    about: str
-    terms: str
     file: File
     folders: tuple[str, ...]
 

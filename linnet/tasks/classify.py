@@ -37,7 +37,7 @@ from linnet.models.classifier import CNN, Classifier, ClassifierConfig
 from linnet.models.config import TextConfig
 from linnet.tasks.base import SPLITS, Comparison, Variant, unit_options_checked
 from linnet.tasks.results import LOSS, Figure, Metric, Metrics, Section, StepResult
-from linnet.tasks.words import CHARACTERS, PAD, VOCABULARY, WordTask, most_confident_mistakes
+from linnet.tasks.words import PAD, WordTask, most_confident_mistakes
 
 log = logging.getLogger("linnet")
 
@@ -116,7 +116,7 @@ class Classify(WordTask):
     # The options that name the columns with the texts of an example.
     text_options: ClassVar[tuple[str, ...]] = ("text",)
     selects = Metric("accuracy", higher=True)
-    asset_files = (VOCABULARY, CHARACTERS, CLASSES)
+    asset_files = (*WordTask.asset_files, CLASSES)
     defaults = {
         **{"optimiser": "adam", "lr": 1e-3, "clip": 5.0, "fused": True, "epochs": 10},
         **{"embedding_size": 100, "hidden_size": 128, "input_dropout": 0.3, "pooled_dropout": 0.3},

@@ -18,10 +18,10 @@ from linnet.data.sources import CORPORA
 from linnet.data.vocabulary import LEVELS, Vocabulary
 from linnet.models.generate import generate_texts
 from linnet.models.language import LanguageModel, LanguageModelConfig, with_hidden_size
-from linnet.tasks.base import SPLITS, Comparison, Task, unit_options_checked
+from linnet.tasks.base import SPLITS, Comparison, unit_options_checked
 from linnet.tasks.results import LOSS, Figure, Metrics, StepResult
+from linnet.tasks.texts import VocabularyTask
 
-VOCABULARY = "vocabulary.json"
 CORPUS_SETTINGS = ("corpus", "path", "data_dir", "level", "vocabulary_size", "lowercase", "order")
 """The settings on which the corpus depends; the others say how it is divided into batches."""
 UNBOUNDED = ("nru", "eurnn")
@@ -95,7 +95,7 @@ BITS = {
 }
 
 
-class Language(Task):
+class Language(VocabularyTask):
     """A corpus, a vocabulary and a model of it."""
 
     name, about = "lm", "language modelling: predict the next word, character or byte of a text"
@@ -103,12 +103,12 @@ class Language(Task):
     is_language_model = True
     comparison = COMPARISON
     splits = (*SPLITS, "all")
-    asset_files = (VOCABULARY,)
     ranges = {
         "input_dropout": (0.01, 0.6),
         "layer_dropout+output_dropout": (0.01, 0.6),
         "lr": (0.001, 0.01),
     }
+    vocabulary: Vocabulary
 
     def prepare(self) -> None:
         self.vocabulary = self.corpus.vocabulary
@@ -187,12 +187,6 @@ class Language(Task):
         return (BITS.get(level, PERPLEXITY), LOSS)
 
     # ----------------------------------------------------------------------------------- a trained run
-
-    def assets(self) -> dict[str, bytes]:
-        return {VOCABULARY: self.vocabulary.to_json().encode()}
-
-    def restore(self, assets: Mapping[str, bytes]) -> None:
-        self.vocabulary = Vocabulary.parse(VOCABULARY, assets[VOCABULARY])
 
     def describe(self) -> dict[str, Any]:
         # Run directories of Linnet 0.1.0 call this task "language".

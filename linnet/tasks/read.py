@@ -27,11 +27,11 @@ from linnet.data.characters import count_characters
 from linnet.data.conll import Columns, Sentence, WantedTags, conll2003_split
 from linnet.data.errors import DataError
 from linnet.data.padded import ORDERS, Example, PaddedBatch, Sequences, collate
+from linnet.data.sets import WantedFiles
 from linnet.data.squad import (
     QUESTIONS,
     Question,
     Splits,
-    WantedQuestions,
     best_f1,
     exact_match,
     load_questions,
@@ -46,7 +46,7 @@ from linnet.models.reader import DocumentReader, Passage, ReaderConfig, RNet
 from linnet.tasks.base import SPLITS, Comparison, unit_options_checked
 from linnet.tasks.results import LOSS, Figure, Metric, Metrics, Section, StepResult
 from linnet.tasks.texts import two_texts
-from linnet.tasks.words import CHARACTERS, PAD, VOCABULARY, WordTask, most_confident_mistakes
+from linnet.tasks.words import PAD, WordTask, most_confident_mistakes
 
 NO_TAG = "<none>"
 TAGS = "tags.json"
@@ -108,7 +108,7 @@ class Read(WordTask):
     Data, Model = ReadData, ReaderConfig
     sets = QUESTIONS
     selects = Metric("f1", higher=True)
-    asset_files = (VOCABULARY, CHARACTERS, TAGS)
+    asset_files = (*WordTask.asset_files, TAGS)
     defaults = {
         **{"optimiser": "adamax", "lr": 2e-3, "clip": 10.0, "epochs": 10},
         **{"embedding_size": 100, "hidden_size": 100, "input_dropout": 0.3, "output_dropout": 0.3},
@@ -144,7 +144,7 @@ class Read(WordTask):
     def questions(self) -> Splits:
         data = self.data
         return load_questions(
-            data.set, WantedQuestions(data.data_dir, data.path, data.valid_path, data.test_path)
+            data.set, WantedFiles(data.data_dir, data.path, data.valid_path, data.test_path)
         )
 
     # ----------------------------------------------------------------------------------------- model

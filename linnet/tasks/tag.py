@@ -42,7 +42,7 @@ from linnet.data.vocabulary import split_words
 from linnet.models.tagger import Spelling, Tagger, TaggerConfig
 from linnet.tasks.base import Comparison, unit_options_checked
 from linnet.tasks.results import LOSS, Figure, Metric, Metrics, Section, StepResult
-from linnet.tasks.texts import VOCABULARY, TextTask
+from linnet.tasks.texts import TextTask
 
 PREFIXES = ("B-", "I-", "E-", "S-")
 
@@ -92,11 +92,12 @@ class Tag(TextTask):
     Data, Model = TagData, TaggerConfig
     sets = TAGGED
     selects = Metric("f1", higher=True)
-    asset_files = (VOCABULARY,)
     # The table of words has most of the weights.
     defaults = {"optimiser": "adam", "lr": 1e-3, "epsilon": 1e-7, "fused": True, "epochs": 10}
     comparison = Comparison(budget=800_000, settings={"embedding_size": 50, "epochs": 2})
     ranges = {"input_dropout": (0.1, 0.7), "lr": (3e-4, 1e-2)}
+    vocabulary: TagVocabulary
+    parse_vocabulary = staticmethod(TagVocabulary.parse)
     pretrained: Vectors | None = None
 
     def prepare(self) -> None:
@@ -207,12 +208,6 @@ class Tag(TextTask):
         return [Section("Entities by type", about, head, tuple(metrics.by_type()))]
 
     # ----------------------------------------------------------------------------------- a trained run
-
-    def assets(self) -> dict[str, bytes]:
-        return {VOCABULARY: self.vocabulary.to_json().encode()}
-
-    def restore(self, assets: Mapping[str, bytes]) -> None:
-        self.vocabulary = TagVocabulary.parse(VOCABULARY, assets[VOCABULARY])
 
     def describe(self) -> dict[str, Any]:
         known = self.vocabulary

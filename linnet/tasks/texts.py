@@ -10,17 +10,35 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from linnet.data.batches import epoch_generator
 from linnet.data.padded import FIXED_ORDERS, BatchPlan, Example, PaddedBatch, batch_count, padded_batches
 from linnet.data.vectors import vector_size
+from linnet.data.vocabulary import Vocabulary
 from linnet.tasks.base import Task
 
 VOCABULARY = "vocabulary.json"
 
 
-class TextTask(Task):
+class VocabularyTask(Task):
+    """A task with a vocabulary, which is kept with the run."""
+
+    vocabulary: Any
+    asset_files: ClassVar[tuple[str, ...]] = (VOCABULARY,)
+
+    def assets(self) -> dict[str, bytes]:
+        return {VOCABULARY: self.vocabulary.to_json().encode()}
+
+    def restore(self, assets: Mapping[str, bytes]) -> None:
+        self.vocabulary = self.parse_vocabulary(VOCABULARY, assets[VOCABULARY])
+
+    @staticmethod
+    def parse_vocabulary(where: str, contents: bytes) -> Any:
+        return Vocabulary.parse(where, contents)
+
+
+class TextTask(VocabularyTask):
     """A task whose splits are lists of examples."""
 
     @abstractmethod

@@ -33,7 +33,7 @@ from linnet.models.translator import Translator, TranslatorConfig, make_translat
 from linnet.tasks.base import SPLITS, Comparison, Variant, unit_options_checked
 from linnet.tasks.language import PERPLEXITY, perplexity_of
 from linnet.tasks.results import LOSS, Figure, Metric, Metrics, Section, StepResult
-from linnet.tasks.texts import VOCABULARY, TextTask
+from linnet.tasks.texts import TextTask
 
 log = logging.getLogger("linnet")
 
@@ -103,13 +103,13 @@ class Translate(TextTask):
     Data, Model = TranslateData, TranslatorConfig
     sets = PARALLEL
     splits = (*SPLITS, "all")
-    asset_files = (VOCABULARY,)
     defaults = {
         **{"optimiser": "adam", "lr": 1e-3, "clip": 1.0, "fused": True, "epochs": 10},
         **{"hidden_size": 256, "num_layers": 2, "heads": 4, "inner_size": 512},
     }
     comparison = Comparison(budget=6_000_000, settings={"epochs": 3})
     ranges = {"dropout": (0.05, 0.4), "lr": (3e-4, 3e-3)}
+    vocabulary: Vocabulary
 
     def prepare(self) -> None:
         """Read the data, and find the pieces of words of both sides of the training set."""
@@ -232,12 +232,6 @@ class Translate(TextTask):
         return Section("Translations", about, ("source", "reference", "translation"), rows)
 
     # ----------------------------------------------------------------------------------- a trained run
-
-    def assets(self) -> dict[str, bytes]:
-        return {VOCABULARY: self.vocabulary.to_json().encode()}
-
-    def restore(self, assets: Mapping[str, bytes]) -> None:
-        self.vocabulary = Vocabulary.parse(VOCABULARY, assets[VOCABULARY])
 
     def describe(self) -> dict[str, Any]:
         return {

@@ -19,7 +19,7 @@ from linnet.data.vectors import Vectors
 from linnet.data.vocabulary import Vocabulary
 from linnet.layers.embedding import WordEmbedding, use_vectors
 from linnet.tasks.results import Section
-from linnet.tasks.texts import VOCABULARY, TextTask
+from linnet.tasks.texts import TextTask
 
 PAD = "<pad>"
 CHARACTERS = "characters.json"
@@ -29,6 +29,7 @@ MOST_MISTAKES = 20
 class WordTask(TextTask):
     """A task whose models read words, their characters, or both."""
 
+    asset_files = (*TextTask.asset_files, CHARACTERS)
     vocabulary: Vocabulary
     characters: Characters
     pretrained: Vectors | None = None  # a trained run needs none: its weights have them
@@ -52,13 +53,10 @@ class WordTask(TextTask):
         use_vectors(embedding, self.pretrained.matrix[known], rows[known], **how)
 
     def assets(self) -> dict[str, bytes]:
-        return {
-            VOCABULARY: self.vocabulary.to_json().encode(),
-            CHARACTERS: self.characters.to_json().encode(),
-        }
+        return {**super().assets(), CHARACTERS: self.characters.to_json().encode()}
 
     def restore(self, assets: Mapping[str, bytes]) -> None:
-        self.vocabulary = Vocabulary.parse(VOCABULARY, assets[VOCABULARY])
+        super().restore(assets)
         self.characters = Characters.from_json(assets[CHARACTERS])
 
     def describe(self) -> dict[str, Any]:

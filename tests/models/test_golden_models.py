@@ -6,14 +6,13 @@ gives the gradients that the file holds. Both the kernels and the reference loop
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import nullcontext
 from typing import Any
 
 import pytest
 import torch
 from golden_cases import FOLDER, Vectors
-from torch import Tensor, nn
+from golden_checks import call
+from torch import Tensor
 from torch.func import functional_call
 
 import linnet
@@ -24,11 +23,8 @@ TOLERANCE = 1e-10
 Parameters = dict[str, Tensor]
 
 
-@pytest.fixture(params=["kernels", "reference"], autouse=True)
-def _backend(request: pytest.FixtureRequest):
-    """By the kernel where there is one (not for an h that reads the previous s), and by the loop."""
-    with linnet.backend("reference") if request.param == "reference" else nullcontext():
-        yield
+# By the kernel where there is one (not for an h that reads the previous s), and by the loop.
+pytestmark = pytest.mark.usefixtures("_backends")
 
 
 def close(ours: Tensor, theirs: Tensor, what: str) -> None:
@@ -37,25 +33,6 @@ def close(ours: Tensor, theirs: Tensor, what: str) -> None:
 
 def load(name: str) -> Vectors:
     return Vectors(FOLDER / f"{name}.npz")
-
-
-class Calling(nn.Module):
-    """Calls a function of the model, so that it can be given other parameters."""
-
-    def __init__(self, model: LanguageModel, function: Callable[[LanguageModel], Any]):
-        super().__init__()
-        self.model, self.function = model, function
-
-    def forward(self) -> Any:
-        return self.function(self.model)
-
-
-def with_parameters(
-    model: LanguageModel, parameters: Parameters, function: Callable[[LanguageModel], Any]
-) -> Any:
-    assert set(parameters) == {name for name, _ in model.named_parameters()}
-    named = {f"model.{name}": tensor for name, tensor in parameters.items()}
-    return functional_call(Calling(model, function), named, ())
 
 
 def check_gradients(v: Vectors, loss: Tensor) -> dict[str, Tensor]:
@@ -76,7 +53,7 @@ def logits_and_parts(
         logits = model.softmax.logits(model(tokens, state).output, model.tied_weight)
         return logits, model.loss(tokens, targets, state)
 
-    return with_parameters(model, parameters, both)
+    return call(model, parameters, function=both)
 
 
 # -------------------------------------------------------------------------------------------- RAN
@@ -209,7 +186,7 @@ def test_scrn_that_reads_words_by_their_number(name: str):
     parameters = {**of_layer(0, scrn_cell(v)), **scrn_decoder(v)}
     state = ((v["s0.s"][None], v["s0.h"][None]),)
     tokens, targets = v["ids"], v["targets"]
-    encoded = with_parameters(model, parameters, lambda model: model(tokens, state))
+    encoded = call(model, parameters, tokens, state)
     close(encoded.raw, torch.cat([v["s_seq"], v["h_seq"]], -1), "[s; h]")
     logits, parts = logits_and_parts(model, parameters, tokens, targets, state)
     close(logits, v["logits"], "logits")
@@ -259,10 +236,10 @@ def test_lrn_with_a_mixture_of_softmaxes():
         parameters |= of_layer(layer, {f"input.{name}": tensor for name, tensor in theirs.items()})
     state = tuple(v[f"s0.h{layer}"] for layer in range(3))
     tokens, targets = v["ids"], v["targets"]
-    encoded, log_probs, parts = with_parameters(
+    encoded, log_probs, parts = call(
         model,
         parameters,
-        lambda model: (
+        function=lambda model: (
             model(tokens, state),
             model.log_probs(tokens, state)[0],
             model.loss(tokens, targets, state),

@@ -2,37 +2,28 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 import torch
 from golden_cases import Vectors
+from golden_checks import call, check_loss, close, files
 from golden_units import (
     CELLS,
     Parameters,
     attention_parameters,
-    call,
     cell_parameters,
     character_parameters,
-    check_loss,
-    close,
-    files,
     linear,
     pooling_parameters,
     under,
 )
 
-import linnet
 from linnet.layers.output import smoothed_cross_entropy
 from linnet.models.encoder import Text
 from linnet.models.pair import PairClassifier, PairConfig
 
-
-@pytest.fixture(params=["kernels", "reference"], autouse=True)
-def _backend(request: pytest.FixtureRequest):
-    with linnet.backend("reference") if request.param == "reference" else nullcontext():
-        yield
+pytestmark = pytest.mark.usefixtures("_backends")
 
 
 def pair_model(v: Vectors) -> PairClassifier:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -11,16 +11,11 @@ from unittest.mock import patch
 import pytest
 import torch
 from golden_cases import Vectors, recorded_mask
+from golden_checks import call, check_gradients, check_logits, check_loss, close, files
 from golden_units import (
     CELLS,
     Parameters,
-    call,
     cell_parameters,
-    check_gradients,
-    check_logits,
-    check_loss,
-    close,
-    files,
     gated_parameters,
     pointer_parameters,
     pooling_parameters,
@@ -34,11 +29,7 @@ from linnet.deploy.checkpoints import convert
 from linnet.layers.spans import SpanLogits
 from linnet.models.reader import DocumentReader, Passage, ReaderConfig, RNet
 
-
-@pytest.fixture(params=["kernels", "reference"], autouse=True)
-def _backend(request: pytest.FixtureRequest):
-    with linnet.backend("reference") if request.param == "reference" else nullcontext():
-        yield
+pytestmark = pytest.mark.usefixtures("_backends")
 
 
 # ---------------------------------------------------------------------------------------------- DrQA

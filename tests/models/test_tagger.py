@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from golden_cases import FOLDER, OURS, Vectors, matching
-from torch import Tensor, nn
-from torch.func import functional_call
+from golden_checks import call, close
+from torch import Tensor
 
 import linnet
 from linnet.models.tagger import Spelling, Tagger, TaggerConfig, Words
@@ -30,45 +28,11 @@ UNITS: dict[str, tuple[dict[str, Any], int]] = {
 }
 
 
-@pytest.fixture(params=["kernels", "reference"])
-def _backend(request: pytest.FixtureRequest):
-    with linnet.backend("reference") if request.param == "reference" else nullcontext():
-        yield
-
-
-def close(ours: Tensor, theirs: Tensor, what: str) -> None:
-    """To 1e-9 of the largest value, the tolerance of these files."""
-    torch.testing.assert_close(
-        ours,
-        theirs,
-        rtol=0,
-        atol=1e-9 * theirs.abs().max().item() + 1e-14,
-        msg=lambda text: f"{what}: {text}",
-    )
-
-
 def check_gradients(v: Vectors, loss: Tensor, prefix: str = "") -> None:
     leaves = {key: v[key] for key in v.gradients}
     found = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True, materialize_grads=True)
     for key, gradient in zip(leaves, found, strict=True):
         close(gradient, v[f"{prefix}grad.{key}"], f"{prefix}gradient of {key}")
-
-
-class Calling(nn.Module):
-    """Calls a function of a module, so that it can be given other parameters."""
-
-    def __init__(self, module: nn.Module, function: Callable[[Any], Any]):
-        super().__init__()
-        self.module, self.function = module, function
-
-    def forward(self) -> Any:
-        return self.function(self.module)
-
-
-def with_parameters(module: nn.Module, parameters: Parameters, function: Callable[[Any], Any]) -> Any:
-    assert set(parameters) == {name for name, _ in module.named_parameters()}
-    named = {f"module.{name}": tensor for name, tensor in parameters.items()}
-    return functional_call(Calling(module.double(), function), named, ())
 
 
 def crf_parameters(v: Vectors, prefix: str) -> Parameters:
@@ -95,10 +59,10 @@ def test_the_crf_is_the_authors(path: Path, form: str):
     labels, intended = v.meta["labels"], form == "intended"
     crf = linnet.CRF(labels, batch_first=True, use_end=intended)
     x, lengths = -(v["x"] @ v["w.W"] + v["w.b"]), v["mask"].sum(1).long()
-    likelihood, best = with_parameters(
+    likelihood, best = call(
         crf,
         crf_parameters(v, "w."),
-        lambda crf: (
+        function=lambda crf: (
             crf(x, v["y"], lengths=lengths, reduction="none"),
             crf.viterbi(x, lengths=lengths).tags,
         ),
@@ -205,7 +169,7 @@ def tagger(v: Vectors) -> tuple[Tagger, Parameters]:
     return Tagger(words, v.meta["labels"] - 1, config, characters=characters).eval(), parameters
 
 
-@pytest.mark.usefixtures("_backend")
+@pytest.mark.usefixtures("_backends")
 @pytest.mark.parametrize("path", matching("ner_full_*"), ids=lambda path: path.stem)
 def test_the_tagger_is_the_authors(path: Path):
     v = Vectors(path)
@@ -223,7 +187,7 @@ def test_the_tagger_is_the_authors(path: Path):
         )
 
     model, parameters = tagger(v)
-    inside, likelihood, best = with_parameters(model, parameters, run)
+    inside, likelihood, best = call(model, parameters, function=run)
     for name, ours in zip(("char_feature", "seq", "energy_input"), inside, strict=True):
         close(ours[real], v[name].transpose(0, 1)[real], name)
     assert torch.equal(best, v["path"].T)

@@ -12,11 +12,11 @@ import torch
 import linnet
 from linnet import cli
 from linnet.data.errors import DataError, MissingDataError
+from linnet.data.sets import WantedFiles
 from linnet.data.squad import (
     QUESTIONS,
     Answer,
     Question,
-    WantedQuestions,
     best_f1,
     exact_match,
     load_questions,
@@ -193,11 +193,11 @@ def test_a_question_that_cannot_be_used(tmp_path: Path, question: Any, message: 
 
 def test_what_is_missing(tmp_path: Path, table: Path):
     with pytest.raises(DataError, match=r"give a file of yours in the format of SQuAD \(--path FILE\)"):
-        load_questions("own", WantedQuestions())
+        load_questions("own", WantedFiles())
     with pytest.raises(MissingDataError, match="there is no file"):
         read_squad(tmp_path / "none.json")
     with pytest.raises(DataError, match="the train set has no questions"):
-        load_questions("own", WantedQuestions(path=str(written(tmp_path, asked("Who?", "Anna")))))
+        load_questions("own", WantedFiles(path=str(written(tmp_path, asked("Who?", "Anna")))))
     table.write_text("{")
     with pytest.raises(DataError, match="is not JSON"):
         read_squad(table)
@@ -220,7 +220,7 @@ def test_splits_with_files_of_their_own(tmp_path: Path, table: Path):
     other.write_text(written(tmp_path / ".", asked("Who?", "Anna")).read_text())
     table = written(tmp_path, *(asked(*each) for each in ASKED), texts=20)
     sizes = [
-        [len(part) for part in load_questions("own", WantedQuestions(None, str(table), *paths))]
+        [len(part) for part in load_questions("own", WantedFiles(None, str(table), *paths))]
         for paths in ((None, None), (str(other), None), (None, str(other)), (str(other), str(other)))
     ]
     assert sizes == [[48, 6, 6], [54, 1, 6], [54, 6, 1], [60, 1, 1]]
