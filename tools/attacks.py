@@ -26,7 +26,19 @@ from torch.nn.utils import parametrizations, prune
 
 from linnet.fuse.backend import FallbackWarning, backend
 from linnet.layers.recurrent import Recurrent
-from tools.cases import Case, Results, Wrong, compare, flags_of, lay_out, randn, run, tensors
+from tools.cases import (
+    Case,
+    Change,
+    Results,
+    Wrong,
+    compare,
+    flags_of,
+    lay_out,
+    randn,
+    run,
+    tensors,
+    unchanged,
+)
 
 PATIENCE = 300  # seconds that a thread may take
 ERRORS = (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError)
@@ -47,13 +59,16 @@ def outcome(job: Callable[[], Results]) -> Outcome:
             return f"{type(error).__name__}: {error}"
 
 
-def agree(case: Case, found: Outcome, expected: Outcome, what: str) -> None:
+def agree(
+    case: Case, found: Outcome, expected: Outcome, what: str, again: Callable[[Change], Results]
+) -> None:
+    """Raise unless both are errors or the same numbers; see `compare` for `again`."""
     if isinstance(found, str) or isinstance(expected, str):
         if not (isinstance(found, str) and isinstance(expected, str)):
             raise Wrong(f"{what}: {described(found)}; the reference loop: {described(expected)}")
         return
     try:
-        compare(case, found, expected)
+        compare(case, found, expected, again)
     except Wrong as wrong:
         raise Wrong(f"{what}: {wrong}") from None
 
@@ -70,15 +85,16 @@ def check_changed(case: Case) -> None:
     flags = chance.choice(("mask", "resets", "mask and resets"))
     case = exactly(case, flags=flags, training=False)
     name = chance.choice(flags.split(" and "))
-    found, expected = (outcome(partial(changed_between, case, name, by)) for by in (None, "reference"))
+    by_loop = partial(changed_between, case, name, "reference")
+    found, expected = outcome(partial(changed_between, case, name, None)), outcome(by_loop)
     # The backward pass of the loop may not need the changed tensor; that of a kernel may raise an error.
     if not isinstance(found, str):
-        agree(case, found, expected, f"{name} changed before backward")
+        agree(case, found, expected, f"{name} changed before backward", by_loop)
 
 
-def changed_between(case: Case, name: str, by: str | None) -> Results:
+def changed_between(case: Case, name: str, by: str | None, change: Change = unchanged) -> Results:
     rnn = replace(case, built=[]).build()
-    x = randn(case.number, case.steps, case.batch, case.input_size).requires_grad_()
+    x = change(randn(case.number, case.steps, case.batch, case.input_size)).requires_grad_()
     flags = flags_of(case, x)
     with backend(by):
         y, _ = rnn(x, **flags)
@@ -103,8 +119,12 @@ def check_hooks(case: Case) -> None:
         MEDDLING[kind](module, chance)
     except (IndexError, *ERRORS):
         return  # this cannot be done to this module
-    found, expected = (outcome(partial(run, case, rnn, by)) for by in (None, "reference"))
-    agree(case, found, expected, f"{kind} on {type(module).__name__}")
+    agree_with_loop(case, rnn, f"{kind} on {type(module).__name__}")
+
+
+def agree_with_loop(case: Case, rnn: Recurrent, what: str) -> None:
+    by_loop = partial(run, case, rnn, "reference")
+    agree(case, outcome(partial(run, case, rnn, None)), outcome(by_loop), what, by_loop)
 
 
 def scaled(value: Any) -> Any:
@@ -163,13 +183,20 @@ def check_watched(case: Case) -> None:
     case = exactly(case, training=False, flags=flags, layout="plain")
     x = randn(case.number, case.steps, case.batch, case.input_size)
     module, kind = Watched(case.build(), flags_of(case, x)), chance.choice(list(WATCHING))
-    with backend("reference"), torch.no_grad():
-        expected = module(2 * x)
+    by_loop = partial(watched_by_loop, module, x)
     with torch.set_grad_enabled(chance.random() < 0.5), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         found = WATCHING[kind](module, x)
-    named = [{str(i): t.detach() for i, t in enumerate(made)} for made in (found, expected)]
-    agree(case, named[0], named[1], kind)
+    agree(case, numbered(found), by_loop(), kind, by_loop)
+
+
+def watched_by_loop(module: Watched, x: Tensor, change: Change = unchanged) -> Results:
+    with backend("reference"), torch.no_grad():
+        return numbered(module(2 * change(x)))
+
+
+def numbered(found: Sequence[Tensor]) -> Results:
+    return {str(number): tensor.detach() for number, tensor in enumerate(found)}
 
 
 def by_trace(module: Watched, x: Tensor) -> Any:
@@ -230,8 +257,7 @@ def check_misfit(case: Case) -> None:
     data = MISFITS[kind](rnn.get_parameter(name).detach())
     wrong = nn.Parameter(data, requires_grad=data.is_floating_point())
     rnn.get_submodule(owner)._parameters[last] = wrong
-    found, expected = (outcome(partial(run, case, rnn, by)) for by in (None, "reference"))
-    agree(case, found, expected, f"{name} with {kind}")
+    agree_with_loop(case, rnn, f"{name} with {kind}")
 
 
 MISFITS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -257,26 +283,33 @@ def check_races(case: Case) -> None:
     rnn = case.build()
     cell, chance = rnn.first_cell, random.Random(case.number)
     inputs = [randn(case.number, chance.randint(1, 70), case.input_size) for _ in range(3)]
-    jobs = [partial(stepped, cell, x) for x in inputs]
-    same_as_alone(case, jobs, times=20)
+    same_as_alone(case, [partial(stepped, cell, x) for x in inputs], times=20)
     x = lay_out(case, randn(case.number, case.steps, case.batch, case.input_size))
-    y, _ = rnn(x.transpose(0, 1) if case.layout == "batch first" else x)
-    same_as_alone(case, [partial(differentiated, rnn, y)] * 3)
+    x = x.transpose(0, 1) if case.layout == "batch first" else x
+    same_as_alone(case, [Differentiated(rnn, x)] * 3)
 
 
-def stepped(cell: nn.Module, x: Tensor) -> Results:
+def stepped(cell: nn.Module, x: Tensor, change: Change = unchanged) -> Results:
     with torch.no_grad():
-        y, state = cell(x)
+        y, state = cell(change(x))
     return {"output": y, **{f"state {i}": s for i, s in enumerate(tensors(state))}}
 
 
-def differentiated(rnn: Recurrent, y: Tensor) -> Results:
-    named = dict(rnn.named_parameters())
-    found = torch.autograd.grad(y.sum(), list(named.values()), retain_graph=True, allow_unused=True)
-    return {name: gradient for name, gradient in zip(named, found, strict=True) if gradient is not None}
+class Differentiated:
+    """Gradients of the parameters; each call differentiates the same graph, unless x changes."""
+
+    def __init__(self, rnn: Recurrent, x: Tensor):
+        self.rnn, self.x = rnn, x
+        self.y, _ = rnn(x)
+
+    def __call__(self, change: Change = unchanged) -> Results:
+        y = self.y if change is unchanged else self.rnn(change(self.x))[0]
+        named = dict(self.rnn.named_parameters())
+        found = torch.autograd.grad(y.sum(), list(named.values()), retain_graph=True, allow_unused=True)
+        return {name: gradient for name, gradient in zip(named, found, strict=True) if gradient is not None}
 
 
-def same_as_alone(case: Case, jobs: Sequence[Callable[[], Results]], times: int = 1) -> None:
+def same_as_alone(case: Case, jobs: Sequence[Callable[..., Results]], times: int = 1) -> None:
     expected = [job() for job in jobs]
     found: list[list[Outcome]] = [[] for _ in jobs]
     gate = threading.Barrier(len(jobs))
@@ -292,8 +325,8 @@ def same_as_alone(case: Case, jobs: Sequence[Callable[[], Results]], times: int 
         thread.start()
     for thread in threads:
         thread.join(PATIENCE)
-    for made, right in zip(found, expected, strict=True):
+    for job, made, right in zip(jobs, found, expected, strict=True):
         if len(made) < times:
             raise Wrong("a thread hangs")
         for each in made:
-            agree(case, each, right, "threads at once")
+            agree(case, each, right, "threads at once", job)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import copy
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 from unittest.mock import patch
 
@@ -19,6 +20,7 @@ from linnet.layers.recurrent import Recurrent
 from linnet.units import UNITS
 
 Results = dict[str, Tensor]
+Change = Callable[[Tensor], Tensor]
 
 STEPS = (1, 2, 3, 7, 16, 33, 63, 100, 257)
 BATCHES = (1, 2, 3, 5, 8, 16, 33)
@@ -239,6 +241,16 @@ def randn(seed: int, *shape: int) -> Tensor:
 # ------------------------------------------------------------------------------------------ running
 
 
+def unchanged(x: Tensor) -> Tensor:
+    return x
+
+
+def nudged(x: Tensor) -> Tensor:
+    """Change the last bit of each number up or down, independently: a norm would undo a common change."""
+    ways = randn(x.numel(), *x.shape).sign()
+    return (x * (1 + torch.finfo(x.dtype).eps * ways)).to(x.dtype)
+
+
 def results(case: Case, by: str | None, fresh: bool = True) -> Results:
     """Return the output, the final states and the gradients, by name.
 
@@ -250,11 +262,11 @@ def results(case: Case, by: str | None, fresh: bool = True) -> Results:
     return run(case, rnn, by)
 
 
-def run(case: Case, rnn: Recurrent, by: str | None, scale: float | Tensor = 1.0) -> Results:
+def run(case: Case, rnn: Recurrent, by: str | None, change: Change = unchanged) -> Results:
     dtype = rnn.first_cell.example.dtype
     with_gradient = case.gradients in ("all", "x")
     x = randn(case.number, case.steps, case.batch, case.input_size).to(dtype)
-    leaf = lay_out(case, (scale * x).to(dtype)).requires_grad_(with_gradient)
+    leaf = lay_out(case, change(x)).requires_grad_(with_gradient)
     batch_first = case.layout == "batch first"
     torch.manual_seed(case.number)
     state = given_state(case, rnn, dtype)
@@ -335,8 +347,13 @@ def gradients(case: Case, rnn: Recurrent, x: Tensor, state: Any, found: Results)
 # ---------------------------------------------------------------------------------------- comparing
 
 
-def compare(case: Case, found: Results, expected: Results) -> None:
-    """Compare with the loop in float64; in other dtypes, allow a multiple of the loop's own error."""
+def compare(
+    case: Case, found: Results, expected: Results, again: Callable[[Change], Results] | None = None
+) -> None:
+    """Compare with the loop in float64; in other dtypes, allow a multiple of the loop's own error.
+
+    again   computes `expected` from a changed x; by default, the results of the case by the loop
+    """
     exact = expected if case.dtype == torch.float64 else results_exactly(case)
     if found.keys() != expected.keys():
         raise Wrong(f"{sorted(found)} instead of {sorted(expected)}")
@@ -348,19 +365,18 @@ def compare(case: Case, found: Results, expected: Results) -> None:
             continue
         allowed = max(TOLERANCES[case.dtype], AS_THE_LOOP * own)
         off = error(found[name], right)
-        if not off <= allowed and not off <= AS_THE_LOOP * swing(case, expected)[name]:
+        if not off <= allowed and not off <= AS_THE_LOOP * swing(expected, again or by_loop(case))[name]:
             raise Wrong(f"{name} has an error of {off:.2g} of its largest number; allowed is {allowed:.2g}")
 
 
-def swing(case: Case, expected: Results) -> dict[str, float]:
-    """Return how much results of the loop change with the last bit of x: long sequences may amplify it.
-
-    Each number of x changes up or down independently: a norm would undo a common change.
-    """
-    rnn = replace(case, built=[]).build()
-    ways = randn(case.number, case.steps, case.batch, case.input_size).sign()
-    moved = run(case, rnn, "reference", 1 + torch.finfo(case.dtype).eps * ways.roll(1, 0))
+def swing(expected: Results, again: Callable[[Change], Results]) -> dict[str, float]:
+    """Return how much results of the loop change with the last bits of x: long sequences may amplify them."""
+    moved = again(nudged)
     return {name: error(moved[name], right) for name, right in expected.items()}
+
+
+def by_loop(case: Case) -> Callable[[Change], Results]:
+    return partial(run, case, replace(case, built=[]).build(), "reference")
 
 
 def results_exactly(case: Case) -> Results:

@@ -13,12 +13,13 @@ import torch
 
 from linnet.bench.recurrence import launches
 from linnet.units import UNITS
-from tools import soak
+from tools import attacks, soak
 from tools.cases import (
     AS_THE_LOOP,
     TOLERANCES,
     Case,
     Wrong,
+    by_loop,
     compare,
     draw,
     fusing,
@@ -103,7 +104,7 @@ def test_only_what_the_loops_own_swing_explains_is_allowed():
     flags = {"flags": "nothing", "gradients": "parameters"}
     case = replace(SMALL, number=1374364982, unit="nru", options=options, **sizes, **flags)
     expected = results(case, "reference")
-    own = swing(case, expected)["output"]
+    own = swing(expected, by_loop(case))["output"]
     assert own > TOLERANCES[torch.float64] / AS_THE_LOOP
     largest = max(0.1, expected["output"].abs().max().item())
     compare(case, {**expected, "output": expected["output"] + 4 * own * largest}, expected)
@@ -114,8 +115,20 @@ def test_only_what_the_loops_own_swing_explains_is_allowed():
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 def test_the_loops_own_swing_is_that_of_the_dtype_of_the_case(dtype: torch.dtype):
     case = replace(SMALL, dtype=dtype)
-    swings = swing(case, results(case, "reference"))
+    swings = swing(results(case, "reference"), by_loop(case))
     assert 0 < swings["output"] < 100 * torch.finfo(dtype).eps
+
+
+@pytest.mark.parametrize("kind", ["hooks", "watched", "misfit", "races"])
+def test_each_attack_knows_the_swing_of_what_it_compares(kind: str, monkeypatch: pytest.MonkeyPatch):
+    swings: list[dict[str, float]] = []
+    monkeypatch.setattr(
+        attacks, "compare", lambda case, found, expected, again: swings.append(swing(expected, again))
+    )
+    for number in range(4):  # some misfits are errors, which are not compared
+        soak.CHECKS[kind](replace(SMALL, number=number, built=[]))
+    assert swings
+    assert all(0 < max(each.values()) < 1e-12 for each in swings)
 
 
 def test_a_run_that_leaks_is_found(monkeypatch: pytest.MonkeyPatch):
