@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import linnet.fuse.ops as _registered  # noqa: F401, a saved program needs its operations
 from linnet.deploy.checkpoints import load_foreign
+from linnet.deploy.javascript import export_js
 from linnet.deploy.onnx import export_onnx
 from linnet.fuse.backend import FallbackWarning, backend
 from linnet.layers.cell import Cell
@@ -38,6 +39,7 @@ __all__ = [
     "backend",
     "Cell",
     "CRF",
+    "export_js",
     "export_onnx",
     "FallbackWarning",
     "load",

@@ -24,6 +24,7 @@ COMMANDS = {
     "compare": "train several units with the same number of parameters and compare them",
     "search": "random search over settings, with ranges that shrink",
     "plot": "plots of recorded runs",
+    "export": "a trained model as source code of another language",
 }
 
 

@@ -54,7 +54,10 @@ class Encoder(nn.Module):
 
     def encode(self, x: Any, state: State | None = None, lengths: Tensor | None = None) -> Encoded:
         """Run the layers; `x` is the argument of `read`, and `lengths` [B] are those of the sequences."""
-        x = self.read(x)
+        return self.run_layers(self.read(x), state, lengths)
+
+    def run_layers(self, x: Tensor, state: State | None = None, lengths: Tensor | None = None) -> Encoded:
+        """`encode`, given the input of the first layer, x [T, B, input_size]."""
         mask = None if lengths is None else mask_of_lengths(lengths, like=x)
         outputs, finals = [], []
         for number, (layer, start) in enumerate(zip(self.stack, self.read_state(state, x), strict=True)):

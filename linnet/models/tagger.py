@@ -148,7 +148,10 @@ class Tagger(StackEncoder):
         self, tokens: Tensor, lengths: Tensor | None = None, spelling: Spelling | None = None
     ) -> Tensor:
         """tokens [T, B] -> scores [T, B, K]; padded sentences need `lengths` [B]."""
-        y = self.encode(Words(tokens, spelling), lengths=lengths).output
+        return self.scores(self.encode(Words(tokens, spelling), lengths=lengths).output)
+
+    def scores(self, y: Tensor) -> Tensor:
+        """Return the scores of the tags, given the output of the layers."""
         return self.output(y if self.dense is None else torch.tanh(self.dense(y)))
 
     def extra_repr(self) -> str:

@@ -1,0 +1,44 @@
+"""Export of models to JavaScript."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from os import PathLike
+from pathlib import Path
+
+from torch import nn
+
+
+def export_js(
+    model: nn.Module,
+    folder: str | PathLike[str],
+    *,
+    int8: bool = False,
+    vocabulary: Sequence[str] | None = None,
+) -> Path:
+    """Write one step of `model` as an ES module, `model.js`, with its types, and return the folder.
+
+        linnet.export_js(model, "web")
+
+    int8         weights of eight bits, and inputs of products that are rounded to eight bits at each step
+    vocabulary   the texts of the tokens, which the module then has too
+
+    The model is a stack, a language model, tagger, classifier or sequence model that reads in one direction,
+    or an nn.Sequential of nn.Embedding, stacks and other layers. See docs/deploy.md.
+    """
+    # Imported here, not above: models of all tasks are not needed to import Linnet.
+    from linnet.deploy.source.folder import filled, new_folder
+    from linnet.deploy.source.int8 import with_int8
+    from linnet.deploy.source.javascript import module_of
+    from linnet.deploy.step.build import program_of
+
+    program = program_of(model, keep_values=True)
+    program = with_int8(program) if int8 else program
+    text = module_of(program, vocabulary)
+    record = {"target": "js", "int8": int8, "fingerprint": program.fingerprint}
+    with new_folder(Path(folder), record) as work:
+        (work / "model.js").write_text(text, encoding="utf-8")
+        kind = "number" if program.tokens else "ArrayLike<number>"
+        (work / "model.d.ts").write_text(filled("model.d.ts", {"INPUT": kind}), encoding="utf-8")
+        (work / "package.json").write_text('{ "type": "module", "main": "model.js" }\n', encoding="utf-8")
+    return Path(folder)

@@ -1,0 +1,1 @@
+"""The program of a step as source code: C, JavaScript, WebAssembly."""

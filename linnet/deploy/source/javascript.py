@@ -1,0 +1,139 @@
+"""The step of a model as one ES module, with typed arrays and nothing else."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from linnet.deploy.source.folder import filled
+from linnet.deploy.source.language import Language
+from linnet.deploy.step.program import INPUT, OUTPUT, Kernel, Lookup, Loop, Matrix, Product, Program, Reduce
+from linnet.deploy.step.views import View
+
+
+class JavaScript(Language):
+    name = "JavaScript"
+    variable = "const"
+    index = "let"
+    operations = {
+        **{"add": "({} + {})", "sub": "({} - {})", "mul": "{} * {}", "div": "({} / {})", "neg": "(-{})"},
+        **{"maximum": "Math.max({}, {})", "minimum": "Math.min({}, {})", "pow": "Math.pow({}, {})"},
+        **{"abs": "Math.abs({})", "sign": "Math.sign({})", "exp": "Math.exp({})", "log": "Math.log({})"},
+        **{"sqrt": "Math.sqrt({})", "sin": "Math.sin({})", "cos": "Math.cos({})", "floor": "Math.floor({})"},
+        **{"sigmoid": "sigmoid({})", "tanh": "Math.tanh({})", "expm1": "Math.expm1({})"},
+        **{"log1p": "Math.log1p({})", "gt": "({} > {})", "ge": "({} >= {})", "lt": "({} < {})"},
+        **{"le": "({} <= {})", "eq": "({} === {})", "ne": "({} !== {})", "where": "({} ? {} : {})"},
+        **{"logical_and": "({} && {})", "logical_or": "({} || {})", "logical_not": "(!{})"},
+    }
+
+    def __init__(self, program: Program):
+        self.program = program
+
+    def number(self, value: float) -> str:
+        if value != value or value in (float("inf"), float("-inf")):
+            return {"inf": "Infinity", "-inf": "-Infinity"}.get(str(value), "NaN")
+        return repr(int(value)) if value == int(value) and abs(value) < 1e15 else repr(value)
+
+    def buffer(self, name: str) -> str:
+        return f"state.{name}" if name in self.program.state else name
+
+    def step(self) -> Iterator[str]:
+        for kernel in self.program.kernels:
+            yield from self.kernel(kernel)
+
+    def kernel(self, kernel: Kernel) -> Iterator[str]:
+        if isinstance(kernel, Loop):
+            yield from self.loop(kernel)
+        elif isinstance(kernel, Lookup):
+            yield f"lookup(weights.{kernel.table}, input, {kernel.size}, {kernel.output});"
+        elif isinstance(kernel, Reduce):
+            x = kernel.x
+            place = f"{self.buffer(x.base)}, {x.offset}, {x.strides[0]}, {x.strides[1]}"
+            yield f"{kernel.kind}({place}, {kernel.outer}, {kernel.inner}, {kernel.output});"
+        else:
+            yield from self.product(kernel)
+
+    def product(self, kernel: Product) -> Iterator[str]:
+        bias = f"weights.{kernel.bias}" if kernel.bias else "null"
+        sizes = f"{kernel.rows}, {kernel.inputs}, {kernel.outputs}"
+        x = f"{self.buffer(kernel.x)}, {kernel.x_offset}"
+        yield f"product(weights.{kernel.matrix}, {bias}, {x}, {sizes}, {kernel.output});"
+
+
+def module_of(program: Program, vocabulary: Sequence[str] | None) -> str:
+    """The text of the module."""
+    writer = JavaScript(program)
+    writer.check(program)
+    buffers = {name: size for name, size in program.sizes.items() if name not in (INPUT, *program.state)}
+    parts = {
+        "ABOUT": f"{program.weights:,} weights",
+        "LAYERS": json.dumps(layers_of(program)),
+        "FINGERPRINT": program.fingerprint,
+        "TOKENS": str(program.tokens),
+        "INPUT_SIZE": str(program.sizes[INPUT]),
+        "OUTPUT_SIZE": str(program.sizes[OUTPUT]),
+        "VOCABULARY": json.dumps(vocabulary, ensure_ascii=False),
+        "START": indented(f"{name}: {start_text(value)}," for name, value in program.state.items()),
+        "WEIGHTS": indented([*matrix_texts(program), *vector_texts(program)]),
+        "BUFFERS": indented((f"{name}: new Float32Array({size})," for name, size in buffers.items()), 3),
+        "NAMES": ", ".join(buffers),
+        "VECTORS": ", ".join(program.vectors),
+        "STEP": indented(writer.step(), 2),
+        "VALUES": indented((values_text(layer) for layer in program.values), 3),
+    }
+    return filled("model.js", parts)
+
+
+def layers_of(program: Program) -> list[dict[str, Any]]:
+    """What `values` returns for each layer: its unit, and the sizes of its values by name."""
+    pairs = zip(program.units, program.values, strict=True)
+    return [
+        {"unit": unit, "values": {name: view.size for name, view in values.items()}} for unit, values in pairs
+    ]
+
+
+def indented(lines: Iterator[str] | Sequence[str], depth: int = 1) -> str:
+    return ("\n" + "  " * depth).join(line.replace("    ", "  ") for line in lines)
+
+
+def start_text(value: np.ndarray) -> str:
+    """A constant vector of the initial state, as a function that makes it."""
+    if (value == value[0]).all():
+        first = JavaScript.number(None, float(value[0]))  # type: ignore[arg-type]
+        return f"() => new Float32Array({len(value)})" + (f".fill({first})" if value[0] else "")
+    return f"() => numbers({encoded(value)})"
+
+
+def matrix_texts(program: Program) -> Iterator[str]:
+    for name, matrix in program.matrices.items():
+        outputs, inputs = matrix.values.shape
+        yield f"// {outputs} x {inputs}"
+        yield f"{name}: {matrix_text(matrix)},"
+
+
+def matrix_text(matrix: Matrix) -> str:
+    if matrix.scales is None:
+        return f"{{ values: numbers({encoded(matrix.values)}), scales: null }}"
+    return f"{{ values: bytes({encoded(matrix.values)}), scales: numbers({encoded(matrix.scales)}) }}"
+
+
+def vector_texts(program: Program) -> Iterator[str]:
+    for name, vector in program.vectors.items():
+        yield f"{name}: numbers({encoded(vector)}),"
+
+
+def encoded(values: np.ndarray) -> str:
+    """Little-endian float32 or int8, in base64."""
+    kind = values.dtype if values.dtype == np.int8 else np.dtype("<f4")
+    return f'"{base64.b64encode(np.ascontiguousarray(values, kind).tobytes()).decode()}"'
+
+
+def values_text(layer: Mapping[str, View]) -> str:
+    parts = [
+        f"{name}: {view.base}.slice({view.offset}, {view.offset + view.size})" for name, view in layer.items()
+    ]
+    return f"{{ {', '.join(parts)} }},"

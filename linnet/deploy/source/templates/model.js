@@ -1,0 +1,151 @@
+// One step of a recurrent model (/*ABOUT*/), written by Linnet. It needs nothing but this file.
+//
+//   import { Model } from "./model.js";
+//   const model = new Model();
+//   const state = model.start();              // one for each stream
+//   const output = model.step(state, input);  // a new Float32Array; `state` is now that after the step
+//   const values = model.values();            // what the last step computed, by layer: values[0].h
+
+/** The number of tokens if the input is a token, 0 if it is a vector. */
+export const tokens = /*TOKENS*/;
+/** The size of the input: 1 for a token. */
+export const inputSize = /*INPUT_SIZE*/;
+export const outputSize = /*OUTPUT_SIZE*/;
+/** The unit of each layer, and the sizes of the values that `values()` returns for it. */
+export const layers = /*LAYERS*/;
+/** Equal for equal models. */
+export const fingerprint = "/*FINGERPRINT*/";
+/** The text of each token, or null. */
+export const vocabulary = /*VOCABULARY*/;
+
+const sigmoid = (x) => 1 / (1 + Math.exp(-x));
+
+// y = W x + b for each row of x; W is [outputs, inputs].
+function product(matrix, bias, x, offset, rows, inputs, outputs, y) {
+  if (matrix.scales) return int8Product(matrix, bias, x, offset, rows, inputs, outputs, y);
+  const w = matrix.values;
+  const whole = inputs - (inputs % 4);
+  for (let row = 0; row < rows; row++) {
+    const start = offset + row * inputs;
+    for (let out = 0; out < outputs; out++) {
+      const at = out * inputs;
+      let a = 0, b = 0, c = 0, d = 0, i = 0;
+      for (; i < whole; i += 4) {
+        a += w[at + i] * x[start + i];
+        b += w[at + i + 1] * x[start + i + 1];
+        c += w[at + i + 2] * x[start + i + 2];
+        d += w[at + i + 3] * x[start + i + 3];
+      }
+      for (; i < inputs; i++) a += w[at + i] * x[start + i];
+      y[row * outputs + out] = a + b + (c + d) + (bias ? bias[out] : 0);
+    }
+  }
+}
+
+// Weights and x as whole numbers from -127 to 127, with one scale for x and one for each row of weights.
+function int8Product(matrix, bias, x, offset, rows, inputs, outputs, y) {
+  const w = matrix.values;
+  const quantised = new Int8Array(inputs);
+  for (let row = 0; row < rows; row++) {
+    const scale = quantise(x, offset + row * inputs, inputs, quantised);
+    for (let out = 0; out < outputs; out++) {
+      const at = out * inputs;
+      let sum = 0;
+      for (let i = 0; i < inputs; i++) sum = (sum + w[at + i] * quantised[i]) | 0;
+      const scaled = Math.fround(Math.fround(Math.fround(sum) * matrix.scales[out]) * scale);
+      y[row * outputs + out] = scaled + (bias ? bias[out] : 0);
+    }
+  }
+}
+
+function quantise(x, offset, size, quantised) {
+  let largest = 0;
+  for (let i = 0; i < size; i++) largest = Math.max(largest, Math.abs(x[offset + i]));
+  const scale = Math.fround(largest / 127);
+  for (let i = 0; i < size; i++) {
+    // The sum has no digits after the point: it is rounded half to even.
+    const ratio = scale === 0 ? 0 : Math.fround(x[offset + i] / scale);
+    quantised[i] = Math.fround(ratio + 12582912) - 12582912;
+  }
+  return scale;
+}
+
+function lookup(table, token, size, y) {
+  const from = token * size;
+  const scale = table.scales ? table.scales[token] : 1;
+  for (let i = 0; i < size; i++) y[i] = table.values[from + i] * scale;
+}
+
+function sum(x, offset, outerStride, innerStride, outer, inner, y) {
+  for (let row = 0; row < outer; row++) {
+    let total = 0;
+    for (let i = 0; i < inner; i++) total += x[offset + row * outerStride + i * innerStride];
+    y[row] = total;
+  }
+}
+
+function amax(x, offset, outerStride, innerStride, outer, inner, y) {
+  for (let row = 0; row < outer; row++) {
+    let most = -Infinity;
+    for (let i = 0; i < inner; i++) most = Math.max(most, x[offset + row * outerStride + i * innerStride]);
+    y[row] = most;
+  }
+}
+
+function bytes(text) {
+  return Int8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+}
+
+function numbers(text) {
+  return new Float32Array(bytes(text).buffer);
+}
+
+const initial = {
+  /*START*/
+};
+
+const weights = {
+  /*WEIGHTS*/
+};
+
+const { /*VECTORS*/ } = weights;
+
+export class Model {
+  constructor() {
+    this.buffers = {
+      /*BUFFERS*/
+    };
+  }
+
+  /** The state before the first step. */
+  start() {
+    const made = Object.entries(initial).map(([name, make]) => [name, make()]);
+    return Object.fromEntries(made);
+  }
+
+  /** Read one input, change `state`, and return the output. */
+  step(state, input) {
+    check(input);
+    const { /*NAMES*/ } = this.buffers;
+    /*STEP*/
+    return output.slice();
+  }
+
+  /** Copies of what the last step computed: for each layer the values by their names in the unit's step. */
+  values() {
+    const { /*NAMES*/ } = this.buffers;
+    return [
+      /*VALUES*/
+    ];
+  }
+}
+
+function check(input) {
+  if (tokens) {
+    if (Number.isInteger(input) && input >= 0 && input < tokens) return;
+    throw new RangeError(`the input is a token, a whole number from 0 to ${tokens - 1}; got ${input}`);
+  }
+  if (input?.length !== inputSize) {
+    throw new RangeError(`the input is an array of ${inputSize} numbers; got ${input?.length ?? input}`);
+  }
+}

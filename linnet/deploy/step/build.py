@@ -1,0 +1,143 @@
+"""A model -> the program of its step: check, record, name, lower."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import torch
+from torch import nn
+
+from linnet.deploy.step.lower import Recorded, lower
+from linnet.deploy.step.models import CannotExport, ModelStep, step_of
+from linnet.deploy.step.program import Program, unique
+from linnet.deploy.step.record import StepRecorder, address
+from linnet.deploy.step.views import View
+from linnet.fuse.backend import backend
+from linnet.fuse.frames import Call, watching
+from linnet.fuse.trace import NotPointwise
+from linnet.layers.cell import Cell
+from linnet.layers.modes import evaluating
+from linnet.layers.record import functions_of, variables_of
+
+# The name of the vector that the first layer reads.
+X = "x"
+
+
+def program_of(model: nn.Module, keep_values: bool = False) -> Program:
+    """Return the program of one step of `model`; raise CannotExport if there is none.
+
+    keep_values   keep what a step has names for, such as its gates, so that it can be looked at
+    """
+    check_weights(model)
+    with evaluating(model), torch.no_grad():
+        step = step_of(model)
+        first, again = (record(model, step, seed) for seed in (1, 2))
+    if (first.nodes, first.output, first.results) != (again.nodes, again.output, again.results):
+        raise CannotExport("the operations of this model depend on the values of its input or its state")
+    return lower(first, keep_values)
+
+
+def check_weights(model: nn.Module) -> None:
+    for name, weight in (*model.named_parameters(), *model.named_buffers()):
+        if weight.device.type != "cpu":
+            raise CannotExport(f"{name} is on {weight.device}; move the model with .cpu()")
+        if weight.is_floating_point() and weight.dtype != torch.float32:
+            raise CannotExport(f"{name} is {weight.dtype}; convert the model with .float()")
+        if weight.is_floating_point() and not bool(torch.isfinite(weight).all()):
+            raise CannotExport(f"{name} has NaN or infinite numbers; was the model trained with success?")
+
+
+def record(model: nn.Module, step: ModelStep, seed: int) -> Recorded:
+    """Run one step on random numbers, and record what it does."""
+    source = torch.Generator().manual_seed(seed)
+    recorder = StepRecorder()
+    x = torch.rand(1, 1, step.input_size, generator=source)
+    state = {name: torch.rand(start.shape, generator=source) for name, start in step.start.items()}
+    recorder.take(X, x)
+    for name, tensor in state.items():
+        recorder.take(name, tensor)
+    cells = [module for module in model.modules() if isinstance(module, Cell)]
+    functions = {each for cell in cells for each in functions_of(cell)}
+    calls: list[Call] = []
+    try:
+        with backend("reference"), watching(functions, calls), recorder:
+            output, new = step.run(x, state)
+            results = {name: recorder.operand(new[name]) for name in state}
+            found = recorder.operand(output)
+    except NotPointwise as reason:
+        raise CannotExport(f"{type(model).__name__} cannot be exported: {reason}") from reason
+    for name, value in {"the output": found, **results}.items():
+        if not isinstance(value, View):
+            raise CannotExport(f"{name} of this model does not depend on its input")
+    return Recorded(
+        nodes=recorder.nodes,
+        constants=recorder.constants | ({} if step.table is None else {"table": step.table}),
+        names=constant_names(model, recorder, step),
+        x=X,
+        x_size=step.input_size,
+        table=None if step.table is None else "table",
+        start=step.start,
+        output=found,
+        results=results,
+        units=[cell.unit_name for cell in cells],
+        named=[named_values(recorder, cell, calls) for cell in cells],
+    )
+
+
+def named_values(recorder: StepRecorder, cell: Cell, calls: Sequence[Call]) -> dict[str, View]:
+    """What the step of a cell has computed, by the names that `linnet.record` gives it."""
+    found: dict[str, View] = {}
+    for call in calls:
+        if call.arguments["self"] is cell:
+            values = {**variables_of(call), **call.result[1]}
+            found |= {
+                name: recorder.operand(value) for name, value in values.items() if recorder.known(value)
+            }
+    return found
+
+
+def constant_names(model: nn.Module, recorder: StepRecorder, step: ModelStep) -> dict[str, str]:
+    """Readable names of constants: that of the parameter; a matrix that is read twice has one name."""
+    paths = parameter_names(model)
+    matrices = {node.operands[1].base for node in recorder.nodes if node.op == "product"}  # type: ignore[union-attr]
+    biases = {
+        node.operands[2].base: node.operands[1].base  # type: ignore[union-attr]
+        for node in recorder.nodes
+        if node.op == "product" and len(node.operands) > 2
+    }
+    known: dict[tuple, str] = {}
+    names: dict[str, str] = {}
+    tables = {} if step.table is None else {"table": step.table}
+    # Matrices first: a bias that is computed, with zeros for parts that have none, is named after its matrix.
+    ordered = sorted(recorder.constants.items(), key=lambda item: item[0] not in matrices)
+    for constant, tensor in (*tables.items(), *ordered):
+        as_rows = tensor.T if constant in matrices else tensor
+        key = (address(tensor), tensor.storage_offset(), as_rows.shape, as_rows.stride())
+        if key not in known:
+            path = paths.get(address(tensor), "table" if constant == "table" else "constant")
+            if constant in biases and address(tensor) not in paths and biases[constant] in names:
+                path = names[biases[constant]].removesuffix("_weight") + "_bias"
+            known[key] = unique(path, set(known.values()))
+        names[constant] = known[key]
+    return names
+
+
+def parameter_names(model: nn.Module) -> dict[int, str]:
+    """Names for other languages, by the address of a parameter: layer0_input_weight."""
+    cells = [module for module in model.modules() if isinstance(module, Cell)]
+    layers = {id(module): layer for layer, cell in enumerate(cells) for module in cell.modules()}
+    names: dict[int, str] = {}
+    for path, module in model.named_modules():
+        own = (*module.named_parameters(recurse=False), *module.named_buffers(recurse=False))
+        for name, tensor in own:
+            whole = f"{path}.{name}" if path else name
+            if id(module) in layers:
+                whole = f"layer{layers[id(module)]}.{whole.rpartition('cell.')[2]}"
+            names.setdefault(address(tensor), identifier(whole))
+    return names
+
+
+def identifier(path: str) -> str:
+    name = re.sub(r"\W+", "_", path)
+    return f"part{name}" if name[0].isdigit() else name

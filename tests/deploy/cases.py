@@ -1,0 +1,138 @@
+"""Models whose steps are exported, each with inputs and the outputs that are expected."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+import linnet
+from linnet.models.classifier import Classifier, ClassifierConfig
+from linnet.models.language import LanguageModel, LanguageModelConfig
+from linnet.models.sequence import SequenceModel, SequenceModelConfig
+from linnet.models.tagger import Tagger, TaggerConfig
+
+TOKENS, INPUT_SIZE = 19, 5
+# Their steps permute channels: they have no kernel, and no program.
+PERMUTING = ("eurnn", "goru")
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    model: nn.Module
+    inputs: Tensor  # [T] of tokens, or [T, input_size]
+    outputs: Tensor  # [T, output_size]
+
+
+def numbers(steps: int) -> Tensor:
+    return torch.randn(steps, INPUT_SIZE, generator=torch.Generator().manual_seed(0))
+
+
+def tokens(steps: int) -> Tensor:
+    return torch.randint(0, TOKENS, (steps,), generator=torch.Generator().manual_seed(0))
+
+
+@torch.no_grad()
+def case(name: str, model: nn.Module, run: Callable[[Tensor], Tensor], inputs: Tensor) -> Case:
+    """`run` is given the inputs with a batch of one."""
+    model.eval()
+    with linnet.backend("reference"):
+        outputs = run(inputs[:, None])
+    return Case(name, model, inputs, outputs.reshape(len(inputs), -1))
+
+
+def stack(unit: type[linnet.Recurrent], layers: int, steps: int, **options) -> Case:
+    torch.manual_seed(1)
+    rnn = unit(INPUT_SIZE, 7, layers, **options)
+    if unit is linnet.NRU:
+        # An untrained NRU amplifies its state at each step, and with it every difference in rounding.
+        for weight in rnn.parameters():
+            weight.data.mul_(0.1)
+    named = "-".join([unit.__name__, str(layers), *map(str, options.values())])
+    return case(named, rnn, lambda x: rnn(x)[0], numbers(steps))
+
+
+def units(steps: int) -> list[Case]:
+    """Every unit, with two and three layers of an odd size."""
+    exported = [unit for name, unit in linnet.UNITS.items() if name not in PERMUTING]
+    more = {linnet.NRU: {"memory_size": 64}}
+    return [stack(unit, layers, steps, **more.get(unit, {})) for unit in exported for layers in (2, 3)]
+
+
+def variants(steps: int) -> list[Case]:
+    """Norms, projections, residuals, zoneout, and units of which there is no kernel."""
+    return [
+        stack(linnet.SRU, 2, steps, norm="layer", prenorm="rms"),
+        stack(linnet.SRU, 2, steps, rank=2),
+        stack(linnet.LRN, 2, steps, norm="rms", prenorm="layer", residual=True),
+        stack(linnet.LSTM, 2, steps, proj_size=4),
+        stack(linnet.LSTM, 2, steps, peepholes=True),
+        stack(linnet.QRNN, 2, steps, proj_size=4, window=2, pooling="ifo"),
+        stack(linnet.GRU, 2, steps, zoneout=0.1),
+        stack(linnet.GRU, 2, steps, form="before"),
+        stack(linnet.GRU, 2, steps, form="ran", norm="layer", norm_on="all"),
+        stack(linnet.RNN, 2, steps, layer_norm=True, activation="relu"),
+        stack(linnet.SCRN, 2, steps, hidden_reads="previous"),
+        stack(linnet.NRU, 2, steps, memory_size=16, directions="full", heads_read_input=True),
+        stack(linnet.NRU, 1, steps, memory_size=16, directions="per-head", layer_norm=True),
+    ]
+
+
+def language_model(steps: int, **options) -> Case:
+    torch.manual_seed(1)
+    sizes = {"hidden_size": 8, "num_layers": 2, "embedding_size": 6}
+    model = LanguageModel(TOKENS, LanguageModelConfig(**{**sizes, **options}))
+    named = "-".join(["lm", *map(str, options.values())])
+    return case(
+        named, model, lambda x: model.softmax.logits(model(x).output, model.tied_weight), tokens(steps)
+    )
+
+
+def classifier(steps: int, pooling: str) -> Case:
+    torch.manual_seed(1)
+    config = ClassifierConfig(unit="sru", hidden_size=7, embedding_size=5, pooling=pooling)
+    model = Classifier(TOKENS, 3, config)
+    run = lambda x: torch.stack([model(x[: t + 1]) for t in range(len(x))])  # noqa: E731
+    return case(f"classifier-{pooling}", model, run, tokens(steps))
+
+
+def tagger(steps: int) -> Case:
+    torch.manual_seed(1)
+    sizes = {"hidden_size": 7, "embedding_size": 5, "character_size": 0, "dense_size": 6}
+    model = Tagger(TOKENS - 4, 6, TaggerConfig(unit="lrn", bidirectional=False, **sizes), fixed_words=4)
+    return case("tagger", model, model, tokens(steps))
+
+
+def sequence_model(steps: int) -> Case:
+    torch.manual_seed(1)
+    model = SequenceModel(TOKENS, 4, SequenceModelConfig(unit="scrn", hidden_size=9), one_hot=True)
+    return case("sequence", model, lambda x: model(x)[0], tokens(steps))
+
+
+def sequential(steps: int) -> Case:
+    torch.manual_seed(1)
+    stacks = [linnet.SRU(5, 8), linnet.LRN(8, 6, 2)]
+    head = nn.Sequential(nn.Linear(6, 4), nn.ReLU(), nn.Linear(4, 3))
+    model = nn.Sequential(nn.Embedding(TOKENS, 5), *stacks, head)
+
+    def run(x: Tensor) -> Tensor:
+        return head(stacks[1](stacks[0](model[0](x))[0])[0])
+
+    return case("sequential", model, run, tokens(steps))
+
+
+def models(steps: int) -> list[Case]:
+    return [
+        language_model(steps, unit="sru"),
+        language_model(steps, unit="scrn", tied=True, embedding_size=8, initial_state=0.1),
+        language_model(steps, unit="lrn", projection=6, tied=True),
+        language_model(steps, unit="lstm", softmax="mixture", experts=3, latent_size=7),
+        language_model(steps, unit="ran", embedding_size=0),
+        sequence_model(steps),
+        tagger(steps),
+        *(classifier(steps, pooling) for pooling in ("last", "max", "mean")),
+        sequential(steps),
+    ]

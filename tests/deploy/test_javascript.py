@@ -1,0 +1,79 @@
+"""Exported JavaScript computes what the model computes, step by step, in Node."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import linnet
+from tests.deploy.cases import Case, language_model, models, stack, units, variants
+from tests.deploy.node import assert_equal_outputs, needs_node, run_modules
+from tests.fuse.user_units import Leaky
+
+pytestmark = needs_node
+STEPS = 500
+
+
+@pytest.fixture(scope="module")
+def cases() -> dict[str, Case]:
+    own = stack(Leaky, 2, STEPS)
+    made = [*units(STEPS), *variants(30), *models(30), own]
+    return {each.name: each for each in made}
+
+
+@pytest.fixture(scope="module")
+def results(cases: dict[str, Case], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    folder = tmp_path_factory.mktemp("js")
+    for each in cases.values():
+        linnet.export_js(each.model, folder / each.name)
+    return run_modules(folder, list(cases.values()))
+
+
+def test_every_step_of_every_model_is_that_of_python(cases: dict[str, Case], results: dict[str, Any]):
+    for name, each in cases.items():
+        assert_equal_outputs(each, results[name]["outputs"])
+
+
+def test_values_are_those_of_record(cases: dict[str, Case], results: dict[str, Any]):
+    """After the last step, by the same names as `linnet.record` has them."""
+    for name in ("LRN-2", "LSTM-3", "SCRN-2", "Leaky-2"):
+        recording = linnet.record(cases[name].model, cases[name].inputs[:, None])
+        for expected, found in zip(recording, results[name]["values"], strict=True):
+            assert set(found) == set(expected)
+            for letter, value in found.items():
+                torch.testing.assert_close(torch.tensor(value), expected[letter][-1, 0], rtol=1e-5, atol=1e-5)
+
+
+def test_layers_say_what_values_there_are(results: dict[str, Any]):
+    first, second = results["SRU-2"]["layers"]
+    assert first == {"unit": "SRU", "values": {"u": 7, "f": 7, "r": 7, "c": 7, "skip": 7, "g": 7, "h": 7}}
+    assert second["values"] == first["values"]
+
+
+def test_int8_is_close_and_a_quarter_of_the_size(tmp_path: Path):
+    each = language_model(100, unit="sru", hidden_size=64, embedding_size=64)
+    linnet.export_js(each.model, tmp_path / "whole")
+    linnet.export_js(each.model, tmp_path / each.name, int8=True)
+    sizes = [(tmp_path / name / "model.js").stat().st_size for name in ("whole", each.name)]
+    assert sizes[1] < 0.4 * sizes[0]
+    found = torch.tensor(run_modules(tmp_path, [each])[each.name]["outputs"])
+    assert not torch.allclose(found, each.outputs, atol=1e-5)
+    assert (found - each.outputs).abs().max() < 0.05 * each.outputs.std()
+
+
+def test_the_folder_has_types_and_a_record(tmp_path: Path):
+    each = language_model(1, unit="lrn")
+    folder = linnet.export_js(each.model, tmp_path / "web", vocabulary=[chr(97 + n) for n in range(19)])
+    assert {path.name for path in folder.iterdir()} == {
+        "model.js",
+        "model.d.ts",
+        "package.json",
+        "linnet.json",
+    }
+    assert "input: number" in (folder / "model.d.ts").read_text()
+    assert json.loads((folder / "linnet.json").read_text())["target"] == "js"
+    assert 'vocabulary = ["a", "b",' in (folder / "model.js").read_text()
