@@ -54,7 +54,7 @@ def masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def clear_padding(x: Tensor, mask: Tensor | None) -> Tensor:
-    """x [T, B, F] with zeros at padded steps: 0 times what is there would be NaN for infinite values."""
+    """Return x [T, B, F] with zeros at padded steps. A product with 0 would be NaN for infinite values."""
     return x if mask is None else x.masked_fill(~mask[..., None], 0)
 
 

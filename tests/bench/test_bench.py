@@ -175,7 +175,7 @@ def test_taggers_race_with_the_same_model_of_torch_and_the_crf_with_its_peer(boo
     pytest.importorskip("torchcrf")
     made = tagging.measure(TINY, book)
     assert [(row["unit"], row["mode"], row["ratio_to"]) for row in made] == [
-        *((unit, "training", tagging.TORCH) for unit in ("sru", "lrn", "gru")),
+        *((unit, "training", "tagger with nn.LSTM") for unit in ("sru", "lrn", "gru")),
         ("nn.LSTM", "training", ""),
         *(("crf", mode, to) for mode in ("training", "inference") for to in (tagging.PEER, "")),
     ]
@@ -188,8 +188,8 @@ def test_taggers_race_with_the_same_model_of_torch_and_the_crf_with_its_peer(boo
 def test_encoders_race_with_the_same_layers_of_torch(book: rows.Book):
     made = reading.measure(TINY, book)
     assert [(row["unit"], row["d"], row["ratio_to"], row["target"]) for row in made] == [
-        ("sru", "9", reading.TORCH, "0.4"),
-        ("lrn", "9", reading.TORCH, ""),
+        ("sru", "9", "encoder with nn.LSTM", "0.4"),
+        ("lrn", "9", "encoder with nn.LSTM", ""),
         ("nn.LSTM", "9", "", ""),
     ]
     ours, torchs = reading.Encoder("lstm", 9), reading.TorchEncoder(9)
@@ -203,9 +203,9 @@ def test_encoders_race_with_the_same_layers_of_torch(book: rows.Book):
 def test_translators_race_with_the_same_model_of_torch(book: rows.Book):
     made = translating.measure(TINY, book)
     assert [(row["unit"], row["mode"], row["ratio_to"], row["target"][:5]) for row in made] == [
-        ("lrn", "decoding", translating.TORCH, "0.666"),
-        ("sru", "decoding", translating.TORCH, ""),
-        ("gru", "decoding", translating.TORCH, ""),
+        ("lrn", "decoding", "translator with nn.GRU", "0.666"),
+        ("sru", "decoding", "translator with nn.GRU", ""),
+        ("gru", "decoding", "translator with nn.GRU", ""),
         ("nn.GRU", "decoding", "", ""),
     ]
     torchs = translating.TorchTranslator(translating.config_of("gru", 16)).eval()
