@@ -15,6 +15,7 @@ from linnet.bench import (
     contestants,
     growth,
     loss,
+    matching,
     memory,
     reading,
     recurrence,
@@ -216,6 +217,21 @@ def test_translators_race_with_the_same_model_of_torch(book: rows.Book):
     # All make as many steps: a translation has as many words as its source.
     for model in (torchs, translating.ours("lrn", 16)):
         assert model.eval().translate(source, beam=4, extra=0).tokens[:, 0].ne(0).all()
+
+
+def test_word_by_word_attention_races_with_its_products(book: rows.Book, monkeypatch: pytest.MonkeyPatch):
+    made = matching.measure(replace(TINY, units=("lrn",)), book)
+    assert [(row["unit"], row["mode"], row["ratio_to"], row["target"]) for row in made] == [
+        *(("lrn", mode, to, "1.3" if to else "") for mode in matching.MODES for to in (matching.LIMIT, "")),
+    ]
+    products: list[tuple[int, ...]] = []
+    mm = torch.mm
+    monkeypatch.setattr(
+        torch, "mm", lambda a, b, out: products.append((*a.shape, b.shape[1])) or mm(a, b, out=out)
+    )
+    matching.limit(matching.Matching("lrn", 8), Shape(3, 2, 8), "inference")()
+    # The input of the lower cell and the keys; in each of three steps the query, the higher cell, the scores.
+    assert products == [(6, 8, 24), (32, 16, 16), *(3 * [(2, 8, 16), (2, 16, 24), (128, 4, 1)])]
 
 
 def count(model: torch.nn.Module) -> int:
