@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import linnet.fuse.ops as _registered  # noqa: F401, a saved program needs its operations
 from linnet.deploy.checkpoints import load_foreign
@@ -19,9 +19,24 @@ from linnet.units import *  # noqa: F403, every unit and its cell
 from linnet.units import UNITS
 
 if TYPE_CHECKING:
+    from torch import nn
+
+    from linnet.analysis.lens.page import Lens
     from linnet.runs.load import TrainedRun
 
 __version__ = "0.1.0"
+
+
+def lens(model: nn.Module, vocabulary: Any, **options: Any) -> Lens:
+    """Return a page in which you type and watch the model read; see linnet.analysis.lens.page.lens.
+
+    vocabulary   a Vocabulary of linnet.data, or a list of the tokens: characters, or words between spaces
+    options      text, name, about, labels, counts, int8
+    """
+    # Imported here, not above: a page needs the models of all tasks.
+    from linnet.analysis.lens.page import lens
+
+    return lens(model, vocabulary, **options)
 
 
 def load(folder: str | Path, checkpoint: str = "best") -> TrainedRun:
@@ -42,6 +57,7 @@ __all__ = [
     "export_js",
     "export_onnx",
     "FallbackWarning",
+    "lens",
     "load",
     "load_foreign",
     "Projection",

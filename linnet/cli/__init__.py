@@ -25,6 +25,7 @@ COMMANDS = {
     "search": "random search over settings, with ranges that shrink",
     "plot": "plots of recorded runs",
     "export": "a trained model as source code of another language",
+    "lens": "a page in which you type and watch a trained model read",
 }
 
 

@@ -358,10 +358,10 @@ def clean_words(text: str) -> list[str]:
     return ESCAPED.sub(lambda found: f" \\{found[0]} ", text).lower().split()
 
 
+# Patterns that find the words of a text.
+WORD_PATTERNS = {"punctuation": WORD, "marks": MARK, "blanks": re.compile(r"\S+")}
 WORD_SPLITS: dict[str, Callable[[str], list[str]]] = {
-    "punctuation": WORD.findall,
-    "marks": MARK.findall,
-    "blanks": str.split,
+    **{name: pattern.findall for name, pattern in WORD_PATTERNS.items()},
     "clean": clean_words,
 }
 """punctuation: marks are words, and 's too; marks: each mark is a word, as for BERT; blanks: at spaces only;

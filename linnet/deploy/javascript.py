@@ -38,7 +38,7 @@ def export_js(
     record = {"target": "js", "int8": int8, "fingerprint": program.fingerprint}
     with new_folder(Path(folder), record) as work:
         (work / "model.js").write_text(text, encoding="utf-8")
-        kind = "number" if program.tokens else "ArrayLike<number>"
+        kind = "number | ArrayLike<number>" if program.tokens else "ArrayLike<number>"
         (work / "model.d.ts").write_text(filled("model.d.ts", {"INPUT": kind}), encoding="utf-8")
         (work / "package.json").write_text('{ "type": "module", "main": "model.js" }\n', encoding="utf-8")
     return Path(folder)

@@ -30,6 +30,7 @@ from torch import nn
 
 from linnet.models.budget import closest_size
 from linnet.tasks.results import LOSS, Figure, Metric, Metrics, Section, StepResult
+from linnet.tasks.typed import TypedText
 
 SPLITS = ("train", "valid", "test")
 AnyBatch = TypeVar("AnyBatch", bound="Batch")
@@ -136,6 +137,10 @@ class Task(ABC):
     def show(self, answer: Any) -> str:
         """Return an answer of `predict` as `linnet predict` prints it."""
         return str(answer)
+
+    def typed_text(self) -> TypedText | None:
+        """Return how a typed text becomes the tokens of a model, for `linnet lens`; None: it does not."""
+        return None
 
     def sample(self, model: nn.Module, tokens: int) -> str:
         """Return a text of `tokens` tokens that shows what a model has learned; "" for tasks without text."""

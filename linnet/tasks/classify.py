@@ -27,7 +27,16 @@ from linnet.base.settings import Checked, option
 from linnet.data.batches import IGNORE
 from linnet.data.characters import count_characters
 from linnet.data.errors import DataError
-from linnet.data.labelled import FOLDS, SETS, WORD_SPLITS, LabelledSet, Splits, Wanted, load_from
+from linnet.data.labelled import (
+    FOLDS,
+    SETS,
+    WORD_PATTERNS,
+    WORD_SPLITS,
+    LabelledSet,
+    Splits,
+    Wanted,
+    load_from,
+)
 from linnet.data.padded import ORDERS, Example, PaddedBatch, Sequences, collate
 from linnet.data.tables import Labelled
 from linnet.data.text import parse_json
@@ -37,6 +46,7 @@ from linnet.models.classifier import CNN, Classifier, ClassifierConfig
 from linnet.models.config import TextConfig
 from linnet.tasks.base import SPLITS, Comparison, Variant, unit_options_checked
 from linnet.tasks.results import LOSS, Figure, Metric, Metrics, Section, StepResult
+from linnet.tasks.typed import TypedText
 from linnet.tasks.words import PAD, WordTask, most_confident_mistakes
 
 log = logging.getLogger("linnet")
@@ -169,7 +179,15 @@ class Classify(WordTask):
         return (word for texts in self.words[split] for words in texts for word in words)
 
     def split_words(self, text: str) -> list[str]:
-        return WORD_SPLITS[self.data.words or self.sets[self.data.set].words](text)
+        return WORD_SPLITS[self.word_split](text)
+
+    @property
+    def word_split(self) -> str:
+        return self.data.words or self.sets[self.data.set].words
+
+    def typed_text(self) -> TypedText | None:
+        pattern = WORD_PATTERNS.get(self.word_split)
+        return None if pattern is None else TypedText(self.vocabulary, pattern, self.classes)
 
     # ----------------------------------------------------------------------------------------- model
 

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from linnet.base.settings import Checked, option
 from linnet.data.batches import TAILS, Window, epoch_generator, varied_windows, window_count, windows
 from linnet.data.corpora import ORDERS, Corpus, load_corpus
+from linnet.data.errors import DataError
 from linnet.data.sources import CORPORA
 from linnet.data.vocabulary import LEVELS, Vocabulary
 from linnet.models.generate import generate_texts
@@ -21,6 +22,7 @@ from linnet.models.language import LanguageModel, LanguageModelConfig, with_hidd
 from linnet.tasks.base import SPLITS, Comparison, unit_options_checked
 from linnet.tasks.results import LOSS, Figure, Metrics, StepResult
 from linnet.tasks.texts import VocabularyTask
+from linnet.tasks.typed import TypedText
 
 CORPUS_SETTINGS = ("corpus", "path", "data_dir", "level", "vocabulary_size", "lowercase", "order")
 """The settings on which the corpus depends; the others say how it is divided into batches."""
@@ -28,6 +30,8 @@ UNBOUNDED = ("nru", "eurnn")
 """Units whose state is not bounded: carried through a text, it grows until training fails."""
 WARMUP, PROMPT = 200, 6
 """For a sample, a model reads 200 tokens of the validation text and continues the next 6 words."""
+EXAMPLE = 32
+"""The tokens of the validation text with which a lens begins."""
 
 
 @dataclass(frozen=True)
@@ -226,6 +230,16 @@ class Language(VocabularyTask):
             window=self.data.window,
             warmup=self.corpus.valid[:warm].tolist() if warm else "",
         )
+
+    def typed_text(self) -> TypedText:
+        """The text to begin with and the counts of the tokens are those of the corpus, if it is there."""
+        try:
+            corpus = self.corpus
+        except DataError:
+            return TypedText(self.vocabulary)
+        counts = torch.bincount(corpus.train, minlength=len(self.vocabulary)).tolist()
+        first = self.vocabulary.decode(corpus.valid[:EXAMPLE]).strip()
+        return TypedText(self.vocabulary, counts=counts, example=first)
 
     def sample(self, model: nn.Module, tokens: int) -> str:
         following = self.vocabulary.decode(self.corpus.valid[WARMUP : WARMUP + 64])

@@ -21,10 +21,12 @@ from linnet.data.batches import IGNORE
 from linnet.data.digits import SOURCES, Digits, load_digits, read_order
 from linnet.data.errors import DataError
 from linnet.data.memory import BLANK, Adding, Copying, Denoising, Recall, SequenceBatch
+from linnet.data.vocabulary import Vocabulary
 from linnet.models.language import detach
 from linnet.models.sequence import SequenceModel, SequenceModelConfig
 from linnet.tasks.base import Comparison, Task, Variant, unit_options_checked
 from linnet.tasks.results import LOSS, Figure, Metrics, StepResult
+from linnet.tasks.typed import TypedText
 
 CLOSE = 0.04
 """How close a sum must be to count as right, by Hochreiter and Schmidhuber (1997)."""
@@ -329,6 +331,18 @@ class Symbols(Memory):
     @abstractmethod
     def lay_out(self, shown: np.ndarray) -> Tensor:
         """Return the sequence [T, 1] that shows these symbols."""
+
+    def typed_text(self) -> TypedText | None:
+        """_ is a blank, ? asks for the answer, and the symbols are digits, if there are not too many."""
+        source: Recall = self.source  # type: ignore[assignment]
+        symbols = [str(number) for number in range(1, source.symbols + 1)]
+        tokens = ("_", *symbols, "?")
+        if source.symbols > 9 or source.input_size != len(tokens):
+            return None
+        shown = np.resize(np.arange(1, source.symbols + 1)[::-1], source.recalled)
+        example = "".join(tokens[number] for number in self.lay_out(shown)[:, 0].tolist())
+        labels = tokens[: source.output_size]
+        return TypedText(Vocabulary("char", tokens), labels=labels, example=example)
 
     def answer(self, outputs: Tensor) -> list[int]:
         """Return the k symbols; a blank cannot be an answer."""

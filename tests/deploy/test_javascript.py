@@ -74,6 +74,6 @@ def test_the_folder_has_types_and_a_record(tmp_path: Path):
         "package.json",
         "linnet.json",
     }
-    assert "input: number" in (folder / "model.d.ts").read_text()
+    assert "input: number | ArrayLike<number>" in (folder / "model.d.ts").read_text()
     assert json.loads((folder / "linnet.json").read_text())["target"] == "js"
     assert 'vocabulary = ["a", "b",' in (folder / "model.js").read_text()

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-from helpers import make_task
 from torch.nn import functional as F
 
 import linnet
@@ -45,7 +44,8 @@ def settings(table: Path, **more: Any) -> RunConfig:
 
 
 def task_of(table: Path, **more: Any) -> Classify:
-    return make_task(settings(table, **more))
+    config = settings(table, **more)
+    return Classify(config.data, config.model, config.loop.seed)
 
 
 # -------------------------------------------------------------------------------------- the whole way

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from helpers import make_task
 
 import linnet
 from linnet import cli
@@ -55,7 +54,8 @@ def table(tmp_path: Path) -> Path:
 
 
 def task_of(path: Path, **more: Any) -> Read:
-    return make_task(override(RunConfig(task="read"), {**SMALL, "path": str(path), **more}))
+    config = override(RunConfig(task="read"), {**SMALL, "path": str(path), **more})
+    return Read(config.data, config.model, config.loop.seed)
 
 
 @pytest.mark.parametrize("form", ["drqa", "rnet"])

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from helpers import make_task
 
 import linnet
 from linnet.cli import main
@@ -37,7 +36,8 @@ def config(folder: Path, **more: Any) -> RunConfig:
 
 
 def task(folder: Path, **more: Any) -> Tag:
-    return make_task(config(folder, **more))
+    made = config(folder, **more)
+    return Tag(made.data, made.model)
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +100,8 @@ def test_generate_and_dynamic_evaluation_are_for_language_models(
 
 
 def test_capitals_and_punctuation_are_restored():
-    task = make_task(override(RunConfig(task="tag"), SMALL))
+    made = override(RunConfig(task="tag"), SMALL)
+    task = Tag(made.data, made.model)
     (answer,) = task.predict(task.build().eval(), ["Where is God's house?"])
     assert answer["words"] == ["where", "is", "god's", "house"]
     assert answer["text"].lower().startswith("where")

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-from helpers import make_task
 
 import linnet
 from linnet.cli import main
@@ -52,7 +51,8 @@ def config(folder: Path, **more: Any) -> RunConfig:
 
 
 def task(folder: Path, **more: Any) -> Translate:
-    return make_task(config(folder, **more))
+    made = config(folder, **more)
+    return Translate(made.data, made.model)
 
 
 @pytest.fixture(scope="module")

@@ -49,7 +49,9 @@ class JavaScript(Language):
         if isinstance(kernel, Loop):
             yield from self.loop(kernel)
         elif isinstance(kernel, Lookup):
-            yield f"lookup(weights.{kernel.table}, input, {kernel.size}, {kernel.output});"
+            found = f"weights.{kernel.table}, input, {kernel.size}, {kernel.output}"
+            yield f'if (typeof input === "number") lookup({found});'
+            yield f"else {kernel.output}.set(input);"
         elif isinstance(kernel, Reduce):
             x = kernel.x
             place = f"{self.buffer(x.base)}, {x.offset}, {x.strides[0]}, {x.strides[1]}"
@@ -64,11 +66,12 @@ class JavaScript(Language):
         yield f"product(weights.{kernel.matrix}, {bias}, {x}, {sizes}, {kernel.output});"
 
 
-def module_of(program: Program, vocabulary: Sequence[str] | None) -> str:
-    """The text of the module."""
+def module_of(program: Program, vocabulary: Sequence[str] | None, rounds_inputs: bool = True) -> str:
+    """The text of the module. With int8 weights, `rounds_inputs` computes their products in int8 too."""
     writer = JavaScript(program)
     writer.check(program)
     buffers = {name: size for name, size in program.sizes.items() if name not in (INPUT, *program.state)}
+    lookup = next((kernel for kernel in program.kernels if isinstance(kernel, Lookup)), None)
     parts = {
         "ABOUT": f"{program.weights:,} weights",
         "LAYERS": json.dumps(layers_of(program)),
@@ -78,8 +81,10 @@ def module_of(program: Program, vocabulary: Sequence[str] | None) -> str:
         "OUTPUT_SIZE": str(program.sizes[OUTPUT]),
         "VOCABULARY": json.dumps(vocabulary, ensure_ascii=False),
         "START": indented(f"{name}: {start_text(value)}," for name, value in program.state.items()),
-        "WEIGHTS": indented([*matrix_texts(program), *vector_texts(program)]),
-        "BUFFERS": indented((f"{name}: new Float32Array({size})," for name, size in buffers.items()), 3),
+        "WEIGHTS": indented([*matrix_texts(program, rounds_inputs), *vector_texts(program)]),
+        "VECTOR_SIZE": str(lookup.size if lookup else program.sizes[INPUT]),
+        "TABLE": f"weights.{lookup.table}" if lookup else "null",
+        "BUFFERS": indented((f"{name}: new Numbers({size})," for name, size in buffers.items()), 3),
         "NAMES": ", ".join(buffers),
         "VECTORS": ", ".join(program.vectors),
         "STEP": indented(writer.step(), 2),
@@ -108,17 +113,20 @@ def start_text(value: np.ndarray) -> str:
     return f"() => numbers({encoded(value)})"
 
 
-def matrix_texts(program: Program) -> Iterator[str]:
+def matrix_texts(program: Program, rounds_inputs: bool) -> Iterator[str]:
     for name, matrix in program.matrices.items():
         outputs, inputs = matrix.values.shape
         yield f"// {outputs} x {inputs}"
-        yield f"{name}: {matrix_text(matrix)},"
+        yield f"{name}: {matrix_text(matrix, rounds_inputs)},"
 
 
-def matrix_text(matrix: Matrix) -> str:
+def matrix_text(matrix: Matrix, rounds_inputs: bool) -> str:
     if matrix.scales is None:
         return f"{{ values: numbers({encoded(matrix.values)}), scales: null }}"
-    return f"{{ values: bytes({encoded(matrix.values)}), scales: numbers({encoded(matrix.scales)}) }}"
+    values, scales = f"bytes({encoded(matrix.values)})", f"numbers({encoded(matrix.scales)})"
+    if rounds_inputs:
+        return f"{{ values: {values}, scales: {scales} }}"
+    return f"{{ values: scaled({values}, {scales}), scales: null }}"
 
 
 def vector_texts(program: Program) -> Iterator[str]:

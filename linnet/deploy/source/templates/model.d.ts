@@ -2,6 +2,8 @@
 export type State = Record<string, Float32Array>;
 /** The number of tokens if the input is a token, 0 if it is a vector. */
 export declare const tokens: number;
+/** The size of the vector of a token, or of the input if that is a vector. */
+export declare const vectorSize: number;
 /** The size of the input: 1 for a token. */
 export declare const inputSize: number;
 export declare const outputSize: number;
@@ -13,10 +15,14 @@ export declare const fingerprint: string;
 export declare const vocabulary: string[] | null;
 
 export declare class Model {
+  /** Float64Array computes in double precision. */
+  constructor(Numbers?: Float32ArrayConstructor | Float64ArrayConstructor);
   /** The state before the first step. */
   start(): State;
   /** Read one input, change `state`, and return the output. */
   step(state: State, input: /*INPUT*/): Float32Array;
+  /** The vector of a token, which `step` takes in place of the token. */
+  vector(token: number): Float32Array;
   /** Copies of what the last step computed: for each layer the values by their names in the unit's step. */
   values(): Record<string, Float32Array>[];
 }

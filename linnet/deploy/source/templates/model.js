@@ -5,9 +5,14 @@
 //   const state = model.start();              // one for each stream
 //   const output = model.step(state, input);  // a new Float32Array; `state` is now that after the step
 //   const values = model.values();            // what the last step computed, by layer: values[0].h
+//
+// new Model(Float64Array) computes in double precision. If the input is a token, `step` also takes its vector,
+// model.vector(token), or a changed one.
 
 /** The number of tokens if the input is a token, 0 if it is a vector. */
 export const tokens = /*TOKENS*/;
+/** The size of the vector of a token, or of the input if that is a vector. */
+export const vectorSize = /*VECTOR_SIZE*/;
 /** The size of the input: 1 for a token. */
 export const inputSize = /*INPUT_SIZE*/;
 export const outputSize = /*OUTPUT_SIZE*/;
@@ -93,7 +98,18 @@ function amax(x, offset, outerStride, innerStride, outer, inner, y) {
 }
 
 function bytes(text) {
-  return Int8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+  const letters = atob(text);
+  const made = new Int8Array(letters.length);
+  for (let i = 0; i < made.length; i++) made[i] = letters.charCodeAt(i);
+  return made;
+}
+
+// Weights that are stored as whole numbers, with a scale for each row.
+function scaled(whole, scales) {
+  const made = new Float32Array(whole.length);
+  const inputs = whole.length / scales.length;
+  for (let i = 0; i < made.length; i++) made[i] = whole[i] * scales[Math.floor(i / inputs)];
+  return made;
 }
 
 function numbers(text) {
@@ -111,7 +127,8 @@ const weights = {
 const { /*VECTORS*/ } = weights;
 
 export class Model {
-  constructor() {
+  constructor(Numbers = Float32Array) {
+    this.Numbers = Numbers;
     this.buffers = {
       /*BUFFERS*/
     };
@@ -119,7 +136,7 @@ export class Model {
 
   /** The state before the first step. */
   start() {
-    const made = Object.entries(initial).map(([name, make]) => [name, make()]);
+    const made = Object.entries(initial).map(([name, make]) => [name, this.Numbers.from(make())]);
     return Object.fromEntries(made);
   }
 
@@ -129,6 +146,14 @@ export class Model {
     const { /*NAMES*/ } = this.buffers;
     /*STEP*/
     return output.slice();
+  }
+
+  /** The vector of a token. */
+  vector(token) {
+    check(token);
+    const made = new this.Numbers(vectorSize);
+    lookup(/*TABLE*/, token, vectorSize, made);
+    return made;
   }
 
   /** Copies of what the last step computed: for each layer the values by their names in the unit's step. */
@@ -143,7 +168,8 @@ export class Model {
 function check(input) {
   if (tokens) {
     if (Number.isInteger(input) && input >= 0 && input < tokens) return;
-    throw new RangeError(`the input is a token, a whole number from 0 to ${tokens - 1}; got ${input}`);
+    if (input?.length === vectorSize) return;
+    throw new RangeError(`the input is a token, a whole number from 0 to ${tokens - 1}, or its vector; got ${input}`);
   }
   if (input?.length !== inputSize) {
     throw new RangeError(`the input is an array of ${inputSize} numbers; got ${input?.length ?? input}`);

@@ -1,0 +1,1 @@
+"""The lens: a page in which a person types, and watches a trained model read."""

@@ -1,0 +1,183 @@
+"""What the page has to know of a model besides its step: how it reads a text, and what its outputs mean."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from copy import deepcopy
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from linnet.analysis.layers import Variances, layer_variances
+from linnet.analysis.sums import NotASum, gated_sum
+from linnet.data.vocabulary import EOS, WORD, Vocabulary
+from linnet.fuse.backend import backend
+from linnet.layers.cell import Cell
+from linnet.layers.modes import evaluating
+from linnet.layers.recurrent import Recurrent
+from linnet.models.classifier import Classifier
+from linnet.models.encoder import Encoder, Text
+from linnet.models.language import LanguageModel
+from linnet.models.sequence import SequenceModel
+from linnet.models.tagger import Tagger, Words
+
+Info = dict[str, Any]
+BLANKS = re.compile(r"\S+")
+
+
+class CannotShow(ValueError):  # noqa: N818, it is a reason more than an error
+    """The lens cannot show a model; the message says why and what to do."""
+
+
+class Outputs(NamedTuple):
+    """What the outputs of a model are."""
+
+    kind: str  # "next" token, "class" of the text, "tags" of the words, or "answers"
+    labels: Sequence[str] | None  # None for "next": the tokens
+
+
+def describe(
+    model: nn.Module,
+    text: Info,
+    *,
+    name: str,
+    about: str = "",
+    labels: Sequence[str] | None = None,
+    counts: Sequence[int] | None = None,
+) -> Info:
+    """Return what the page has to know of a model.
+
+    text     how texts become tokens; see `text_of`
+    labels   what the outputs mean, for models that do not predict tokens
+    counts   how often each token occurs in the training text
+    """
+    cells = cells_of(model)
+    outputs = outputs_of(model, labels)
+    return {
+        "name": name,
+        "unit": cells[0].unit_name,
+        "about": about or about_model(model, cells),
+        "layers": [layer_of(cell) for cell in cells],
+        "text": text,
+        "says": outputs.kind,
+        "labels": None if outputs.labels is None else list(outputs.labels),
+        "counts": None if counts is None else list(counts),
+        "variances": variances_of(model, len(text["tokens"])),
+    }
+
+
+def cells_of(model: nn.Module) -> list[Cell]:
+    """Return the cells of all layers, in the order in which the exported step has them."""
+    return [module for module in model.modules() if isinstance(module, Cell)]
+
+
+def about_model(model: nn.Module, cells: Sequence[Cell]) -> str:
+    size = sum(weight.numel() for weight in model.parameters())
+    layers = f"{len(cells)} layer{'s' if len(cells) > 1 else ''} of {cells[0].unit_name}"
+    return f"{layers}, {cells[0].hidden_size} channels, {size:,} parameters"
+
+
+def layer_of(cell: Cell) -> Info:
+    """Return the states of a layer, and the gated sum that one of them is."""
+    layer: Info = {"unit": cell.unit_name, "states": list(cell.states), "sum": None}
+    try:
+        found = gated_sum(cell)
+    except NotASum as reason:
+        return {**layer, "without": str(reason)}
+    return {**layer, "size": cell.states[found.state], "sum": found._asdict()}
+
+
+def outputs_of(model: nn.Module, labels: Sequence[str] | None) -> Outputs:
+    if isinstance(model, LanguageModel):
+        return Outputs("next", None)
+    kinds = {Classifier: "class", Tagger: "tags", SequenceModel: "answers"}
+    kind = next((kind for each, kind in kinds.items() if isinstance(model, each)), "answers")
+    if labels is None:
+        count = getattr(getattr(model, "output", None), "out_features", None)
+        if count is None:
+            raise CannotShow(
+                f"the lens does not know what the outputs of {type(model).__name__} mean; pass labels=[...]"
+            )
+        labels = [str(number) for number in range(count)]
+    return Outputs(kind, labels)
+
+
+# ----------------------------------------------------------------------------------------- texts
+
+
+def text_of(vocabulary: Vocabulary | Sequence[str], pattern: re.Pattern[str] | None = None) -> Info:
+    """Return how a text becomes tokens, by a vocabulary of Linnet or by a list of words or characters.
+
+    pattern   finds the words, if they are not those of `vocabulary.encode`
+    """
+    if not isinstance(vocabulary, Vocabulary):
+        tokens = [str(token) for token in vocabulary]
+        vocabulary = Vocabulary("char" if all(len(token) == 1 for token in tokens) else "word", tuple(tokens))
+    own = None if vocabulary.words == "blanks" else WORD
+    splits_lines = pattern is None and vocabulary.level == "word" and EOS in vocabulary.index
+    return {
+        "level": vocabulary.level,
+        "pattern": javascript_pattern(pattern or own or BLANKS),
+        "lowercase": vocabulary.lowercase,
+        "tokens": list(vocabulary.tokens),
+        "unknown": -1 if vocabulary.unk is None else vocabulary.unk,
+        "end": EOS if splits_lines else None,
+        "merges": list(vocabulary.merges),
+    }
+
+
+def javascript_pattern(pattern: re.Pattern[str]) -> str:
+    """Return a pattern for JavaScript, where \\w has no letters but those of English."""
+    letters = r"\p{L}\p{M}\p{N}_"
+    return pattern.pattern.replace(r"[^\w\s]", rf"[^{letters}\s]").replace(r"\w", f"[{letters}]")
+
+
+# ------------------------------------------------------------------------------------- variances
+
+# Random sequences on which variances are measured: their number and their length.
+SEQUENCES, LENGTH = 64, 32
+
+
+@torch.no_grad()
+def variances_of(model: nn.Module, tokens: int) -> list[Info]:
+    """Return curves over the layers: the variances of states and outputs, relative to the first input.
+
+    The input is random tokens. A stack of SRU has curves for new weights too, with and without alpha.
+    """
+    if not isinstance(model, Encoder) or len(model.stack) < 2:
+        return []
+    with torch.random.fork_rng(devices=[]), evaluating(model), backend("reference"):
+        torch.manual_seed(0)
+        x = model.read(tokens_for(model, torch.randint(tokens, (LENGTH, SEQUENCES))))
+        curves = [("trained", model.stack)]
+        if any(getattr(cell, "alpha", 1.0) != 1.0 for layer in model.stack for cell in layer.cells):
+            curves += [("new, with alpha", renewed(model, True)), ("new, without", renewed(model, False))]
+        return [curve for label, stack in curves for curve in curves_of(label, layer_variances(stack, x))]
+
+
+def tokens_for(model: Encoder, tokens: Tensor) -> Any:
+    """Return tokens as `model.read` takes them."""
+    if isinstance(model, Tagger):
+        return Words(tokens, None)
+    return Text(tokens) if isinstance(model, Classifier) else tokens
+
+
+def renewed(model: Encoder, corrects: bool) -> list[Recurrent]:
+    """Return the layers with new weights; SRU's with its correction alpha or without it."""
+    layers = [deepcopy(layer) for layer in model.stack]
+    torch.manual_seed(0)
+    for layer in layers:
+        layer.reset_parameters()
+        for cell in layer.cells:
+            cell.alpha = cell.alpha if corrects else 1.0
+    return layers
+
+
+def curves_of(label: str, found: Sequence[Variances]) -> list[Info]:
+    first = found[0].x
+    return [
+        {"label": f"{label}: state", "values": [each.c / first for each in found]},
+        {"label": f"{label}: output", "values": [each.h / first for each in found]},
+    ]

@@ -1,0 +1,325 @@
+"""The lens: its numbers are those of Python, and a person can use it, in a real Chromium without network."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from browser import CHROMIUM, needs_chromium
+
+import linnet
+from linnet.analysis.lens.bundle import bundle
+from linnet.analysis.lens.describe import CannotShow, text_of
+from linnet.analysis.lens.page import lens
+from linnet.analysis.lens.runs import lens_of_runs
+from linnet.analysis.pace import moves
+from linnet.analysis.reach import reach
+from linnet.analysis.sums import arrows, sum_weights
+from linnet.cli import main
+from linnet.data.vocabulary import Vocabulary, bpe_vocabulary, word_vocabulary
+from linnet.deploy.source.int8 import quantised
+from linnet.deploy.step.program import Matrix
+from linnet.models.classifier import Classifier, ClassifierConfig
+from linnet.models.language import LanguageModel, LanguageModelConfig
+
+TEXT = "the small bird sat on the mat , and then it ran away"
+WORDS = [*dict.fromkeys(TEXT.split()), "a", "cat", "what", "voice", ".", "<unk>", "<eos>"]
+FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update")
+
+
+def language_model(unit: str, **options: Any) -> LanguageModel:
+    torch.manual_seed(0)
+    sizes = {"embedding_size": 6, "hidden_size": 8, "num_layers": 2}
+    model = LanguageModel(len(WORDS), LanguageModelConfig(unit=unit, unit_options=options, **sizes))
+    # The memory of NRU grows with its weights, and rounding with it.
+    for parameter in () if unit == "nru" else model.parameters():
+        torch.nn.init.normal_(parameter, std=0.7)
+    return model
+
+
+def page_of(model: Any, name: str, **options: Any) -> Any:
+    counts = list(range(len(WORDS), 0, -1))
+    return lens(model, WORDS, text=TEXT, name=name, counts=counts, **options)
+
+
+# --------------------------------------------------------------------------------------- in a browser
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    if CHROMIUM is None:
+        pytest.skip("Chromium is not installed")
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    with playwright.sync_playwright() as driver:
+        opened = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def open_page(browser: Any, tmp_path: Path) -> Iterator[Any]:
+    """Open a lens without network; in the end, nothing was requested and nothing was logged."""
+    contexts, logged = [], []
+
+    def open_lens(shown: Any, width: int = 1200, dark: bool = False) -> Any:
+        screen = {"viewport": {"width": width, "height": 900}, "color_scheme": "dark" if dark else "light"}
+        contexts.append(browser.new_context(offline=True, accept_downloads=True, **screen))
+        page = contexts[-1].new_page()
+        page.on("console", lambda message: logged.append(message.text))
+        page.on("pageerror", lambda error: logged.append(str(error)))
+        page.goto(shown.save(tmp_path / "lens.html").as_uri())
+        return page
+
+    yield open_lens
+    for context in contexts:
+        requests = "performance.getEntriesByType('resource').map(each => each.name)"
+        names = context.pages[0].evaluate(requests)
+        assert [name for name in names if not name.startswith(("data:", "blob:"))] == []
+        context.close()
+    assert logged == []
+
+
+def tokens_of(text: str) -> torch.Tensor:
+    return torch.tensor([WORDS.index(word) for word in text.split()])
+
+
+def close(found: Any, expected: torch.Tensor) -> None:
+    torch.testing.assert_close(torch.tensor(found), expected.double().detach().float(), rtol=1e-5, atol=1e-5)
+
+
+@needs_chromium
+@pytest.mark.parametrize(("unit", "int8"), [("ran", False), ("scrn", False), ("nru", False), ("sru", True)])
+def test_the_numbers_in_the_page_are_those_of_python(open_page: Any, unit: str, int8: bool):
+    model = language_model(unit)
+    page = open_page(page_of(model, unit, int8=int8))
+    if int8:
+        round_weights(model)
+    tokens = tokens_of(TEXT)
+    recording = linnet.record(model, tokens[:, None])
+    values = page.evaluate(
+        "lens.readings[0].steps.map(step => step.values.map(layer => "
+        "Object.fromEntries(Object.entries(layer).map(([name, each]) => [name, [...each]]))))"
+    )
+    for number, layer in enumerate(recording):
+        for name, expected in layer.items():
+            close([step[number][name] for step in values], expected[:, 0].flatten(1))
+    found = page.evaluate("lens.analyses.moves(lens.readings[0], 1)")
+    for name, expected in moves(recording[1]).items():
+        if name in found:
+            close(found[name], expected[:, 0])
+    close(page.evaluate(f"lens.analyses.reachOf(lens.readings[0], {len(tokens) - 1})"), reach(model, tokens))
+    expected = model.log_probs(tokens[:, None])[0][-1, 0].exp()
+    close(page.evaluate("[...lens.readings[0].probabilities(lens.readings[0].length - 1)]"), expected)
+    if unit in ("ran", "sru"):
+        same_sums(page, recording[0])
+
+
+def same_sums(page: Any, values: Any) -> None:
+    weights = sum_weights(values).weights[:, :, 0]
+    table = page.evaluate("lens.analyses.weightTable(lens.readings[0], 0)")
+    for t, row in enumerate(table):
+        close([each["largest"] for each in row], weights[t, : t + 1].amax(-1))
+        close([each["mean"] for each in row], weights[t, : t + 1].mean(-1))
+    pointed = page.evaluate("lens.analyses.arrows(lens.analyses.weightTable(lens.readings[0], 0))")
+    assert pointed == arrows(weights[:, :, None])[:, 0].tolist()
+
+
+@torch.no_grad()
+def round_weights(model: torch.nn.Module) -> None:
+    """As int8 stores them: matrices row by row."""
+    for parameter in model.parameters():
+        if parameter.dim() == 2:
+            rounded = quantised(Matrix(parameter.numpy()))
+            parameter.copy_(torch.from_numpy(rounded.values * rounded.scales[:, None]))
+
+
+@needs_chromium
+def test_a_person_types_points_and_chooses_views(open_page: Any):
+    page = open_page(page_of(language_model("ran"), "RAN"))
+    assert page.locator(".words span").all_inner_texts() == TEXT.split()
+    for tab in page.locator("[role=tab]").all():
+        tab.click()
+        page.wait_for_function("!document.querySelector('.says').textContent.startsWith('Computing')")
+        assert page.locator(".panel .figure svg[role=img]").get_attribute("aria-label")
+        assert len(page.locator(".about").inner_text()) > 60
+        assert page.locator(".says").inner_text()
+    page.click("#tab-weights")
+    column = page.locator(".panel .hits rect").nth(3).bounding_box()
+    page.mouse.move(column["x"] + 5, column["y"] + 20)
+    page.wait_for_function("lens.selected === 3")
+    assert "“sat”" in page.locator(".says").inner_text()
+    page.fill("textarea", "the cat sat on the sofa")
+    page.wait_for_function("lens.readings[0].length === 6")
+    assert page.locator(".notice").inner_text() == "Not in the vocabulary: sofa."
+    page.click("#tab-next")
+    best = page.locator("[data-write]").first
+    word = best.get_attribute("aria-label").removeprefix("write ")
+    best.click()
+    expected = "the cat sat on the sofa" + ("\n" if word == "<eos>" else f" {word}")
+    assert page.input_value("textarea") == expected
+    page.fill("textarea", "")
+    page.wait_for_function("lens.readings[0].length === 0")
+    assert "Type something" in page.locator(".panel").inner_text()
+
+
+@needs_chromium
+def test_the_keyboard_reaches_everything(open_page: Any):
+    page = open_page(page_of(language_model("lstm"), "LSTM"))
+    page.click("#tab-channels")
+    page.evaluate("document.activeElement.blur()")
+    focusable = "button:not([tabindex='-1']), select, input, textarea, summary, [tabindex='0']"
+    visible = "each => each.checkVisibility()"
+    wanted = page.evaluate(f'[...document.querySelectorAll("{focusable}")].filter({visible}).length')
+    name = "(document.activeElement === document.body ? '' : document.activeElement.outerHTML.slice(0, 120))"
+    reached = set()
+    # The browser starts where the focus was, and leaves the page once at its end.
+    for _ in range(wanted + 1):
+        page.keyboard.press("Tab")
+        reached.add(page.evaluate(name))
+    assert len(reached - {""}) == wanted
+    page.focus("[role=tab][aria-selected=true]")
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate("lens.view.id + document.activeElement.id") == "gatestab-gates"
+    page.focus(".words [tabindex='0']")
+    page.keyboard.press("Home")
+    page.keyboard.press("ArrowRight")
+    page.wait_for_function("lens.selected === 1 && document.activeElement.textContent === 'small'")
+
+
+CONTRAST = """() => {
+  const parse = (text) => text.match(/[\\d.]+/g).map(Number);
+  const light = (rgb) => rgb.slice(0, 3).map(part => part / 255)
+    .map(part => part <= 0.03928 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, part, i) => sum + part * [0.2126, 0.7152, 0.0722][i], 0);
+  const behind = (each) => {
+    for (; each; each = each.parentElement) {
+      const colour = parse(getComputedStyle(each).backgroundColor);
+      if (colour.length === 3 || colour[3] > 0) return colour;
+    }
+    return [255, 255, 255];
+  };
+  const found = [];
+  for (const each of document.querySelectorAll(".lens *")) {
+    const own = [...each.childNodes].some(node => node.nodeType === 3 && node.textContent.trim());
+    if (!own || !each.getClientRects().length) continue;
+    const style = getComputedStyle(each), svg = each instanceof SVGElement;
+    const a = light(parse(svg ? style.fill : style.color));
+    const b = light(behind(svg ? each.closest("svg").parentElement : each));
+    found.push([each.textContent.slice(0, 30), (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05)]);
+  }
+  return found;
+}"""
+
+
+@needs_chromium
+@pytest.mark.parametrize("dark", [False, True])
+def test_two_models_on_a_phone_with_enough_contrast(open_page: Any, dark: bool):
+    both = page_of(language_model("ran"), "RAN").beside(page_of(language_model("nru"), "NRU"))
+    page = open_page(both, width=360, dark=dark)
+    background = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert background == ("rgb(23, 23, 26)" if dark else "rgb(255, 255, 255)")
+    for tab in page.locator("[role=tab]").all():
+        tab.click()
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360
+        low = [pair for pair in page.evaluate(CONTRAST) if pair[1] < 4.5]
+        assert low == []
+    page.click("#tab-weights")
+    first, second = page.locator(".panel").all()
+    assert first.bounding_box()["y"] < second.bounding_box()["y"]
+    assert "no state of NRU is a sum" in second.inner_text()
+    page.click(".theme")
+    page.click(".theme")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(23, 23, 26)"
+    page.set_viewport_size({"width": 1200, "height": 900})
+    page.wait_for_function("document.querySelectorAll('.panel')[1].getBoundingClientRect().x > 500")
+
+
+@needs_chromium
+def test_any_figure_is_saved_as_svg_and_png(open_page: Any, tmp_path: Path):
+    page = open_page(page_of(language_model("ran"), "RAN"))
+    page.click("#tab-memory")
+    for kind, start in (("SVG", b"<svg"), ("PNG", b"\x89PNG")):
+        with page.expect_download() as download:
+            page.click(f"text=Save {kind}")
+        assert download.value.suggested_filename == f"memory-RAN.{kind.lower()}"
+        content = Path(download.value.path()).read_bytes()
+        assert content.startswith(start)
+        assert b"var(--" not in content
+
+
+@needs_chromium
+def test_texts_are_split_as_python_splits_them(open_page: Any):
+    text = "The bird's song: well-known, isn't it?\nÉlan vital — 12 o’clock  <unk> now"  # noqa: RUF001
+    train = f"{text}\n" * 3
+    page = open_page(page_of(language_model("rnn"), "RNN"))
+    for vocabulary in (
+        word_vocabulary(train, words="punctuation"),
+        word_vocabulary(train, words="blanks", lowercase=True, size=9),
+        Vocabulary("char", tuple(sorted(set(text)))),
+        Vocabulary("byte", tuple(map(chr, range(256)))),
+        bpe_vocabulary(train, size=300),
+    ):
+        script = f"""lens.analyses.tokenise({json.dumps(text)},
+            (spec => ({{...spec, index: new Map(spec.tokens.map((token, id) => [token, id])),
+                        ranks: new Map(spec.merges.map((merge, rank) => [merge, rank]))}}))
+            ({json.dumps(text_of(vocabulary))})).map(token => token.id)"""
+        assert page.evaluate(script) == vocabulary.encode(text).tolist(), vocabulary.level
+
+
+# ------------------------------------------------------------------------------------ without a browser
+
+
+def test_the_page_is_one_file_without_addresses():
+    page = page_of(language_model("lrn"), "LRN").html
+    assert page.count("<script") == 1
+    assert re.findall(r'(?:src|href)="(?!data:)[^"]*"', page) == []
+    assert set(re.findall(r"https?://[^\s\"']+", page)) <= {"http://www.w3.org/2000/svg"}
+    assert "/*" + "SCRIPT*/" not in page
+
+
+def test_modules_are_joined_in_the_order_in_which_they_need_each_other():
+    script = bundle("page")
+    order = re.findall(r"^const \$(\w+) = \(\(\) => \{$", script, re.MULTILINE)
+    assert order.index("figure") < order.index("weights") < order.index("page")
+    assert not re.search(r"^(import|export) ", script, re.MULTILINE)
+
+
+def test_a_name_that_ends_a_script_stays_a_name():
+    page = page_of(language_model("lrn"), "</script><script>alert(1)</script>").html
+    assert page.count("<script") == 1 + page.count("<\\/script><script>alert")
+    assert "<title>Lens: &lt;/script&gt;" in page
+
+
+def test_a_classifier_has_its_classes_and_bad_models_say_why():
+    config = ClassifierConfig(unit="sru", embedding_size=4, hidden_size=4)
+    shown = lens(Classifier(len(WORDS), 2, config), WORDS, labels=["dull", "great"])
+    info = shown.models[0].info
+    assert (info["says"], info["labels"]) == ("class", ["dull", "great"])
+    with pytest.raises(ValueError, match="reads in both directions"):
+        lens(Classifier(len(WORDS), 2, ClassifierConfig(unit="sru", bidirectional=True)), WORDS)
+    bare = torch.nn.Sequential(torch.nn.Embedding(3, 4), linnet.SRU(4, 5))
+    with pytest.raises(CannotShow, match="pass labels"):
+        lens(bare, ["a", "b", "c"])
+    assert lens(bare, ["a", "b", "c"], labels=list("12345")).models[0].info["unit"] == "SRU"
+
+
+def test_the_command_writes_the_lens_of_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    run = Path(__file__).parent.parent / "runs" / "linnet-0.1.0"
+    assert main(["lens", str(run), str(run), "--text", "Hello", "--out", str(tmp_path / "both.html")]) == 0
+    assert "both.html" in capsys.readouterr().out
+    page = (tmp_path / "both.html").read_text(encoding="utf-8")
+    assert '"Hello"' in page
+    assert len(lens_of_runs([run, run]).models) == 2
+    assert main(["lens", str(run), str(run), str(run)]) == 1
+    assert "one run or two; got 3" in capsys.readouterr().err
+
+
+def test_a_notebook_shows_the_page_in_a_frame():
+    frame = page_of(language_model("lrn"), "LRN")._repr_html_()
+    assert frame.startswith("<iframe")
+    assert "&lt;!doctype html&gt;" in frame
