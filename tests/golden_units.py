@@ -125,6 +125,19 @@ def cell_parameters(v: Vectors, prefix: str) -> Parameters:
 # ------------------------------------------------------------------------------------- parts of models
 
 
+def text_settings(v: Vectors) -> dict[str, Any]:
+    """The settings that the LRN authors' classifiers of texts and of pairs have in common."""
+    return {
+        "unit": v.meta["unit"],
+        "unit_options": CELLS[v.meta["unit"]][1],
+        "inputs": "both",
+        "tuned": "special",
+        "embedding_size": v["w.emb_special"].shape[1],
+        "character_size": v["w.emb_char"].shape[1],
+        "hidden_size": v.meta["hidden"],
+    }
+
+
 def character_parameters(table: Tensor, weight: Tensor, bias: Tensor) -> Parameters:
     return {"embedding.weight": table, "linear.weight": weight.T, "linear.bias": bias}
 

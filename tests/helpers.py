@@ -2,16 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
+import pytest
 import torch
 from torch import Tensor
 
 import linnet
+from linnet.data.files import File, find
+from linnet.runs.config import RunConfig
+from linnet.tasks import TASKS
 
 # Tests are many small products, in several processes: threads within each cost more than they bring.
 torch.set_num_threads(1)
+
+
+def make_task(config: RunConfig) -> Any:
+    return TASKS[config.task](config.data, config.model, config.loop.seed)
+
+
+def data_folder(name: str, files: Sequence[Sequence[File]], folders: Sequence[str]) -> Path:
+    """LINNET_DATA. A test whose files are not there is skipped: no test downloads anything."""
+    place = os.environ.get("LINNET_DATA")
+    if not place:
+        pytest.skip("LINNET_DATA is not set")
+    if any(find(choices, folders, [Path(place)]) is None for choices in files):
+        pytest.skip(f"LINNET_DATA={place} has no {name}")
+    return Path(place)
 
 
 def tensors(state: Any) -> tuple[Tensor, ...]:

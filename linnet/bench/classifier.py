@@ -6,20 +6,20 @@ forward, backward and update; all sentences have the same length.
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from linnet.bench.contestants import Contestant
 from linnet.bench.rows import Book, Row
 from linnet.bench.settings import Settings, Shape
-from linnet.bench.speed import Comparison, Race
+from linnet.bench.speed import Race, model_race
 from linnet.bench.timing import Call
 from linnet.models.classifier import Classifier, ClassifierConfig
 
 WORDS, CLASSES, EMBEDDED, LAYERS, DROPOUT = 10_000, 2, 50, 2, 0.5
 RACING = ("sru", "lrn", "ran", "lstm")
-TORCH = "classifier with nn.LSTM"
 
 
 def measure(settings: Settings, book: Book) -> list[Row]:
@@ -28,13 +28,9 @@ def measure(settings: Settings, book: Book) -> list[Row]:
 
 
 def race_of(units: list[str], shape: Shape) -> Race:
-    entrants = {unit: entrant(unit, shape) for unit in units}
-    entrants[TORCH] = Contestant("nn.LSTM", "torch", lambda: call_of(TorchClassifier(shape.d), shape))
-    return Race("classifier", shape, "training", entrants, [Comparison(unit, TORCH, TORCH) for unit in units])
-
-
-def entrant(unit: str, shape: Shape) -> Contestant:
-    return Contestant(unit, "cpu", lambda: call_of(ours(unit, shape), shape))
+    models = {unit: partial(ours, unit, shape) for unit in units}
+    theirs = "nn.LSTM", partial(TorchClassifier, shape.d)
+    return model_race("classifier", shape, "training", models, theirs, call_of)
 
 
 def ours(unit: str, shape: Shape) -> Classifier:

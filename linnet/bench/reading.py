@@ -8,20 +8,20 @@ with the gradients of the input and of all parameters, without dropout.
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch import Tensor, nn
 
-from linnet.bench.contestants import Contestant
 from linnet.bench.rows import Book, Row
 from linnet.bench.settings import Settings, Shape
-from linnet.bench.speed import Comparison, Race
+from linnet.bench.speed import Race, model_race
 from linnet.bench.timing import Call
 from linnet.models.bidirectional import BidirectionalEncoder
 from linnet.models.reader import ReaderConfig
 
 HIDDEN, LAYERS = 128, 3
 RACING = ("sru", "lrn", "lstm")
-TORCH = "encoder with nn.LSTM"
 
 
 def measure(settings: Settings, book: Book) -> list[Row]:
@@ -30,13 +30,9 @@ def measure(settings: Settings, book: Book) -> list[Row]:
 
 
 def race_of(units: list[str], shape: Shape) -> Race:
-    entrants = {unit: entrant(unit, shape) for unit in units}
-    entrants[TORCH] = Contestant("nn.LSTM", "torch", lambda: call_of(TorchEncoder(shape.d), shape))
-    return Race("encoder", shape, "training", entrants, [Comparison(unit, TORCH, TORCH) for unit in units])
-
-
-def entrant(unit: str, shape: Shape) -> Contestant:
-    return Contestant(unit, "cpu", lambda: call_of(Encoder(unit, shape.d), shape))
+    models = {unit: partial(Encoder, unit, shape.d) for unit in units}
+    theirs = "nn.LSTM", partial(TorchEncoder, shape.d)
+    return model_race("encoder", shape, "training", models, theirs, call_of)
 
 
 class Encoder(BidirectionalEncoder):

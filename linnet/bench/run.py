@@ -14,6 +14,7 @@ from linnet.bench import (
     classifier,
     growth,
     loss,
+    matching,
     memory,
     reading,
     recurrence,
@@ -124,5 +125,6 @@ PARTS: dict[str, Part] = {
     "tagging": one_table("a training step of a tagger, and the CRF", tagging.measure),
     "reading": one_table("a training step of a reader's document encoder", reading.measure),
     "translating": one_table("translation by beam search", translating.measure),
+    "matching": one_table("word-by-word attention, relative to its matrix products", matching.measure),
     "loop": one_table("the training loop, relative to the model alone", measure_loop),
 }

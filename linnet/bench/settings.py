@@ -48,6 +48,7 @@ CHAINS = Shape(50, 32, 10)  # words, sentences and tags of a CRF
 PASSAGES = tuple(
     Shape(200, 32, d) for d in (179, 679)
 )  # words, passages and input size of a reader's encoder
+PAIRS = Shape(8, 128, 300)  # words, pairs and hidden size of word-by-word attention
 # Words and sentences to translate, and the hidden size of the translator: a batch, and one sentence alone.
 TRANSLATED = tuple(Shape(20, batch, 512) for batch in (16, 1))
 SHAPES = (Shape(32, 32, 256), Shape(256, 32, 512), PEAK, Shape(784, 100, 128), STEP)
@@ -79,6 +80,7 @@ class Settings:
     chained: Shape = CHAINS
     read: tuple[Shape, ...] = PASSAGES
     translated: tuple[Shape, ...] = TRANSLATED
+    matched: Shape = PAIRS
     repeats: int = 3  # of measurements that need a new process
 
     def __post_init__(self) -> None:
@@ -116,5 +118,6 @@ def quick(settings: Settings) -> Settings:
         chained=Shape(6, 3, 4),
         read=(Shape(6, 3, 9),),
         translated=(Shape(4, 2, 16),),
+        matched=Shape(3, 2, 8),
         repeats=1,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from linnet.bench import contestants
@@ -9,7 +10,7 @@ from linnet.bench.contestants import Contestant
 from linnet.bench.rows import Book, Row
 from linnet.bench.settings import Settings, Shape
 from linnet.bench.targets import judged, target_of
-from linnet.bench.timing import Times, race
+from linnet.bench.timing import Call, Times, race
 
 
 class Comparison(NamedTuple):
@@ -45,6 +46,30 @@ class Race(NamedTuple):
             ratio = times[name].p50 / times[baseline].p50
             rows.append({**known, **judged(ratio, to, target_of(unit, self.mode, self.shape, to))})
         return rows or [known]
+
+
+def model_race(
+    what: str,
+    shape: Shape,
+    mode: str,
+    ours: Mapping[str, Callable[[], Any]],
+    theirs: tuple[str, Callable[[], Any]],
+    call_of: Callable[[Any, Shape], Call],
+) -> Race:
+    """Return the race of a model with several units against the same model with a unit of torch.
+
+    ours      the functions that build the model, by unit
+    theirs    the name of torch's unit, and the function that builds the model with it
+    call_of   returns the call to measure, of a model
+    """
+
+    def contestant(unit: str, backend: str, build: Callable[[], Any]) -> Contestant:
+        return Contestant(unit, backend, lambda: call_of(build(), shape))
+
+    entrants = {unit: contestant(unit, "cpu", build) for unit, build in ours.items()}
+    to = f"{what} with {theirs[0]}"
+    entrants[to] = contestant(theirs[0], "torch", theirs[1])
+    return Race(what, shape, mode, entrants, [Comparison(unit, to, to) for unit in ours])
 
 
 def races(settings: Settings) -> list[Race]:

@@ -7,6 +7,7 @@ the same optimiser. All sentences have the same length, and each word occurs thr
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -15,7 +16,7 @@ from torch import Tensor, nn
 from linnet.bench.contestants import Contestant
 from linnet.bench.rows import Book, Row
 from linnet.bench.settings import Settings, Shape
-from linnet.bench.speed import Comparison, Race
+from linnet.bench.speed import Comparison, Race, model_race
 from linnet.bench.timing import Call
 from linnet.layers.crf import CRF
 from linnet.models.tagger import Spelling, Tagger, TaggerConfig
@@ -23,7 +24,7 @@ from linnet.models.tagger import Spelling, Tagger, TaggerConfig
 WORDS, CHARACTERS, LETTERS, TAGS = 20_000, 100, 12, 9
 EMBEDDED, SPELT, DENSE, DROPOUT = 50, 25, 100, 0.5
 RACING = ("sru", "lrn", "atr", "gru", "lstm")
-TORCH, PEER = "tagger with nn.LSTM", "pytorch-crf"
+PEER = "pytorch-crf"
 
 
 def measure(settings: Settings, book: Book) -> list[Row]:
@@ -36,13 +37,9 @@ def measure(settings: Settings, book: Book) -> list[Row]:
 
 
 def race_of(units: list[str], shape: Shape) -> Race:
-    entrants = {unit: entrant(unit, shape) for unit in units}
-    entrants[TORCH] = Contestant("nn.LSTM", "torch", lambda: call_of(TorchTagger(shape.d), shape))
-    return Race("tagger", shape, "training", entrants, [Comparison(unit, TORCH, TORCH) for unit in units])
-
-
-def entrant(unit: str, shape: Shape) -> Contestant:
-    return Contestant(unit, "cpu", lambda: call_of(ours(unit, shape.d), shape))
+    models = {unit: partial(ours, unit, shape.d) for unit in units}
+    theirs = "nn.LSTM", partial(TorchTagger, shape.d)
+    return model_race("tagger", shape, "training", models, theirs, call_of)
 
 
 def ours(unit: str, size: int) -> Tagger:

@@ -7,15 +7,15 @@ A call translates a batch: for milliseconds per sentence, divide by B.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from linnet.bench.contestants import Contestant
 from linnet.bench.rows import Book, Row
 from linnet.bench.settings import Settings, Shape
-from linnet.bench.speed import Comparison, Race
+from linnet.bench.speed import Race, model_race
 from linnet.bench.timing import Call
 from linnet.fuse.unit import Named
 from linnet.layers.cell import Cell
@@ -23,7 +23,6 @@ from linnet.models.translator import RecurrentTranslator, TranslatorConfig
 
 WORDS, BEAM, LAYERS, HEADS = 8000, 4, 6, 8
 RACING = ("lrn", "olrn", "sru", "atr", "gru")
-TORCH = "translator with nn.GRU"
 UNIT_OPTIONS: dict[str, dict[str, Any]] = {
     "lrn": {"activation": "identity"},
     "atr": {"activation": "identity"},
@@ -38,15 +37,9 @@ def measure(settings: Settings, book: Book) -> list[Row]:
 
 
 def race_of(units: list[str], shape: Shape) -> Race:
-    entrants = {unit: entrant(unit, shape) for unit in units}
-    entrants[TORCH] = Contestant(
-        "nn.GRU", "torch", lambda: call_of(TorchTranslator(config_of("gru", shape.d)), shape)
-    )
-    return Race("translator", shape, "decoding", entrants, [Comparison(unit, TORCH, TORCH) for unit in units])
-
-
-def entrant(unit: str, shape: Shape) -> Contestant:
-    return Contestant(unit, "cpu", lambda: call_of(ours(unit, shape.d), shape))
+    models = {unit: partial(ours, unit, shape.d) for unit in units}
+    theirs = "nn.GRU", partial(TorchTranslator, config_of("gru", shape.d))
+    return model_race("translator", shape, "decoding", models, theirs, call_of)
 
 
 def ours(unit: str, size: int) -> RecurrentTranslator:

@@ -13,7 +13,7 @@ from linnet.cli.parser import DEVICES, at_least_one, unit_name
 
 WHAT = (
     *("speed", "recurrence", "checks", "growth", "memory", "start"),
-    *("loss", "classifier", "tagging", "reading", "translating", "loop", "all"),
+    *("loss", "classifier", "tagging", "reading", "translating", "matching", "loop", "all"),
 )
 RESULTS, PLOT = Path("benchmarks/results.csv"), Path("benchmarks/speed.png")
 
@@ -34,7 +34,8 @@ def add_options(command: argparse.ArgumentParser) -> None:
         "process. recurrence, growth and memory are of SRU and LRN, checks of what is checked before a "
         "kernel runs, start is of SRU, LSTM and NRU, loss of softmaxes over two vocabularies, classifier of "
         "SRU, LRN, RAN and LSTM, tagging of taggers and of the CRF, reading of a reader's encoder, "
-        "translating of beam search, loop of language models of SRU, LSTM and SCRN. "
+        "translating of beam search, matching of word-by-word attention, loop of language models of SRU, "
+        "LSTM and SCRN. "
         "With --plot and without --what, nothing is measured: the plot is drawn from the recorded rows."
     )
     add = command.add_argument

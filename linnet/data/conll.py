@@ -266,7 +266,7 @@ class TagVocabulary:
         return [self.index.get(self.folded(word), 0) for word in words]
 
     def encode_tags(self, sentence: Sentence) -> list[int]:
-        """Return the numbers of the tags; an error names the line of a tag that training has not."""
+        """Return the numbers of the tags; an error names the line of a tag that the training set lacks."""
         for number, tag in enumerate(sentence.tags):
             if tag not in self.tag_index:
                 line = f", line {sentence.line + number:,}" if sentence.line else ""

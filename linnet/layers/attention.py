@@ -11,6 +11,7 @@ Weights are returned batch first, [B, heads, queries, steps of the memory], as p
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import NamedTuple
 
 import torch
@@ -18,6 +19,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from linnet.base.options import check_rate, check_size
+from linnet.fuse.attend import Reading, attend, can_attend, trace_score, wants_gradients
+from linnet.fuse.attend_inputs import Keys
+from linnet.fuse.trace import Traced
 from linnet.layers.dropout import Dropout
 from linnet.layers.projection import Projection
 
@@ -54,7 +58,7 @@ def masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def clear_padding(x: Tensor, mask: Tensor | None) -> Tensor:
-    """x [T, B, F] with zeros at padded steps: 0 times what is there would be NaN for infinite values."""
+    """Return x [T, B, F] with zeros at padded steps. A product with 0 would be NaN for infinite values."""
     return x if mask is None else x.masked_fill(~mask[..., None], 0)
 
 
@@ -83,6 +87,7 @@ class Memory(NamedTuple):
     keys: Tensor  # [B, heads, T, size / heads]
     values: Tensor  # [B, heads, T, size / heads]
     mask: Tensor | None = None  # bool [B, 1, T], True at real steps
+    reading: Reading | None = None  # of a sequence of queries, by kernels that know its gradients
 
     @property
     def is_shared(self) -> bool:
@@ -100,6 +105,16 @@ def by_query(read: Tensor, queries: int) -> Tensor:
     """[B, heads, N / B * Q, size] -> [N, heads, Q, size], for Q queries of each row."""
     count = read.shape[2] // queries
     return read if count == 1 else read.unflatten(2, (count, queries)).transpose(1, 2).flatten(0, 1)
+
+
+def hidden_layer(q: Tensor, k: Tensor) -> Tensor:
+    """What the vector w of additive attention scores; kernels are traced from it."""
+    return torch.tanh(q + k)
+
+
+@cache
+def score_graph() -> Traced:
+    return trace_score(hidden_layer)
 
 
 class AdditiveAttention(nn.Module):
@@ -139,13 +154,35 @@ class AdditiveAttention(nn.Module):
         keys, values = (split_heads(self.heads, x).contiguous() for x in (self.key(memory), memory))
         return Memory(keys, values, batch_mask(mask))
 
+    def prepare(self, memory: Memory, steps: int) -> Memory:
+        """The same memory for `steps` queries of each sequence, one after another, which may be faster."""
+        read = self.keys_of(memory)
+        by_kernels = can_attend(memory.keys, read) and wants_gradients(memory.keys, read)
+        return (
+            memory._replace(reading=Reading(score_graph(), read, self.score.bias, steps))
+            if by_kernels
+            else memory
+        )
+
     def forward(self, query: Tensor, memory: Memory) -> tuple[Tensor, Tensor]:
         """query [N, query_size] -> context [N, memory_size], weights [N, heads, T]; N is a multiple of B."""
+        query, read = self.query(query), self.keys_of(memory)
+        if memory.reading is not None:
+            return memory.reading.attend(query)
+        if can_attend(query, read) and not wants_gradients(query, read):
+            return attend(score_graph(), query, read)
+        return self.read(query, memory)
+
+    def keys_of(self, memory: Memory) -> Keys:
+        return Keys(memory.keys, memory.values, self.score.weight[0], memory.mask)
+
+    def read(self, query: Tensor, memory: Memory) -> tuple[Tensor, Tensor]:
+        """The definition: kernels are compared with it."""
         # [B, heads, queries, 1, size] and [B, heads, 1, T, size].
-        queries = by_sequence(self.query(query).unflatten(-1, (self.heads, 1, -1)), memory)
-        hidden = queries[..., None, :] + memory.keys[:, :, None]
+        queries = by_sequence(query.unflatten(-1, (self.heads, 1, -1)), memory)
+        hidden = hidden_layer(queries[..., None, :], memory.keys[:, :, None])
         # The gradient of a product with a vector is cheaper than that of a matrix with one column.
-        scores = torch.tanh(hidden) @ self.score.weight[0] + self.score.bias
+        scores = hidden @ self.score.weight[0] + self.score.bias
         weights = masked_softmax(scores, None if memory.mask is None else memory.mask[:, None])
         context = by_query(weights @ memory.values, queries=1)
         return context.flatten(1), by_query(weights, queries=1)[:, :, 0]

@@ -119,7 +119,7 @@ class MatchingRecurrence(nn.Module):
         self, x: Tensor, memory: Memory, state: Tensor | None = None, mask: Tensor | None = None
     ) -> Matched:
         """x [T, B, F]; memory as `attention.remember` returns it; mask [T, B]: True at real steps."""
-        named = start_state(self.lower, state, x)
+        named, memory = start_state(self.lower, state, x), self.attention.prepare(memory, len(x))
         outputs, contexts, weights = [], [], []
         for t, below in enumerate(by_step(self.lower.project(clear_padding(x, mask)))):
             y, new, context, weight = self.advance(below, named, memory)

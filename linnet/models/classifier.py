@@ -30,7 +30,6 @@ from linnet.layers.output import LimitedLinear
 from linnet.layers.pooling import POOLINGS, AttentivePooling, last
 from linnet.models.config import CNN, REFUSED, TextConfig, default_options, option
 from linnet.models.encoder import Encoded, Text, TextEncoder
-from linnet.models.init import uniform_weights
 
 # The SRU authors pad each batch to at least this many steps, the widest filter of their CNN.
 FEWEST_STEPS = 5
@@ -57,11 +56,6 @@ class ClassifierConfig(TextConfig):
     )
     pooled_dropout: float = option(0.0, "dropout on the vector of the sequence")
     max_norm: float = option(0.0, "the largest norm of the output weights of a class (0: no limit)")
-    init: str = option(
-        "unit",
-        "unit: each part as its paper or torch starts it; uniform: weights in U(+-init_scale), biases 0",
-    )
-    init_scale: float = option(0.08, "the scale of init=uniform")
 
     def check_unit(self) -> None:
         if self.unit != CNN:
@@ -80,10 +74,8 @@ class ClassifierConfig(TextConfig):
         super().check_choices()
         choose("pooling", self.pooling, (*POOLINGS, "attentive"))
         choose("padding", self.padding, ("masked", "left"))
-        choose("init", self.init, ("unit", "uniform"))
         check_rate("pooled_dropout", self.pooled_dropout)
         check_number("max_norm", self.max_norm, least=0)
-        check_number("init_scale", self.init_scale, least=0)
 
     def check_sizes(self) -> None:
         super().check_sizes()
@@ -117,9 +109,7 @@ class Classifier(TextEncoder):
         self.pooling = self.make_pooling(where)
         self.pooled_dropout = Dropout(config.pooled_dropout)
         self.output = self.make_output(classes, where)
-        if config.init == "uniform":
-            table = [] if self.characters is None else [self.characters.embedding.weight]
-            uniform_weights(self, config.init_scale, but=table)
+        self.start_uniformly()
 
     def make_pooling(self, where: dict[str, Any]) -> MaxConvolution | AttentivePooling | None:
         """Return the pooling if it has parameters, else None."""

@@ -137,11 +137,18 @@ class TextConfig(EncoderConfig):
     word_dropout: float = option(0.0, "the probability that a word is read as word 0, the padding")
     character_size: int = option(32, "the size of a character's vector")
     character_dropout: float = option(0.0, "dropout on the vectors of characters")
+    init: str = option(
+        "unit",
+        "unit: each part as its paper or torch starts it; uniform: weights in U(+-init_scale), biases 0",
+    )
+    init_scale: float = option(0.08, "the scale of init=uniform")
 
     def check_choices(self) -> None:
         super().check_choices()
         choose("inputs", self.inputs, INPUTS)
         choose("tuned", self.tuned, TUNED)
+        choose("init", self.init, ("unit", "uniform"))
+        check_number("init_scale", self.init_scale, least=0)
         check_rate("word_dropout", self.word_dropout)
         check_rate("character_dropout", self.character_dropout)
 

@@ -23,6 +23,7 @@ from linnet.layers.nested import map_tensors
 from linnet.layers.recurrent import Recurrent
 from linnet.layers.sequence import mask_of_lengths
 from linnet.models.config import EncoderConfig, TextConfig, find_unit
+from linnet.models.init import uniform_weights
 
 # The states of the layers, each as its unit has it: a tensor or a named tuple of [directions, B, size].
 State = tuple[Any, ...]
@@ -183,6 +184,12 @@ class TextEncoder(StackEncoder):
                 f"inputs={config.inputs!r} needs the size of the alphabet; pass characters=... to the model"
             )
         return CharacterMax(characters, config.character_size, config.character_dropout, **where)
+
+    def start_uniformly(self) -> None:
+        """If init="uniform", draw the weights of the whole model again, except the table of characters."""
+        if self.config.init == "uniform":
+            table = [] if self.characters is None else [self.characters.embedding.weight]
+            uniform_weights(self, self.config.init_scale, but=table)
 
     @property
     def input_size(self) -> int:

@@ -23,7 +23,7 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from linnet.base.options import check_number, check_size, choose
+from linnet.base.options import check_size, choose
 from linnet.layers.attention import AdditiveAttention, NormedLinear
 from linnet.layers.matching import MatchingRecurrence, state_size
 from linnet.layers.pooling import AttentivePooling, last
@@ -31,7 +31,6 @@ from linnet.layers.sequence import mask_for
 from linnet.models.bidirectional import BidirectionalEncoder
 from linnet.models.config import REFUSED, TextConfig, find_unit, option
 from linnet.models.encoder import Text, TextEncoder
-from linnet.models.init import uniform_weights
 
 # Options of layers, which the matching recurrence would ignore, as it runs cells.
 NOT_OF_CELLS = dict.fromkeys(("zoneout", "proj_size", "residual"), "word-by-word attention has none")
@@ -57,17 +56,10 @@ class PairConfig(TextConfig):
     dropout_at_test: bool = option(
         False, "as the LRN authors released it: output_dropout, before the poolings, stays on at test time"
     )
-    init: str = option(
-        "unit",
-        "unit: each part as its paper or torch starts it; uniform: weights in U(+-init_scale), biases 0",
-    )
-    init_scale: float = option(0.08, "the scale of init=uniform")
 
     def check_choices(self) -> None:
         super().check_choices()
         choose("norm", self.norm, (None, "layer", "rms"))
-        choose("init", self.init, ("unit", "uniform"))
-        check_number("init_scale", self.init_scale, least=0)
 
     def check_sizes(self) -> None:
         super().check_sizes()
@@ -117,9 +109,7 @@ class PairClassifier(TextEncoder):
         self.pool_premise = AttentivePooling(size, pool, **where)
         self.pool_hypothesis = AttentivePooling(size, pool, **where)
         self.output = NormedLinear(2 * size, classes, norm=config.norm, **where)
-        if config.init == "uniform":
-            table = [] if self.characters is None else [self.characters.embedding.weight]
-            uniform_weights(self, config.init_scale, but=table)
+        self.start_uniformly()
 
     def make_cell(self, input_size: int, where: dict[str, Any]) -> Any:
         unit = find_unit(self.config.unit)

@@ -1,17 +1,18 @@
-"""Readers: where in a passage the answer to a question starts and ends, with any unit.
+"""Readers find where the answer to a question starts and ends in a passage. They take any unit.
 
-    passage, question -> encoders, both directions -> scores of each word to be the first and the last
+    passage, question -> encoders, both directions -> scores of each word as the first and the last word
 
 `DocumentReader` is the reader of DrQA (Chen et al. 2017) as in the SRU paper (Table 2): the question becomes
 one vector, which is compared with each word of the passage. `RNet` is R-Net (Wang et al. 2017) in the form of
-the LRN paper (Table 4): the passage reads the question and itself by gated attention, and pointers read it.
+the LRN paper (Table 4): the passage attends to the question and to itself, with gates, and a pointer network
+selects the first and the last word.
 
     reader = DocumentReader(90_000, ReaderConfig(unit="sru", embedding_size=300), features=4, tags=(56, 19))
     logits = reader(Passage(tokens, lengths, features, (pos, ner)), Passage(question, its_lengths))
     first, last, probability = logits.best(longest=15)
 
-Padding never changes a result. Differs from the SRU authors' code, which runs its units over padding in
-training; to have this, set padding="read".
+Padding never changes a result. Differs from the SRU authors' code, whose units read the padding in training;
+padding="read" does the same.
 """
 
 from __future__ import annotations
@@ -60,12 +61,12 @@ class ReaderConfig(EncoderConfig):
     )
     joined: bool = option(False, "drqa: an encoder's output is that of all its layers, instead of the last")
     tag_sizes: tuple[int, ...] = option(
-        (), "drqa: the size of the vectors of each kind of tag (0: one-hot; none given: the number of tags)"
+        (), "drqa: the size of the vectors of each kind of tag (0: one-hot; empty: the number of tags)"
     )
     character_size: int = option(8, "rnet: the size of a character's vector")
     character_hidden: int = option(100, "rnet: the size of the GRU over characters, in each direction")
     read_dropout: float = option(
-        0.0, "rnet: dropout on what layers, attention and pointers read, one mask for all words"
+        0.0, "rnet: dropout on the inputs of layers, attention and pointers, one mask for all words"
     )
 
     def __post_init__(self) -> None:
@@ -92,7 +93,7 @@ class Passage(NamedTuple):
     """A batch of passages or of questions, time first."""
 
     tokens: Tensor  # int64 [T, B]; 0 is padding
-    lengths: Tensor | None = None  # [B], needed where texts are padded
+    lengths: Tensor | None = None  # [B]; needed if texts are padded
     features: Tensor | None = None  # numbers of each word, [T, B, F]; passages for DocumentReader
     tags: tuple[Tensor, ...] = ()  # int64 [T, B] for each kind of tag; passages for DocumentReader
     characters: Tensor | None = None  # int64 [T, B, C], 0 is padding; for RNet
@@ -101,7 +102,7 @@ class Passage(NamedTuple):
 class DocumentReader(nn.Module):
     """DrQA's reader. The input of the passage's encoder is, for each word,
 
-        [its vector; its features; the question as attention from this word sees it; vectors of its tags]
+        [its vector; its features; the result of its attention to the question; the vectors of its tags]
 
     vocabulary_size   words; word 0 is padding
     features          the number of features of each word of a passage
@@ -149,10 +150,10 @@ class DocumentReader(nn.Module):
         return self.attend(passage, question)[0]
 
     def attend(self, passage: Passage, question: Passage) -> tuple[SpanLogits, Tensor]:
-        """The logits, and the weights of the question's words for each word of the passage, [B, 1, T, Q]."""
+        """Return the logits, and the attention of each word to the words of the question, [B, 1, T, Q]."""
         x, asked = self.passage_dropout(self.embed(passage)), self.question_dropout(self.embed(question))
         aligned, weights = self.align(x, asked, mask_for(question.lengths, asked))
-        joined = torch.cat([x, *self.described(passage), aligned, *self.tagged(passage)], -1)
+        joined = torch.cat([x, *self.features_of(passage), aligned, *self.tags_of(passage)], -1)
         y = self.encode(self.passage_encoder, joined, passage)
         query = self.merge(self.encode(self.question_encoder, asked, question), question.lengths)
         return self.spans(y, query, mask_for(passage.lengths, y)), weights
@@ -163,13 +164,13 @@ class DocumentReader(nn.Module):
         vectors = self.embedding(text.tokens)
         return clear_padding(vectors, mask_for(text.lengths, vectors))
 
-    def described(self, passage: Passage) -> list[Tensor]:
+    def features_of(self, passage: Passage) -> list[Tensor]:
         found = 0 if passage.features is None else passage.features.shape[-1]
         if found != self.features:
             raise ValueError(f"this reader was built with features={self.features}; a passage has {found}")
         return [] if passage.features is None else [passage.features.to(self.embedding.weight.dtype)]
 
-    def tagged(self, passage: Passage) -> list[Tensor]:
+    def tags_of(self, passage: Passage) -> list[Tensor]:
         if len(passage.tags) != len(self.tags):
             raise ValueError(
                 f"this reader was built for {len(self.tags)} kinds of tags; a passage has {len(passage.tags)}"
@@ -183,12 +184,12 @@ class DocumentReader(nn.Module):
 
 
 def join_layers(encoder: BidirectionalEncoder, encoded: Encoded) -> Tensor:
-    """The output of all layers side by side, with the dropout of the last."""
+    """Return the concatenated outputs of all layers, with the dropout of the last layer."""
     return encoder.layer_dropouts[-1](torch.cat(encoded.layers, -1))
 
 
 class TagEmbedding(nn.Module):
-    """Ids of `count` tags -> vectors of `size`, N(0, 1) at first; one-hot vectors if size is 0."""
+    """Ids of `count` tags -> vectors of `size`, initialised with N(0, 1); one-hot vectors if size is 0."""
 
     def __init__(self, count: int, size: int, device=None, dtype=None):
         super().__init__()
@@ -204,26 +205,26 @@ class TagEmbedding(nn.Module):
 
 
 class RNetReading(NamedTuple):
-    """What R-Net computes on the way to its logits; all but the logits are time first."""
+    """The logits of R-Net and the tensors that they are computed from, which are time first."""
 
     logits: SpanLogits
-    passage: Tensor  # [T, B, F], the layers of the encoder side by side
+    passage: Tensor  # [T, B, F], the concatenated outputs of the layers of the encoder
     question: Tensor  # [Q, B, F]
-    attended: Tensor  # [T, B, 2 hidden_size], after reading the question
-    matched: Tensor  # [T, B, 2 hidden_size], after reading the passage itself
+    attended: Tensor  # [T, B, 2 hidden_size], after the attention to the question
+    matched: Tensor  # [T, B, 2 hidden_size], after the attention to the passage itself
     start: Tensor  # [B, 2 hidden_size], the question as one vector
-    weights: Tensor  # [B, 1, T, Q]: the words of the question for each word of the passage
-    own_weights: Tensor  # [B, 1, T, T]: the words of the passage for each of them
+    weights: Tensor  # [B, 1, T, Q]: the attention of each word of the passage to the question
+    self_weights: Tensor  # [B, 1, T, T]: its attention to the passage
 
 
 class RNet(nn.Module):
-    """R-Net. `unit` is that of the encoder and of the layers after attention; characters and pointers have a
-    GRU.
+    """R-Net. The encoder and the layers after each attention have the unit of the settings; the characters
+    and the pointer network have a GRU.
 
     vocabulary_size   words; word 0 is padding
     characters        the size of the alphabet; character 0 is padding
 
-    Differs from HKUST's code: passage and question draw dropout masks of their own.
+    Differs from HKUST's code: the passage and the question have separate dropout masks.
     """
 
     def __init__(
@@ -256,30 +257,31 @@ class RNet(nn.Module):
         return self.attend(passage, question).logits
 
     def attend(self, passage: Passage, question: Passage) -> RNetReading:
-        """The logits and what they are made of."""
+        """Return the logits with the tensors that they are computed from."""
         read, asked = self.encode(passage), self.encode(question)
         x, q = (torch.cat(encoded.layers, -1) for encoded in (read, asked))
         mask, q_mask = mask_for(passage.lengths, x), mask_for(question.lengths, q)
         attended, weights = self.attention(x, q, q_mask)
         attended = self.after_attention.encode(attended, lengths=passage.lengths).output
-        matched, own_weights = self.match(attended, attended, mask)
+        matched, self_weights = self.match(attended, attended, mask)
         matched = self.after_match.encode(matched, lengths=passage.lengths).output
         start = self.merge(asked.raw, question.lengths)
         logits = self.pointer(matched, start, mask)
-        return RNetReading(logits, x, q, attended, matched, start, weights, own_weights)
+        return RNetReading(logits, x, q, attended, matched, start, weights, self_weights)
 
     def encode(self, text: Passage) -> Encoded:
         check_tokens("tokens", text.tokens, self.embedding.words)
         if text.characters is None:
             raise ValueError(
-                "this reader reads characters: give those of each word, [time, batch, character]"
+                "this reader reads the characters of words; expected Passage.characters, "
+                "[time, batch, characters of a word], got None"
             )
         x = torch.cat([self.embedding(text.tokens), self.characters(text.characters)], -1)
         return self.encoder.encode(x, lengths=text.lengths)
 
 
 class CharacterGRU(nn.Module):
-    """Characters [T, B, C] -> the final states of a bidirectional GRU over those of each word, [T, B, F].
+    """Characters of words [T, B, C] -> the final states of a bidirectional GRU over each word, [T, B, F].
 
     A word without characters, such as padding, gets zeros.
     """

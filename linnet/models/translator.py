@@ -63,7 +63,7 @@ class TranslatorConfig:
     num_layers: int = option(6, "the number of layers of the encoder")
     decoder_layers: int = option(0, "the number of layers of the decoder (0: num_layers)")
     heads: int = option(8, "the number of heads of the attention")
-    dropout: float = option(0.1, "dropout on embeddings and on what each layer adds; also before the softmax")
+    dropout: float = option(0.1, "dropout on embeddings, on the output of each layer and before the softmax")
     norm: str | None = option("layer", "recurrent: norm of all projections: None, layer or rms")
     feed_forward: str = option("relu", "transformer: relu, or unit for a recurrent unit")
     inner_size: int = option(2048, "transformer: the size of the feed-forward layers")
@@ -118,7 +118,7 @@ class Decoded(NamedTuple):
 
 
 class Translator(nn.Module):
-    """What both forms have in common. Subclasses have `start`, `decode` and `step`.
+    """The base class of both forms. Subclasses define `start`, `decode` and `step`.
 
     source_words, target_words   the sizes of the vocabularies
     """
@@ -130,20 +130,21 @@ class Translator(nn.Module):
         self.source_words, self.target_words, self.config = source_words, target_words, config
 
     def start(self, source: Tensor, lengths: Tensor | None = None) -> Any:
-        """The state of the decoder before its first word; each tensor has the batch first."""
+        """Return the state of the decoder before its first word; each tensor has the batch first."""
         raise NotImplementedError
 
     def decode(
         self, previous: Tensor, state: Any, lengths: Tensor | None = None, weights: bool = False
     ) -> Decoded:
-        """Whole sentences at once, given the word before each, [T, B]; the first is token 0.
+        """Decode whole sentences at once.
 
-        weights   return the weights of the attention too
+        previous   [T, B]: the word before each word; the first one is token 0
+        weights    return the weights of the attention too
         """
         raise NotImplementedError
 
     def step(self, previous: Tensor, state: Any) -> Decoded:
-        """The logits of the next word, [B, words], given the previous one [B]."""
+        """Return the logits of the next word, [B, words]; `previous` [B] is the word before it."""
         raise NotImplementedError
 
     def forward(
@@ -163,7 +164,7 @@ class Translator(nn.Module):
         target: Tensor,
         target_lengths: Tensor | None = None,
     ) -> Decoded:
-        """The logits, and the weights of the attention to the source (transformer: of the last layer)."""
+        """Return the logits and the attention to the source (transformer: that of the last layer)."""
         return self.run(source, source_lengths, target, target_lengths, weights=True)
 
     def run(
@@ -188,7 +189,7 @@ class Translator(nn.Module):
         alpha: float = 0.6,
         extra: int = 50,
     ) -> Hypotheses:
-        """The best translations by beam search; each has at most `extra` words more than its source."""
+        """Return the best translations by beam search, of at most `extra` words more than their sources."""
         check_tokens("source", source, self.source_words)
         check_size("beam", beam)
         steps, batch = source.shape
@@ -217,15 +218,16 @@ class RecurrentState(NamedTuple):
 
 
 class RecurrentTranslator(Translator):
-    """The deep recurrent model of the LRN paper. Each layer adds to x and norms the sum:
+    """The deep recurrent model of the LRN paper. Each layer adds its output to x and normalises the sum:
 
         x = norm(x + dropout(W layer(x) + b))
 
-    The first layer of the encoder runs forward, then backward over pairs of x and what the forward run
-    made of it. The first layer of the decoder matches the source word by word; the others read what it has
-    read, c, in pairs with x. Words have the logits E tanh(norm([x; c] W) + b), with the word vectors E.
+    The first layer of the encoder runs forward over x, then backward over pairs of x and the output of the
+    forward run. The first layer of the decoder attends to the source before each word; the other layers read
+    pairs of x and the result c of this attention. The logits are E tanh(norm([x; c] W) + b), where E are the
+    word vectors.
 
-    Cells have no bias unless unit_options has bias=True. In the paper LRN and ATR have
+    Cells have no bias unless unit_options has bias=True. In the paper, LRN and ATR have
     activation="identity".
     """
 
@@ -249,7 +251,7 @@ class RecurrentTranslator(Translator):
         self.reset_words()
 
     def reset_words(self) -> None:
-        """Word vectors N(0, 1 / size): their products with the output are of size 1."""
+        """Initialise word vectors with N(0, 1 / size), so that logits are of the order of 1."""
         for table in (self.source, self.target):
             nn.init.normal_(table.weight, 0, self.config.hidden_size**-0.5)
 
@@ -259,11 +261,11 @@ class RecurrentTranslator(Translator):
         return RecurrentState(memory, tuple(layer(final) for layer in self.starts))
 
     def encode(self, source: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """The output of the encoder, [S, B, size], and the last output of its last layer, [B, size]."""
+        """Return the output of the encoder, [S, B, size], and the last step of its last layer, [B, size]."""
         return self.encoder(self.dropout(self.source(source) + self.bias), lengths)
 
     def embed(self, previous: Tensor) -> Tensor:
-        """The start of a sentence, token 0, is the zero vector."""
+        """Return word vectors; that of token 0, the start of a sentence, is zero."""
         vectors = self.target(previous) + self.bias
         return self.dropout(vectors.masked_fill((previous == 0)[..., None], 0))
 
@@ -297,7 +299,7 @@ class SourceEncoder(nn.Module):
         self.sums = nn.ModuleList(ResidualSum(config, where) for _ in range(config.num_layers))
 
     def forward(self, x: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor]:
-        """x [S, B, size] -> the same, and the last output of the last layer, [B, size]."""
+        """x [S, B, size] -> x [S, B, size] and the last output of the last layer, [B, size]."""
         mask = mask_for(lengths, x)
         y, _ = self.layers[0](x, mask=mask)
         y, _ = self.backward_pair(x, y, None, mask, reverse=True)
@@ -324,7 +326,7 @@ class TargetDecoder(nn.Module):
         self.sums = nn.ModuleList(ResidualSum(config, where) for _ in range(config.depth))
 
     def forward(self, x: Tensor, state: RecurrentState, lengths: Tensor | None) -> tuple[Tensor, Matched]:
-        """x [T, B, size] -> the same, and what the first layer has read from the source."""
+        """x [T, B, size] -> x [T, B, size] and the result of the first layer, with its attention."""
         mask = mask_for(lengths, x)
         found = self.matching(x, state.memory, state.layers[0], mask)
         x = self.sums[0](x, found.output)
@@ -334,7 +336,7 @@ class TargetDecoder(nn.Module):
         return x, found
 
     def step(self, x: Tensor, state: RecurrentState) -> tuple[Tensor, Matched, tuple[Tensor, ...]]:
-        """x [B, size] -> the same, what was read from the source, and the states of all layers."""
+        """x [B, size] -> x [B, size], the result of the first layer, and the states of all layers."""
         found = self.matching.step(x, state.memory, state.layers[0])
         x, states = self.sums[0](x, found.output), [found.state]
         pairs: list[Any] = list(self.pairs)
@@ -425,7 +427,7 @@ class TransformerTranslator(Translator):
         if config.feed_forward == "relu":
             return FeedForward(config.hidden_size, config.inner_size, config.dropout, **where)
         unit, inner = find_unit(config.unit), config.inner_size // (2 if bidirectional else 1)
-        # As in the paper: x is added to the output of the part anyway.
+        # As in the paper: the layer adds x to the output of this part anyway.
         no_skip = {"highway": False} if "highway" in unit.options() else {}
         options: dict[str, Any] = {**no_skip, **config.unit_options}
         rnn = unit(config.hidden_size, inner, bidirectional=bidirectional, **options, **where)
@@ -455,7 +457,7 @@ class TransformerTranslator(Translator):
         return self.encoder_norm(x)
 
     def embed(self, table: nn.Embedding, tokens: Tensor, first: int = 0) -> Tensor:
-        """Word vectors and positions, from position `first` on."""
+        """Return the sum of word vectors and encodings of their positions, which start at `first`."""
         vectors = table(tokens) * math.sqrt(self.config.hidden_size)
         return self.dropout(vectors + sinusoids(len(tokens), vectors.shape[-1], first, vectors)[:, None])
 

@@ -118,7 +118,7 @@ class Tag(TextTask):
         )
 
     def check_tags(self) -> None:
-        """Raise if there is nothing to learn, or a tag that training has not, before the first update."""
+        """Raise if there are fewer than two tags, or if a split has a tag that the training set lacks."""
         if len(self.vocabulary.tags) < 2:
             only = ", ".join(self.vocabulary.tags)
             raise DataError(

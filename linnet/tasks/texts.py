@@ -1,4 +1,4 @@
-"""What the tasks over sentences and documents share: files of one's own, pretrained vectors, padded batches.
+"""What the tasks over texts share: a vocabulary, padded batches of examples, and the files of the user.
 
 Their data has set, path, valid_path, test_path, data_dir, vectors, batch, eval_batch and order.
 """

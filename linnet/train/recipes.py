@@ -202,8 +202,8 @@ def add_nru() -> None:
 
 PEEPHOLES: Settings = {"peepholes": True, "init": "orthogonal"}
 NORMED: Settings = {"activation": "relu", "layer_norm": True}
-# name: the unit, its hidden size for 23.5k and for 165k parameters, its options. The sizes are the authors',
-# but for EURNN at 23.5k and GORU, which nothing says: they come closest to the budget.
+# name: the unit, its hidden size for 23.5k and for 165k parameters, its options. The sizes are the authors'.
+# Neither the paper nor the code gives those of GORU and of EURNN at 23.5k: they come closest to the budget.
 NRU_RIVALS: dict[str, tuple[str, int, int, Settings]] = {
     "rnn-orth": ("rnn", 143, 400, {**NORMED, "init": "orthogonal"}),
     "rnn-id": ("rnn", 143, 400, {**NORMED, "init": "identity"}),

@@ -15,6 +15,7 @@ from linnet.bench import (
     contestants,
     growth,
     loss,
+    matching,
     memory,
     reading,
     recurrence,
@@ -175,7 +176,7 @@ def test_taggers_race_with_the_same_model_of_torch_and_the_crf_with_its_peer(boo
     pytest.importorskip("torchcrf")
     made = tagging.measure(TINY, book)
     assert [(row["unit"], row["mode"], row["ratio_to"]) for row in made] == [
-        *((unit, "training", tagging.TORCH) for unit in ("sru", "lrn", "gru")),
+        *((unit, "training", "tagger with nn.LSTM") for unit in ("sru", "lrn", "gru")),
         ("nn.LSTM", "training", ""),
         *(("crf", mode, to) for mode in ("training", "inference") for to in (tagging.PEER, "")),
     ]
@@ -188,8 +189,8 @@ def test_taggers_race_with_the_same_model_of_torch_and_the_crf_with_its_peer(boo
 def test_encoders_race_with_the_same_layers_of_torch(book: rows.Book):
     made = reading.measure(TINY, book)
     assert [(row["unit"], row["d"], row["ratio_to"], row["target"]) for row in made] == [
-        ("sru", "9", reading.TORCH, "0.4"),
-        ("lrn", "9", reading.TORCH, ""),
+        ("sru", "9", "encoder with nn.LSTM", "0.4"),
+        ("lrn", "9", "encoder with nn.LSTM", ""),
         ("nn.LSTM", "9", "", ""),
     ]
     ours, torchs = reading.Encoder("lstm", 9), reading.TorchEncoder(9)
@@ -203,9 +204,9 @@ def test_encoders_race_with_the_same_layers_of_torch(book: rows.Book):
 def test_translators_race_with_the_same_model_of_torch(book: rows.Book):
     made = translating.measure(TINY, book)
     assert [(row["unit"], row["mode"], row["ratio_to"], row["target"][:5]) for row in made] == [
-        ("lrn", "decoding", translating.TORCH, "0.666"),
-        ("sru", "decoding", translating.TORCH, ""),
-        ("gru", "decoding", translating.TORCH, ""),
+        ("lrn", "decoding", "translator with nn.GRU", "0.666"),
+        ("sru", "decoding", "translator with nn.GRU", ""),
+        ("gru", "decoding", "translator with nn.GRU", ""),
         ("nn.GRU", "decoding", "", ""),
     ]
     torchs = translating.TorchTranslator(translating.config_of("gru", 16)).eval()
@@ -216,6 +217,21 @@ def test_translators_race_with_the_same_model_of_torch(book: rows.Book):
     # All make as many steps: a translation has as many words as its source.
     for model in (torchs, translating.ours("lrn", 16)):
         assert model.eval().translate(source, beam=4, extra=0).tokens[:, 0].ne(0).all()
+
+
+def test_word_by_word_attention_races_with_its_products(book: rows.Book, monkeypatch: pytest.MonkeyPatch):
+    made = matching.measure(replace(TINY, units=("lrn",)), book)
+    assert [(row["unit"], row["mode"], row["ratio_to"], row["target"]) for row in made] == [
+        *(("lrn", mode, to, "1.3" if to else "") for mode in matching.MODES for to in (matching.LIMIT, "")),
+    ]
+    products: list[tuple[int, ...]] = []
+    mm = torch.mm
+    monkeypatch.setattr(
+        torch, "mm", lambda a, b, out: products.append((*a.shape, b.shape[1])) or mm(a, b, out=out)
+    )
+    matching.limit(matching.Matching("lrn", 8), Shape(3, 2, 8), "inference")()
+    # The input of the lower cell and the keys; in each of three steps the query, the higher cell, the scores.
+    assert products == [(6, 8, 24), (32, 16, 16), *(3 * [(2, 8, 16), (2, 16, 24), (128, 4, 1)])]
 
 
 def count(model: torch.nn.Module) -> int:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
-import os
 from pathlib import Path
 
 import pytest
+from helpers import data_folder
 
 from linnet.data.errors import DataError, MissingDataError
-from linnet.data.files import find
 from linnet.data.labelled import (
     SETS,
     WORD_SPLITS,
@@ -225,13 +224,9 @@ def test_ways_to_split_a_text():
     ],
 )
 def test_splits_have_the_published_sizes(name: str, sizes: tuple[int, ...], classes: int):
-    place = os.environ.get("LINNET_DATA")
-    if not place:
-        pytest.skip("LINNET_DATA is not set")
     sets = {**PAIR_SETS, **SETS}
     source = sets[name]
-    if any(find([file], source.folders, [Path(place)]) is None for file in source.files):
-        pytest.skip(f"LINNET_DATA={place} has no {name}")
+    place = data_folder(name, [[file] for file in source.files], source.folders)
     splits = load_from(sets, name, Wanted(data_dir=place))
     assert tuple(len(part) for part in splits) == sizes
     for part in splits:

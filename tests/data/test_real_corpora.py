@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import os
 from functools import cache
-from pathlib import Path
 
 import pytest
 import torch
+from helpers import data_folder
 
 from linnet.data import CORPORA, MissingDataError, load_corpus, window_count, windows
 from linnet.data.corpora import Corpus
-from linnet.data.files import find
 
 
 @cache
 def loaded(name: str, **how) -> Corpus:
     """From LINNET_DATA alone: a test downloads nothing."""
-    place = os.environ.get("LINNET_DATA")
-    if not place:
-        pytest.skip("LINNET_DATA is not set")
-    source = CORPORA[name]
-    if any(find(choices, source.folders, [Path(place)]) is None for choices in source.files):
-        pytest.skip(f"LINNET_DATA={place} has no {name}")
+    data_folder(name, CORPORA[name].files, CORPORA[name].folders)
     return load_corpus(name, **how)
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import gzip
 import lzma
-import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from helpers import data_folder
 
 from linnet.data.characters import Characters, Spellings, count_characters
 from linnet.data.errors import DataError, MissingDataError
@@ -101,9 +101,8 @@ def test_an_array_with_its_words(tmp_path: Path):
 
 
 def test_the_published_vectors():
-    place = os.environ.get("LINNET_DATA")
-    if not place or not (Path(place) / "glove50").is_dir():
-        pytest.skip("LINNET_DATA has no glove50")
+    source = VECTORS["glove50"]
+    place = data_folder("glove50", [[source.file]], source.folders)
     found = read_vectors("glove50", words=["the"], data_dir=place)
     np.testing.assert_allclose(found.matrix[0, :3], [0.418, 0.24968, -0.41242], rtol=1e-6)
 

@@ -16,7 +16,7 @@ import pytest
 import torch
 from golden_cases import Vectors, recorded_mask, run, sru_weights
 from golden_checks import call, check_gradients, check_output, close, files
-from golden_units import CELLS, Parameters, cell_parameters, character_parameters, pooling_parameters
+from golden_units import Parameters, cell_parameters, character_parameters, pooling_parameters, text_settings
 from torch import Tensor
 
 import linnet
@@ -176,13 +176,7 @@ def document_model(v: Vectors) -> Classifier:
     special, size = v["w.emb_special"].shape
     assert special == 3
     config = ClassifierConfig(
-        unit=v.meta["unit"],
-        unit_options=CELLS[v.meta["unit"]][1],
-        inputs="both",
-        tuned="special",
-        embedding_size=size,
-        character_size=v["w.emb_char"].shape[1],
-        hidden_size=v.meta["hidden"],
+        **text_settings(v),
         num_layers=1,
         bidirectional=True,
         pooling="attentive",

@@ -9,13 +9,13 @@ import torch
 from golden_cases import Vectors
 from golden_checks import call, check_loss, close, files
 from golden_units import (
-    CELLS,
     Parameters,
     attention_parameters,
     cell_parameters,
     character_parameters,
     linear,
     pooling_parameters,
+    text_settings,
     under,
 )
 
@@ -29,13 +29,7 @@ pytestmark = pytest.mark.usefixtures("_backends")
 def pair_model(v: Vectors) -> PairClassifier:
     special, size = v["w.emb_special"].shape
     config = PairConfig(
-        unit=v.meta["unit"],
-        unit_options=CELLS[v.meta["unit"]][1],
-        inputs="both",
-        tuned="special",
-        embedding_size=size,
-        character_size=v["w.emb_char"].shape[1],
-        hidden_size=v.meta["hidden"],
+        **text_settings(v),
         heads=v.meta["heads"],
         norm=v.meta["norm"],
         attention_size=v["w.pool_p.W"].shape[1],

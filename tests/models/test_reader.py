@@ -93,7 +93,7 @@ def test_what_is_missing_is_named():
         reader(passage._replace(features=None), question)
     with pytest.raises(ValueError, match="built for 2 kinds of tags; a passage has 1"):
         reader(passage._replace(tags=passage.tags[:1]), question)
-    with pytest.raises(ValueError, match="give those of each word"):
+    with pytest.raises(ValueError, match=r"expected Passage\.characters"):
         make("rnet")(passage._replace(characters=None), question)
     with pytest.raises(ValueError, match="tag_sizes has 1 sizes for 2 kinds of tags"):
         make("drqa", tag_sizes=(4,))
@@ -105,8 +105,8 @@ def test_weights_can_be_seen():
     assert weights.shape == (3, 1, 6, 4)
     found = make("rnet").attend(passage, question)
     assert found.weights.shape == (3, 1, 6, 4)
-    assert found.own_weights.shape == (3, 1, 6, 6)
-    assert not found.own_weights[1, :, :, 2:].any()
+    assert found.self_weights.shape == (3, 1, 6, 6)
+    assert not found.self_weights[1, :, :, 2:].any()
 
 
 # ------------------------------------------------------------------------------- the papers' sizes

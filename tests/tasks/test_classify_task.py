@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from helpers import make_task
 from torch.nn import functional as F
 
 import linnet
@@ -44,8 +45,7 @@ def settings(table: Path, **more: Any) -> RunConfig:
 
 
 def task_of(table: Path, **more: Any) -> Classify:
-    config = settings(table, **more)
-    return Classify(config.data, config.model, config.loop.seed)
+    return make_task(settings(table, **more))
 
 
 # -------------------------------------------------------------------------------------- the whole way

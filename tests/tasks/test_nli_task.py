@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from helpers import make_task
 
 import linnet
 from linnet import cli
@@ -39,8 +40,7 @@ def table(tmp_path: Path) -> Path:
 
 
 def task_of(path: Path, **more: Any) -> Nli:
-    config = override(RunConfig(task="nli"), {**SMALL, "path": str(path), **more})
-    return Nli(config.data, config.model, config.loop.seed)
+    return make_task(override(RunConfig(task="nli"), {**SMALL, "path": str(path), **more}))
 
 
 def test_train_eval_and_predict(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
@@ -150,9 +150,8 @@ def test_a_table_that_cannot_be_used(tmp_path: Path, text: str, message: str):
 def test_what_is_missing(tmp_path: Path):
     with pytest.raises(DataError, match=r"expected a table \(.csv, .tsv, .jsonl, each also as .gz or .xz\)$"):
         task_of(tmp_path)
-    config = override(RunConfig(task="nli"), SMALL)
     with pytest.raises(DataError, match=r"give a file of yours \(--path FILE\), or --set snli"):
-        Nli(config.data, config.model)
+        make_task(override(RunConfig(task="nli"), SMALL))
     with pytest.raises(MissingDataError, match=r"train_first100k\.tsv (.|\n)*--path snli_1\.0_train\.jsonl"):
         load_from(PAIR_SETS, "snli", Wanted(data_dir=str(tmp_path)))
     with pytest.raises(ValueError, match="the set snli has 1 folds"):

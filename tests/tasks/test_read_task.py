@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from helpers import make_task
 
 import linnet
 from linnet import cli
@@ -54,8 +55,7 @@ def table(tmp_path: Path) -> Path:
 
 
 def task_of(path: Path, **more: Any) -> Read:
-    config = override(RunConfig(task="read"), {**SMALL, "path": str(path), **more})
-    return Read(config.data, config.model, config.loop.seed)
+    return make_task(override(RunConfig(task="read"), {**SMALL, "path": str(path), **more}))
 
 
 @pytest.mark.parametrize("form", ["drqa", "rnet"])

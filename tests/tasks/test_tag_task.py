@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from helpers import make_task
 
 import linnet
 from linnet.cli import main
@@ -36,8 +37,7 @@ def config(folder: Path, **more: Any) -> RunConfig:
 
 
 def task(folder: Path, **more: Any) -> Tag:
-    made = config(folder, **more)
-    return Tag(made.data, made.model)
+    return make_task(config(folder, **more))
 
 
 @pytest.fixture(scope="module")
@@ -100,8 +100,7 @@ def test_generate_and_dynamic_evaluation_are_for_language_models(
 
 
 def test_capitals_and_punctuation_are_restored():
-    made = override(RunConfig(task="tag"), SMALL)
-    task = Tag(made.data, made.model)
+    task = make_task(override(RunConfig(task="tag"), SMALL))
     (answer,) = task.predict(task.build().eval(), ["Where is God's house?"])
     assert answer["words"] == ["where", "is", "god's", "house"]
     assert answer["text"].lower().startswith("where")

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from helpers import make_task
 
 import linnet
 from linnet.cli import main
@@ -51,8 +52,7 @@ def config(folder: Path, **more: Any) -> RunConfig:
 
 
 def task(folder: Path, **more: Any) -> Translate:
-    made = config(folder, **more)
-    return Translate(made.data, made.model)
+    return make_task(config(folder, **more))
 
 
 @pytest.fixture(scope="module")

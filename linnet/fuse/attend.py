@@ -1,0 +1,136 @@
+"""Attention of one query after another to a memory, by kernels: see linnet.fuse.cpu.attend for the equations.
+
+    attend(score, query, memory)            without gradients; several rows may share a memory
+    reading = Reading(score, memory, bias, steps)
+    context, weights = reading.attend(query)    at each of `steps` steps, with gradients
+
+`score` is the traced function f(q, k) of `trace_score`. The gradients of the memory are sums over all steps.
+Autograd would add them up step by step. `Reading` computes them at once, when the gradients of all contexts
+are known: each step takes a row of zeros, and gives it the gradient of its context.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from linnet.fuse.attend_inputs import Keys
+from linnet.fuse.backend import may_use_cpu_kernel
+from linnet.fuse.recording import is_plain_tensor
+from linnet.fuse.trace import Traced, trace
+
+DTYPES = (torch.float32, torch.float64)
+
+
+def trace_score(function: Callable[[Tensor, Tensor], Tensor]) -> Traced:
+    """f(q, k), a pointwise function of a query's channel and a key's."""
+    return trace(lambda inputs, states, weights: (function(inputs["q"], inputs["k"]), {}), ("q", "k"), (), ())
+
+
+def can_attend(query: Tensor, memory: Keys) -> bool:
+    """Whether kernels can run on these tensors."""
+    tensors = [query, *memory[:3]]
+    alike = all(is_plain_tensor(t) and t.dtype is query.dtype and t.device.type == "cpu" for t in tensors)
+    return alike and query.dtype in DTYPES and may_use_cpu_kernel(query)
+
+
+def wants_gradients(query: Tensor, memory: Keys) -> bool:
+    return torch.is_grad_enabled() and any(t.requires_grad for t in (query, *memory[:3]))
+
+
+def attend(score: Traced, query: Tensor, memory: Keys) -> tuple[Tensor, Tensor]:
+    """query [N, heads * size] -> context [N, heads * size], weights [N, heads, T], without gradients."""
+    # Imported when first needed: it needs llvmlite.
+    from linnet.fuse.cpu.attend_call import run_attend
+
+    return run_attend(score, query.detach(), detached(memory))
+
+
+def detached(memory: Keys) -> Keys:
+    keys, values, vector, mask = memory
+    return Keys(keys.detach(), values.detach(), vector.detach(), mask)
+
+
+class Reading:
+    """Attention of one query of each sequence after another, `steps` of them."""
+
+    def __init__(self, score: Traced, memory: Keys, bias: Tensor, steps: int):
+        """`bias` is that of the scores: it changes no weight, and its gradient is 0."""
+        self.record = Record(score, steps)
+        zeros = MemoryGradients.apply(self.record, memory.mask, *memory[:3], bias)
+        self.memory = memory
+        self.rows: Iterator[Any] = zip(*(each.unbind(0) for each in zeros), strict=True)
+
+    def attend(self, query: Tensor) -> tuple[Tensor, Tensor]:
+        """query [B, heads * size] -> context [B, heads * size], weights [B, heads, T]."""
+        return Attend.apply(self.record, detached(self.memory), query, *next(self.rows))
+
+
+class Record:
+    """The queries and the weights of the steps so far."""
+
+    def __init__(self, score: Traced, steps: int):
+        self.score, self.steps = score, steps
+        self.queries: list[Tensor] = []
+        self.weights: list[Tensor] = []
+
+    def add(self, query: Tensor, weights: Tensor) -> None:
+        # Without their graph, which leads back to this record.
+        self.queries.append(query.detach())
+        self.weights.append(weights.detach())
+
+
+class Attend(torch.autograd.Function):
+    """One step. Its zeros are ignored, and get the gradients of the context and of the weights."""
+
+    @staticmethod
+    def forward(ctx, record: Record, memory: Keys, query, zero_context, zero_weights):
+        context, weights = attend(record.score, query, memory)
+        record.add(query, weights)
+        ctx.score, ctx.mask = record.score, memory.mask
+        ctx.save_for_backward(query, weights, *memory[:3])
+        return context, weights
+
+    @staticmethod
+    def backward(ctx, dcontext, dweights):
+        refuse_second_derivatives()
+        from linnet.fuse.cpu.attend_call import run_query
+
+        query, weights, keys, values, vector = ctx.saved_tensors
+        memory = Keys(keys, values, vector, ctx.mask)
+        dquery = run_query(ctx.score, query, memory, weights, dcontext, dweights)
+        return None, None, dquery, dcontext, dweights
+
+
+class MemoryGradients(torch.autograd.Function):
+    """Zeros for each step, contexts [steps, B, heads * size] and weights [steps, B, heads, T]."""
+
+    @staticmethod
+    def forward(ctx, record: Record, mask, keys, values, vector, bias):
+        ctx.record, ctx.mask = record, mask
+        ctx.save_for_backward(keys, values, vector)
+        batch, heads, length, size = keys.shape
+        zero = keys.new_zeros(())
+        return zero.expand(record.steps, batch, heads * size), zero.expand(record.steps, batch, heads, length)
+
+    @staticmethod
+    def backward(ctx, dcontexts, dweights):
+        refuse_second_derivatives()
+        from linnet.fuse.cpu.attend_call import run_memory
+
+        keys, values, vector = ctx.saved_tensors
+        record, memory = ctx.record, Keys(keys, values, vector, ctx.mask)
+        queries, weights = torch.stack(record.queries), torch.stack(record.weights)
+        gradients = run_memory(record.score, queries, memory, weights, dcontexts, dweights)
+        return None, None, *gradients, dcontexts.new_zeros(1)
+
+
+def refuse_second_derivatives() -> None:
+    if torch.is_grad_enabled():
+        raise RuntimeError(
+            "word-by-word attention by its kernel has no second derivative; "
+            'run it within linnet.backend("reference")'
+        )
