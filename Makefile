@@ -4,7 +4,7 @@ VENV ?= .venv
 READY := $(VENV)/.ready
 BIN := $(VENV)/bin
 
-.PHONY: run test check format bench soak clean
+.PHONY: run test check format bench docs soak clean
 
 # Threads that wait must not spin: on a busy machine they would take the cores from those that work.
 run: $(READY)  ## train and compare language models of six units: a table, samples, a page
@@ -26,11 +26,15 @@ bench: $(READY)  ## measure speed and memory, about ten minutes, and write the t
 	$(BIN)/linnet bench --what all --plot $(BENCH)
 	$(BIN)/python -m tools.pages
 
+docs: $(READY)  ## build the site in docs/_build/html: every example of the gallery runs, a warning is an error
+	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
+	@echo "the site is in docs/_build/html/index.html"
+
 soak: $(READY)  ## an hour of random cases; SOAK="--minutes 5 --seed 1" for another length or seed
 	$(BIN)/python -m tools.soak $(SOAK)
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) docs/_build docs/gallery docs/units docs/reference.md .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 # The environment, rebuilt when its versions change.
 $(READY): pyproject.toml constraints.txt
