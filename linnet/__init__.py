@@ -15,6 +15,7 @@ from linnet.layers.crf import CRF
 from linnet.layers.projection import Projection
 from linnet.layers.record import record
 from linnet.layers.recurrent import Recurrent
+from linnet.layers.stream import Stream, stream
 from linnet.units import *  # noqa: F403, every unit and its cell
 from linnet.units import UNITS
 
@@ -63,6 +64,8 @@ __all__ = [
     "Projection",
     "record",
     "Recurrent",
+    "stream",
+    "Stream",
     "UNITS",
     *(each.__name__ for unit in UNITS.values() for each in (unit, unit.cell_class)),
 ]

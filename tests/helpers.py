@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -114,3 +115,24 @@ def gradients(ran: Ran) -> tuple[Tensor, ...]:
 def identical(ours: Any, theirs: Any) -> None:
     """To the last bit; NaN equals nothing."""
     torch.testing.assert_close(ours, theirs, rtol=0, atol=0)
+
+
+def at_once(*jobs: Callable[[], Any], times: int = 1) -> list[list[Any]]:
+    """What each job returns, `times` over; all of them start at the same moment."""
+    gate = threading.Barrier(len(jobs))
+    found: list[list[Any]] = [[] for _ in jobs]
+
+    def work(job: Callable[[], Any], results: list[Any]) -> None:
+        gate.wait()
+        for _ in range(times):
+            try:
+                results.append(job())
+            except Exception as error:  # compared with what was expected
+                results.append(error)
+
+    threads = [threading.Thread(target=work, args=pair) for pair in zip(jobs, found, strict=True)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    return found

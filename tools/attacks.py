@@ -5,6 +5,7 @@
     watched   tracers, dispatch modes, fake tensors and a default device are active
     misfit    a parameter has another shape, dtype or device
     races     threads step one cell with different batches, and differentiate one graph
+    stream    a stack steps in one native call, and its modules are changed between two steps
 
 The default backend (a kernel, or its fallback) must give the result of the reference loop: the same numbers,
 or an error from both.
@@ -26,6 +27,7 @@ from torch.nn.utils import parametrizations, prune
 
 from linnet.fuse.backend import FallbackWarning, backend
 from linnet.layers.recurrent import Recurrent
+from linnet.layers.stream import Stream, stream
 from tools.cases import (
     Case,
     Change,
@@ -275,6 +277,57 @@ MISFITS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
+# --------------------------------------------------------------------------------------- stream
+
+
+def check_stream(case: Case) -> None:
+    """A few steps, a change as by `check_hooks` or `check_misfit`, and a few more."""
+    options = {**case.options, "bidirectional": False}
+    case = exactly(case, options=options, training=False, steps=min(case.steps, 6))
+    chance, rnn = random.Random(case.number), case.build()
+    x = randn(case.number, case.steps, case.batch, case.input_size)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FallbackWarning)
+        session = stream(rnn, case.batch)
+    by_loop = partial(by_the_loop, rnn, x, None)
+    agree(case, outcome(partial(by_stream, session, x)), outcome(by_loop), "a stream", by_loop)
+    state, what = session.state, "nothing"
+    try:
+        what = change_something(rnn, chance)
+    except (IndexError, *ERRORS):
+        return  # this cannot be done to this module
+    by_loop = partial(by_the_loop, rnn, x, state)
+    found, expected = outcome(partial(by_stream, session, x)), outcome(by_loop)
+    # A stream says at once that its weights have another dtype; the loop promotes some of them.
+    if not isinstance(found, str) or isinstance(expected, str):
+        agree(case, found, expected, f"a stream after {what}", by_loop)
+
+
+def change_something(rnn: Recurrent, chance: random.Random) -> str:
+    module = chance.choice([m for cell in rnn.cells for m in cell.modules()])
+    if chance.random() < 0.5:
+        kind = chance.choice(list(MEDDLING))
+        MEDDLING[kind](module, chance)
+        return f"{kind} on {type(module).__name__}"
+    name, kind = some_parameter(module, chance), chance.choice(list(MISFITS))
+    data = MISFITS[kind](module._parameters[name].detach())
+    module._parameters[name] = nn.Parameter(data, requires_grad=data.is_floating_point())
+    return f"{name} with {kind}"
+
+
+def by_stream(session: Stream, x: Tensor) -> Results:
+    return named_results(torch.stack([session(row) for row in x]), session.state)
+
+
+def by_the_loop(rnn: Recurrent, x: Tensor, state: Any, change: Change = unchanged) -> Results:
+    with torch.no_grad(), backend("reference"):
+        return named_results(*rnn(change(x), state))
+
+
+def named_results(y: Tensor, state: Any) -> Results:
+    return {"output": y, **{f"state {i}": s for i, s in enumerate(tensors(state))}}
+
+
 # ---------------------------------------------------------------------------------------- races
 
 
@@ -291,8 +344,7 @@ def check_races(case: Case) -> None:
 
 def stepped(cell: nn.Module, x: Tensor, change: Change = unchanged) -> Results:
     with torch.no_grad():
-        y, state = cell(change(x))
-    return {"output": y, **{f"state {i}": s for i, s in enumerate(tensors(state))}}
+        return named_results(*cell(change(x)))
 
 
 class Differentiated:

@@ -42,7 +42,7 @@ from tools.cases import Case, Wrong, compare, draw, results
 ROOT = Path(__file__).parents[1]
 SHARES = {
     **{"parity": 50, "threads": 6, "fork": 6, "memory": 2, "kill": 1},
-    **{"changed": 5, "hooks": 10, "watched": 10, "misfit": 10, "races": 5},
+    **{"changed": 5, "hooks": 10, "watched": 10, "misfit": 10, "races": 5, "stream": 10},
 }
 PATIENCE = 300  # seconds that a process or a thread may take for one case
 MOST_WRONG = 10  # wrong cases after which the soak stops
@@ -172,6 +172,7 @@ CHECKS: dict[str, Callable[[Case], None]] = {
     "watched": attacks.check_watched,
     "misfit": attacks.check_misfit,
     "races": attacks.check_races,
+    "stream": attacks.check_stream,
 }
 
 

@@ -81,6 +81,9 @@ class Settings:
     read: tuple[Shape, ...] = PASSAGES
     translated: tuple[Shape, ...] = TRANSLATED
     matched: Shape = PAIRS
+    step_sizes: tuple[int, ...] = (64, 128, 256, 512)  # of cells and streams
+    loaded: Shape = STEP  # of a step beside busy processes
+    loaded_steps: int = 200  # in each round
     repeats: int = 3  # of measurements that need a new process
 
     def __post_init__(self) -> None:
@@ -119,5 +122,8 @@ def quick(settings: Settings) -> Settings:
         read=(Shape(6, 3, 9),),
         translated=(Shape(4, 2, 16),),
         matched=Shape(3, 2, 8),
+        step_sizes=(16,),
+        loaded=Shape(1, 1, 16),
+        loaded_steps=3,
         repeats=1,
     )

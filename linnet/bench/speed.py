@@ -88,8 +88,6 @@ def races(settings: Settings) -> list[Race]:
             result += [against_torch(settings, others, shape, mode)]
             if settings.peers and "sru" in settings.units and not shape.is_step:
                 result.append(against_sru_package(shape, mode, settings.device))
-        if shape.is_step:
-            result.append(cells(settings, shape))
     return [race for race in result if race.comparisons]
 
 
@@ -127,10 +125,3 @@ def against_reference(unit: str, shape: Shape, mode: str, device: str) -> Race:
     }
     comparisons = [Comparison(unit, other, other) for other in ("reference", "nn.LSTM")]
     return Race("speed", shape, mode, entrants, comparisons)
-
-
-def cells(settings: Settings, shape: Shape) -> Race:
-    """One step of a cell, relative to nn.LSTMCell."""
-    entrants = {unit: contestants.cell_step(unit, shape) for unit in (*settings.units, "nn.LSTMCell")}
-    comparisons = [Comparison(unit, "nn.LSTMCell", "nn.LSTMCell") for unit in settings.units]
-    return Race("cell", shape, "step", entrants, comparisons)

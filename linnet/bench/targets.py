@@ -31,6 +31,10 @@ class Target(NamedTuple):
 
 
 TARGETS = (
+    Target(LIGHT, ("step",), "nn.LSTMCell", 0.7),
+    Target(("ran", "gru", "lstm"), ("step",), "nn.LSTMCell", 1.0),
+    Target(LIGHT, ("step",), "reading its weights", 1.2, least=512),
+    Target(("sru", "lstm"), ("median under load", "p99 under load"), "one thread", 1.2),
     Target(LIGHT, ("inference",), "nn.LSTM", 0.30),
     Target(LIGHT, ("step",), "nn.LSTM", 0.05),
     Target(LIGHT, ("training",), "nn.LSTM", 0.33),
@@ -61,7 +65,7 @@ TARGETS = (
     Target(LOSSES, ("training",), "F.cross_entropy", 1.0),
     Target(LOSSES, ("training",), "limit", 1.25),
 )
-MILLISECONDS = {"import": 300.0, "first call": 1000.0, "cold compile": 6000.0}
+MILLISECONDS = {"stream": 0.015, "import": 300.0, "first call": 1000.0, "cold compile": 6000.0}
 
 
 def target_of(unit: str, mode: str, shape: Shape, to: str) -> float | None:

@@ -32,9 +32,10 @@ def add_options(command: argparse.ArgumentParser) -> None:
     command.description = (
         "Measure, print tables and append rows to a file. Everything that is compared runs in turn in one "
         "process. recurrence, growth and memory are of SRU and LRN, checks of what is checked before a "
-        "kernel runs, start is of SRU, LSTM and NRU, loss of softmaxes over two vocabularies, classifier of "
-        "SRU, LRN, RAN and LSTM, tagging of taggers and of the CRF, reading of a reader's encoder, "
-        "translating of beam search, matching of word-by-word attention, loop of language models of SRU, "
+        "kernel runs, steps of cells, of streams and on a busy machine, start is of SRU, LSTM and NRU, loss "
+        "of softmaxes over two vocabularies, classifier of SRU, LRN, RAN and LSTM, tagging of taggers and of "
+        "the CRF, reading of a reader's encoder, translating of beam search, matching of word-by-word "
+        "attention, loop of language models of SRU, "
         "LSTM and SCRN. "
         "With --plot and without --what, nothing is measured: the plot is drawn from the recorded rows."
     )

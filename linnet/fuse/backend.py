@@ -18,13 +18,13 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache, partial
 from types import ModuleType
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.compiler import is_compiling
 
-from linnet.fuse import available, reference
+from linnet.fuse import available, quick, reference
 from linnet.fuse.devices import check_devices
 from linnet.fuse.fused import Mode, UnitRun, fit_together, load_kernels, run_unit
 from linnet.fuse.fused import run_pair as run_fused_pair
@@ -237,10 +237,13 @@ class SingleStep:
     def state_masks(self, state: Named) -> Named:
         return {}
 
-    def plans_for(self, extras: tuple[str, ...]) -> PlansOrReason:
+    @property
+    def plan_cache(self) -> PlanCache:
         attributes = self.cell.__dict__
-        plan_cache = attributes.get("plan_cache") or attributes.setdefault("plan_cache", PlanCache())
-        return plan_cache.get(self.cell, extras, unchanged)
+        return attributes.get("plan_cache") or attributes.setdefault("plan_cache", PlanCache())
+
+    def plans_for(self, extras: tuple[str, ...]) -> PlansOrReason:
+        return self.plan_cache.get(self.cell, extras, unchanged)
 
     def step(self, inputs: Named, state: Named, masks: Named) -> tuple[Tensor, Named]:
         return self.cell.advance(inputs, state)
@@ -269,6 +272,11 @@ def backend(name: str | None) -> Iterator[None]:
         yield
     finally:
         requested.reset(token)
+
+
+def may_use_cpu_kernels() -> bool:
+    """Whether no other backend was requested."""
+    return requested.get() in (None, "cpu")
 
 
 def kernels_for(x: Tensor) -> Kernels:
@@ -329,6 +337,10 @@ def warn_once(unit: str, reason: str) -> None:
 
 def run(recurrence: Recurrence, x: Tensor, state: Named, flags: Flags) -> tuple[Tensor, Named]:
     """Run over x [T, B, input_size]: the output [T, B, output_size] and the final state."""
+    if not is_compiling() and len(x) == 1 and flags[:2] == (None, None):
+        made = run_one(recurrence, x, state)
+        if made is not None:
+            return made
     chosen = choose_backend(recurrence, x)
     try:
         return chosen.run(recurrence, x, state, flags)
@@ -337,15 +349,36 @@ def run(recurrence: Recurrence, x: Tensor, state: Named, flags: Flags) -> tuple[
     return chosen.run(recurrence, x, state, flags)
 
 
+def run_one(recurrence: Recurrence, x: Tensor, state: Named) -> tuple[Tensor, Named] | None:
+    """A layer over a sequence of one step, x [1, B, input_size], without gradients; None if not possible."""
+    if not may_use_cpu_kernels() or not isinstance(recurrence, nn.Module) or x.is_meta:
+        return None
+    made = quick.quick_step(recurrence, recurrence, x[0], state)  # type: ignore[arg-type]
+    return None if made is None else (made[0][None], made[1])
+
+
 def run_step(cell: Unit, x: Tensor, state: Named) -> tuple[Tensor, Named]:
     """One step of a cell on its own, x [B, input_size]: the output [B, output_size] and the new state."""
-    # A compiler fuses the operations of a single step itself.
-    chosen = REFERENCE if is_compiling() else choose_backend(SingleStep(cell), x)
+    if is_compiling():  # a compiler fuses the operations of a single step itself
+        return REFERENCE.run_step(cell, x, state)
+    single = SingleStep(cell)
+    if may_use_cpu_kernels():
+        made = quick.quick_step(single, cell, x, state)
+        if made is not None:
+            return made
+    chosen = choose_backend(single, x)
     try:
         return chosen.run_step(cell, x, state)
     except CannotFuse as error:
         chosen = fall_back(cell, error.reason)
     return chosen.run_step(cell, x, state)
+
+
+def step_again(cell: Unit, x: Tensor, states: Sequence[Any]) -> tuple[Tensor, list[Tensor]] | None:
+    """`run_step` for a cell that has stepped with tensors like these before; None if anything has changed."""
+    if is_compiling() or not may_use_cpu_kernels():
+        return None
+    return quick.step_again(cell, x, states)
 
 
 def run_pair(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -43,8 +43,6 @@ class Plan:
 
     # The kinds of the operands that were last found to fit; see fuse/scan.py.
     fits: tuple | None = field(default=None, repr=False, compare=False)
-    # The arguments of the last single step, and the key they are valid for; see cpu/stream.py.
-    stream: tuple[tuple, Any] | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         products = [(product.state, product.parts) for product in self.products]
@@ -87,6 +85,13 @@ class Plan:
         }
         names = (*self.traced.inputs, *self.traced.weights)
         return tuple(name for name in names if name not in shared)
+
+
+class Method(NamedTuple):
+    """How a cell takes a single step: by the plans of its stages, or by the kernel that it brings itself."""
+
+    plans: Sequence[Plan]
+    own: bool
 
 
 class Fusible(NamedTuple):

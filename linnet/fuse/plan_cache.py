@@ -37,6 +37,8 @@ class PlanCache:
         # Weak references to the cell and to what is done after its step, as of the last plan that was made.
         self.cell: Callable[[], Any] = lambda: None
         self.after: Callable[[], Any] = lambda: None
+        # What is prepared for single steps; see fuse/quick.py.
+        self.steps: Any = None
 
     def __deepcopy__(self, memo: dict) -> PlanCache:
         return PlanCache()

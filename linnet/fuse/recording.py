@@ -13,11 +13,22 @@ def is_recorded(x: Tensor) -> bool:
     A recorder must see a registered operation. If a kernel were called by its address, the recorder would
     find memory that no operation has written.
     """
+    return is_recording() or type(x) is FakeTensor
+
+
+def is_recording() -> bool:
     return (
         torch.compiler.is_compiling()
         or torch._C._len_torch_dispatch_stack() > 0
         or torch._C._get_tracing_state() is not None
-        or type(x) is FakeTensor
+    )
+
+
+def is_transformed() -> bool:
+    """Whether torch.func or forward-mode gradients need the operations themselves."""
+    return (
+        torch._C._functorch.peek_interpreter_stack() is not None
+        or torch.autograd.forward_ad._current_level >= 0
     )
 
 

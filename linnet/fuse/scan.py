@@ -13,8 +13,7 @@ from torch import Tensor
 from linnet.fuse import reference
 from linnet.fuse.checks import operand_shapes
 from linnet.fuse.cpu import passes
-from linnet.fuse.cpu.passes import Backward, is_plain, projection_gradients, run_projected
-from linnet.fuse.cpu.stream import run_step
+from linnet.fuse.cpu.passes import Backward, projection_gradients, run_projected
 from linnet.fuse.operands import Flags, Operands, Source, as_dtype
 from linnet.fuse.ops import compiled_scan
 from linnet.fuse.plan import Fusible, Plan
@@ -153,11 +152,6 @@ def projected_scan(
 def without_gradients(
     plan: Plan, source: Source, others: OtherOperands, tensors: Sequence[Tensor]
 ) -> tuple[Tensor, list[Tensor]]:
-    alone = len(source.x) == 1 and others.mask is None and others.resets is None
-    if alone and is_plain(plan, source.x, others.drops):
-        made = run_step(plan, source, *others[:4])
-        if made is not None:
-            return made
     _, y, sequences, _ = run_projected(plan, others.flags, source, tensors, others.drops, keep=False)
     return y, ends(sequences, others.reverse, y.dtype)
 

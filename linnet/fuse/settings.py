@@ -98,6 +98,11 @@ class Settings:
             values += [described(space.get(name)) for space, name in self.variables]
         return tuple(values)
 
+    def can_change_inside(self, cell: Unit) -> bool:
+        """Whether a value can change without another object in the attributes of the cell."""
+        names = [n for n in self.names if n not in self.methods and n not in cell._parameters]
+        return bool(self.variables) or not all(is_fixed(cell.__dict__.get(name, cell)) for name in names)
+
     def show(self, cell: Unit) -> None:
         """Read all names, so that a compiler compiles again when one of them has another value."""
         for name in self.shown:
@@ -121,6 +126,13 @@ class Settings:
                     "be detected; keep numbers, strings, functions, or lists, dicts, dataclasses of these"
                 )
         return None
+
+
+def is_fixed(value: Any) -> bool:
+    """Whether an object stays what it is."""
+    if isinstance(value, types.FunctionType):
+        return value.__closure__ is None and is_of_library(value)
+    return type(value) in SIMPLE or type(value) is float
 
 
 def is_guarded(value: Any) -> bool:

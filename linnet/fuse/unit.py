@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import torch
@@ -40,6 +40,36 @@ class Stage(NamedTuple):
     reads_new_state: Mapping[str, str] = {}
 
 
+class Linear(NamedTuple):
+    """A product with `weight` [columns, depth]; `bias` is that of the last columns, if there is one."""
+
+    weight: Tensor
+    bias: Tensor | None
+
+
+class Shift(NamedTuple):
+    """A sum with `bias`, which is that of the last columns."""
+
+    bias: Tensor
+
+
+class Norm(NamedTuple):
+    """Layer norm; without `shift`, the norm by root mean square."""
+
+    gain: Tensor
+    shift: Tensor | None
+    eps: float
+
+
+class Norms(NamedTuple):
+    """Norms of groups of channels, side by side."""
+
+    norms: Sequence[Norm]
+
+
+Operation = Linear | Shift | Norms
+
+
 class InputProjection(Protocol):
     """One matrix product for all gates and all time steps; see linnet.layers.projection.Projection."""
 
@@ -59,11 +89,14 @@ class InputProjection(Protocol):
 
     def joint(self, x: Tensor) -> Tensor: ...
 
+    def operations(self) -> list[Operation]: ...
+
 
 class Unit(nn.Module):
     """One step of a recurrent unit, as the functions that trace and run it see it."""
 
     input: InputProjection
+    input_size: int
     # The states with their sizes.
     states: dict[str, int]
     # The names of the arguments of each method.
@@ -82,6 +115,14 @@ class Unit(nn.Module):
 
     def own_kernel(self, dtype: torch.dtype) -> OwnKernel | None:
         """A kernel written by hand, for a unit whose step is not elementwise."""
+        raise NotImplementedError
+
+    def own_step(self, program: Any, x: Tensor, old: Tensor, new: Tensor) -> Tensor | None:
+        """Append one step by the kernel that the unit brings itself to a cpu.steps.StepProgram.
+
+        x [B, input_size]; old, new [B, sum of sizes]: the states side by side. Returns the output, or None
+        if the unit has no such kernel.
+        """
         raise NotImplementedError
 
     def extra_inputs(self, x: Tensor) -> Named:

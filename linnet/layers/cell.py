@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from linnet.base.options import check_size
-from linnet.fuse.backend import run_step
+from linnet.fuse.backend import run_step, step_again
 from linnet.fuse.hooks import hooked_submodule
 from linnet.fuse.unit import ByNature, Named, OwnKernel, Stage, Unit
 from linnet.layers.projection import Projection
@@ -108,6 +108,9 @@ class Cell(Unit):
         return (Stage("step", tuple(self.states), self.recurrence),)
 
     def own_kernel(self, dtype: torch.dtype) -> OwnKernel | None:
+        return None
+
+    def own_step(self, program: Any, x: Tensor, old: Tensor, new: Tensor) -> Tensor | None:
         return None
 
     def structural_obstacle(self) -> str | None:
@@ -216,6 +219,10 @@ class Cell(Unit):
         """
         if run_sequence is not None:
             return run_sequence(x, state)
+        again = step_again(self, x, state if isinstance(state, tuple) else (state,))
+        if again is not None:
+            y, states = again
+            return y, self.pack_state(dict(zip(self.states, states, strict=True)))
         self.check_step_input(x)
         batch = x.shape[:-1]
         named = self.initial_state(batch, x) if state is None else self.unpack_state(state, batch, x)

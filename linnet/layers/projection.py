@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from linnet.base.options import check_rate, check_size, choose
 from linnet.fuse.hooks import has_hooks
 from linnet.fuse.linear import linear
+from linnet.fuse.unit import CannotFuse, Linear, Norm, Norms, Operation, Shift
 from linnet.layers.masks import keep_mask, over_time
 
 # The LRN authors' value, on the joint projection of all gates.
@@ -51,6 +52,21 @@ def norm_of_state(norm_on: str, norm: str | None) -> str | None:
     """The norm of products with the state, for the cells that have the option norm_on."""
     choose("norm_on", norm_on, ("input", "all"))
     return norm if norm_on == "all" else None
+
+
+def norms_of(module: nn.Module) -> list[Norms]:
+    """What a module made by `norm_layer` or GroupNorms does."""
+    if type(module) is nn.Identity:
+        return []
+    return [Norms([norm_of(each) for each in (module.norms if type(module) is GroupNorms else [module])])]
+
+
+def norm_of(module: nn.Module) -> Norm:
+    if type(module) is nn.LayerNorm and module.weight is not None and module.bias is not None:
+        return Norm(module.weight, module.bias, module.eps)
+    if type(module) is nn.RMSNorm and module.weight is not None and module.eps is not None:
+        return Norm(module.weight, None, module.eps)
+    raise CannotFuse(f"kernels do not know the norm {module}")
 
 
 class Projection(nn.Module):
@@ -129,6 +145,18 @@ class Projection(nn.Module):
     def is_plain(self) -> bool:
         """Whether this is a single matrix product, without a norm."""
         return isinstance(self.norm, nn.Identity) and not has_hooks(self.norm)
+
+    def operations(self) -> list[Operation]:
+        """What `joint` does, for kernels that do it without calling modules."""
+        if self.training and self.input_dropout:
+            raise CannotFuse("input_dropout draws a mask for each sequence")
+        listed: list[Operation] = [*norms_of(self.prenorm)]
+        if self.reduce is not None:
+            listed.append(Linear(self.reduce, None))
+        if self.is_plain:
+            return [*listed, Linear(self.weight, self.bias)]
+        listed += [Linear(self.weight, None), *norms_of(self.norm)]
+        return listed if self.bias is None else [*listed, Shift(self.bias)]
 
     def whole_bias(self) -> Tensor | None:
         """With zeros for the parts that have none."""

@@ -19,7 +19,7 @@ is the paper's reading), and (10) takes the mean over the heads (head_reduction=
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -192,6 +192,14 @@ class NRUCell(Cell):
             raise CannotFuse(str(misfit)) from misfit
         h, m = end.split([self.hidden_size, self.memory_size], -1)
         return y, {"h": h, "m": m}
+
+    def own_step(self, program: Any, x: Tensor, old: Tensor, new: Tensor) -> Tensor | None:
+        if self.own_kernel(x.dtype) is None:
+            return None
+        a = program.operations(x, self.input.operations())
+        norm = (self.norm.weight, self.norm.bias) if isinstance(self.norm, nn.LayerNorm) else ()
+        matrices = (self.recurrent.weight, self.heads.weight, self.heads.bias)
+        return program.outer(OuterInputs(a, *matrices, old, *norm), new, self.kernel_settings())
 
     def direction(self, u: Tensor) -> Tensor:
         """[B, direction_size] -> [B, num_heads, memory_size], each row of L5 norm 1."""

@@ -2,58 +2,17 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import pytest
 import torch
 from fused_runs import enliven
-from helpers import identical, same, tensors
+from helpers import at_once, identical, same, tensors
 from torch import Tensor
 
 import linnet
 from linnet.fuse.operands import Operands
-from linnet.fuse.plan import Plan
-
-
-def at_once(*jobs: Callable[[], Any], times: int = 1) -> list[list[Any]]:
-    """What each job returns, `times` over; all of them start at the same moment."""
-    gate = threading.Barrier(len(jobs))
-    found: list[list[Any]] = [[] for _ in jobs]
-
-    def work(job: Callable[[], Any], results: list[Any]) -> None:
-        gate.wait()
-        for _ in range(times):
-            try:
-                results.append(job())
-            except Exception as error:  # compared with what was expected
-                results.append(error)
-
-    threads = [threading.Thread(target=work, args=pair) for pair in zip(jobs, found, strict=True)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    return found
-
-
-class Interrupted(Plan):
-    """A plan whose streaming call, once it is set, is followed at once by a step of another thread."""
-
-    between: Callable[[], Any] | None = None
-
-    @property
-    def stream(self) -> Any:
-        return self.__dict__.get("kept")
-
-    @stream.setter
-    def stream(self, call: Any) -> None:
-        self.__dict__["kept"] = call
-        between, self.between = self.between, None
-        if between is not None:
-            at_once(between)
 
 
 def in_thread_without_gradients(cell: Any, x: Tensor) -> Any:
@@ -63,13 +22,21 @@ def in_thread_without_gradients(cell: Any, x: Tensor) -> Any:
 
 
 def test_a_step_is_not_mixed_up_with_that_of_another_thread():
-    cell, x, other = enliven(linnet.LSTMCell(16, 16)), torch.randn(7, 16), torch.randn(1, 16)
+    cell, x, other = enliven(linnet.LSTMCell(16, 16)), torch.randn(7, 16), torch.randn(7, 16)
     with torch.no_grad():
         expected = cell(x)
-        (plan,) = next(plans for plans in cell.plan_cache.plans.values())
-        plan.__class__, plan.between = Interrupted, lambda: in_thread_without_gradients(cell, other)
+        (step,) = cell.plan_cache.steps.pools[x.shape, x.dtype]
+        run, others = step.program.run, []
+
+        def interrupted() -> None:
+            """Another thread steps while the addresses of this step are set and its kernel has not run."""
+            step.program.run = run
+            others.extend(at_once(partial(in_thread_without_gradients, cell, other))[0])
+            run()
+
+        step.program.run = interrupted
         found = cell(x)
-    assert plan.between is None
+    assert len(others) == 1
     identical(found, expected)
 
 

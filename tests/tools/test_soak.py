@@ -119,7 +119,7 @@ def test_the_loops_own_swing_is_that_of_the_dtype_of_the_case(dtype: torch.dtype
     assert 0 < swings["output"] < 100 * torch.finfo(dtype).eps
 
 
-@pytest.mark.parametrize("kind", ["hooks", "watched", "misfit", "races"])
+@pytest.mark.parametrize("kind", ["hooks", "watched", "misfit", "races", "stream"])
 def test_each_attack_knows_the_swing_of_what_it_compares(kind: str, monkeypatch: pytest.MonkeyPatch):
     swings: list[dict[str, float]] = []
     monkeypatch.setattr(

@@ -27,7 +27,6 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import reduce
 
 from llvmlite import ir
 
@@ -93,6 +92,18 @@ def forward_ir(recipe: OuterRecipe) -> str:
     return OuterKernel("forward", recipe.forward_operands, recipe).emit_forward()
 
 
+def hidden_ir(recipe: OuterRecipe) -> str:
+    """Of one step, what comes between the two products; see `memory_ir`."""
+    kernel = OuterKernel("hidden", recipe.forward_operands, recipe)
+    return kernel.emit_rows(kernel.hidden_row)
+
+
+def memory_ir(recipe: OuterRecipe) -> str:
+    """Of one step, what comes after the second product."""
+    kernel = OuterKernel("memory", recipe.forward_operands, recipe)
+    return kernel.emit_rows(kernel.memory_row)
+
+
 def backward_ir(recipe: OuterRecipe) -> str:
     return OuterKernel("backward", recipe.backward_operands, recipe).emit_backward()
 
@@ -114,6 +125,11 @@ class OuterKernel(Program):
             self.multiply("z", t, "packed.heads", "heads", t)
             with self.loop(self.begin, self.end, 1) as b:
                 self.memory_row(t, b)
+        return self.finish()
+
+    def emit_rows(self, do: Callable[[ir.Value, ir.Value], None]) -> str:
+        with self.loop(self.begin, self.end, 1) as b:
+            do(I64(0), b)
         return self.finish()
 
     def hidden_row(self, t: ir.Value, b: ir.Value) -> None:
@@ -305,19 +321,7 @@ class OuterKernel(Program):
 
     def mean(self, part: Part) -> ir.Value:
         """Of `part` along the hidden row."""
-        build, kinds = self.builder, (Emitter(self.builder, self.form, self.width), self.one)
-        with build.goto_entry_block():
-            places = {emit.width: build.alloca(emit.vector) for emit in kinds}
-        for emit in kinds:
-            build.store(emit.number(0.0), places[emit.width])
-
-        def add(emit: Emitter, at: ir.Value) -> None:
-            place = places[emit.width]
-            build.store(emit.emit_add(build.load(place, typ=emit.vector), part(emit, at)), place)
-
-        self.along(self.hidden, add)
-        whole, rest = (build.load(places[emit.width], typ=emit.vector) for emit in kinds)
-        total = self.one.emit_add(self.total(whole), rest)
+        total = self.sum_along(self.hidden, part)
         return self.one.emit_div(total, self.one.number(float(self.recipe.hidden)))
 
     def carry_gradient(self, t: ir.Value, b: ir.Value) -> None:
@@ -463,8 +467,3 @@ class OuterKernel(Program):
     def total(self, vector: ir.Value) -> ir.Value:
         """The sum of a vector, in order."""
         return self.fold(self.builder.fadd, vector)
-
-    def fold(self, join: Callable[[ir.Value, ir.Value], ir.Value], vector: ir.Value) -> ir.Value:
-        """The numbers of a vector joined by a function of two, in order."""
-        numbers = [self.builder.extract_element(vector, ir.IntType(32)(j)) for j in range(vector.type.count)]
-        return reduce(join, numbers)

@@ -41,7 +41,7 @@ KERNELS: Kept[jit.Compiled] = Kept(recent=16)
 
 
 def kernel(recipe: OuterRecipe, name: str) -> jit.Compiled:
-    emit = outer.forward_ir if name == "forward" else outer.backward_ir
+    emit = getattr(outer, f"{name}_ir")
     return KERNELS.get((recipe, name), lambda: jit.compile_recipe(recipe, emit, name))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import reduce
 
 from llvmlite import ir
 
@@ -80,6 +81,29 @@ class Program:
             body(Emitter(self.builder, self.form, self.width), at)
         with self.loop(whole, beyond, 1) as at:
             body(Emitter(self.builder, self.form, 1), at)
+
+    def sum_along(
+        self, channels: tuple[ir.Value, ir.Value], part: Callable[[Emitter, ir.Value], ir.Value]
+    ) -> ir.Value:
+        """The sum of `part` along the channels: vectors, then their numbers in order, then what is left."""
+        build, kinds = self.builder, [Emitter(self.builder, self.form, width) for width in (self.width, 1)]
+        with build.goto_entry_block():
+            places = {emit.width: build.alloca(emit.vector) for emit in kinds}
+        for emit in kinds:
+            build.store(emit.number(0.0), places[emit.width])
+
+        def add(emit: Emitter, at: ir.Value) -> None:
+            place = places[emit.width]
+            build.store(emit.emit_add(build.load(place, typ=emit.vector), part(emit, at)), place)
+
+        self.along(channels, add)
+        whole, rest = (build.load(places[emit.width], typ=emit.vector) for emit in kinds)
+        return build.fadd(self.fold(build.fadd, whole), rest)
+
+    def fold(self, join: Callable[[ir.Value, ir.Value], ir.Value], vector: ir.Value) -> ir.Value:
+        """The numbers of a vector joined by a function of two, in order."""
+        numbers = [self.builder.extract_element(vector, ir.IntType(32)(j)) for j in range(vector.type.count)]
+        return reduce(join, numbers)
 
     def row(self, name: str, t: ir.Value, b: ir.Value) -> ir.Value:
         address, along_time, along_rows = self.places[name]

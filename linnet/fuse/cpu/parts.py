@@ -1,0 +1,178 @@
+"""The small kernels of which a step is made: products, norms, sums and copies of a few rows.
+
+Each is `void name(begin, end, arguments)`, with the arguments that `Program` describes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+from llvmlite import ir
+
+from linnet.fuse.cpu import jit
+from linnet.fuse.cpu.dots import Dots
+from linnet.fuse.cpu.emit import Emitter
+from linnet.fuse.cpu.gemm import broadcast, loop
+from linnet.fuse.cpu.program import I64, PTR, Program
+
+# Columns of a product that are one unit of work.
+COLUMNS = 16
+
+
+class Rows(Program):
+    """A kernel that does something to each row of [batch, size]."""
+
+    def __init__(self, name: str, operands: tuple[str, ...], bits: int, width: int):
+        super().__init__(name, operands, bits, width)
+        self.all_channels = I64(0), self.header["size"]
+
+    def emit(self, do: Callable[[ir.Value], None]) -> str:
+        with self.loop(self.begin, self.end, 1) as b:
+            do(b)
+        return self.finish()
+
+    def add(self, b: ir.Value) -> None:
+        left, right, target = (self.row(name, I64(0), b) for name in ("left", "right", "target"))
+
+        def one(emit: Emitter, at: ir.Value) -> None:
+            total = emit.emit_add(self.load_plain(emit, left, at), self.load_plain(emit, right, at))
+            self.store_plain(emit, target, at, total)
+
+        self.along(self.all_channels, one)
+
+    def norm(self, b: ir.Value, centred: bool, eps: float) -> None:
+        """gain (x - mean) / sqrt(variance + eps) + shift; not centred, by the mean square and no shift."""
+        source, target = (self.row(name, I64(0), b) for name in ("source", "target"))
+        one, zero = Emitter(self.builder, self.form, 1), I64(0)
+        gain = self.row("gain", zero, zero)
+        mean = self.mean(lambda emit, at: self.load_plain(emit, source, at)) if centred else None
+
+        def moved(emit: Emitter, at: ir.Value) -> ir.Value:
+            x = self.load_plain(emit, source, at)
+            return x if mean is None else emit.emit_sub(x, broadcast(emit, mean))
+
+        variance = self.mean(lambda emit, at: emit.emit_mul(*[moved(emit, at)] * 2))
+        rate = one.emit_div(
+            one.number(1.0), one.intrinsic("llvm.sqrt", one.emit_add(variance, one.number(eps)))
+        )
+
+        def scaled(emit: Emitter, at: ir.Value) -> None:
+            value = emit.emit_mul(
+                emit.emit_mul(moved(emit, at), broadcast(emit, rate)), self.load_plain(emit, gain, at)
+            )
+            if centred:
+                value = emit.emit_add(value, self.load_plain(emit, self.row("shift", zero, zero), at))
+            self.store_plain(emit, target, at, value)
+
+        self.along(self.all_channels, scaled)
+
+    def mean(self, part: Callable[[Emitter, ir.Value], ir.Value]) -> ir.Value:
+        count = self.builder.sitofp(self.header["size"], self.form.scalar)
+        return self.builder.fdiv(self.sum_along(self.all_channels, part), count)
+
+
+@cache  # of few values
+def addition(bits: int, width: int) -> tuple[jit.Compiled, tuple[str, ...]]:
+    names = ("left", "right", "target")
+    kernel = Rows("add", names, bits, width)
+    return jit.compile_function(kernel.emit(kernel.add), "add"), names
+
+
+@cache
+def norm(bits: int, width: int, centred: bool, eps: float) -> tuple[jit.Compiled, tuple[str, ...]]:
+    names = ("source", "target", "gain", *(("shift",) if centred else ()))
+    kernel = Rows("norm", names, bits, width)
+    return jit.compile_function(kernel.emit(lambda b: kernel.norm(b, centred, eps)), "norm"), names
+
+
+@cache
+def product(bits: int, width: int) -> tuple[jit.Compiled, tuple[str, ...]]:
+    """target = source matrix^T + bias, matrix [columns, depth]; a unit of work is COLUMNS columns."""
+    names = ("source", "matrix", "bias", "target")
+    kernel = Program("product", names, bits, width)
+    build, each = kernel.builder, I64(bits // 8)
+    first = build.mul(kernel.begin, I64(COLUMNS))
+    last = build.mul(kernel.end, I64(COLUMNS))
+    size = kernel.header["size"]
+    count = build.sub(build.select(build.icmp_signed("<", last, size), last, size), first)
+    matrix, depth, line = kernel.places["matrix"]
+    places = [build.add(matrix, build.mul(first, line))]
+    places += [build.add(kernel.places[name][0], build.mul(first, each)) for name in ("bias", "target")]
+    w, bias, c = (build.inttoptr(place, PTR) for place in places)
+    a = build.inttoptr(kernel.places["source"][0], PTR)
+    strides = [kernel.places[name][2] for name in ("source", "target")]
+    dots = Dots(kernel.module, kernel.form, width // 2)
+    numbers = [a, strides[0], kernel.header["batch"], w, line, count, bias, c, strides[1], depth]
+    build.call(dots.function, numbers)
+    return jit.compile_function(kernel.finish(), "product"), names
+
+
+@cache
+def copies() -> jit.Compiled:
+    """Copy rows. A unit of work has six arguments: source, target, bytes a row of each, rows, bytes."""
+    module = ir.Module("copy")
+    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [I64, I64, PTR]), "copy")
+    begin, end, arguments = function.args
+    kernel = Blocks(ir.IRBuilder(function.append_basic_block("entry")), arguments)
+    build = kernel.build
+    kinds = [PTR, PTR, I64, ir.IntType(1)]
+    copy = ir.Function(module, ir.FunctionType(ir.VoidType(), kinds), "llvm.memcpy.p0.p0.i64")
+    with kernel.loop(begin, end) as unit:
+        source, target, source_row, target_row, rows, size = kernel.numbers(unit, 6)
+        with kernel.loop(I64(0), rows) as row:
+            places = [
+                build.inttoptr(build.add(place, build.mul(row, stride)), PTR)
+                for place, stride in ((target, target_row), (source, source_row))
+            ]
+            build.call(copy, [*places, size, ir.IntType(1)(0)])
+    build.ret_void()
+    return jit.compile_function(str(module), "copy")
+
+
+@cache
+def in_turn() -> jit.Compiled:
+    """Call kernels one after the other: the whole of a step in one call.
+
+    Each has four arguments: its address, its arguments, its units of work, and torch's thread pool if these
+    are to be shared out (0: they are not).
+    """
+    module = ir.Module("in_turn")
+    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [I64, I64, PTR]), "in_turn")
+    begin, end, arguments = function.args
+    kernel = Blocks(ir.IRBuilder(function.append_basic_block("entry")), arguments)
+    build = kernel.build
+    part = ir.FunctionType(ir.VoidType(), [I64, I64, PTR])
+    pool = ir.FunctionType(ir.IntType(32), [I64, I64, I64, PTR, PTR])
+    with kernel.loop(begin, end) as unit:
+        address, its_arguments, units, shared = kernel.numbers(unit, 4)
+        its_arguments = build.inttoptr(its_arguments, PTR)
+        with build.if_else(build.icmp_signed("==", shared, I64(0))) as (alone, together):
+            with alone:
+                build.call(typed(build, address, part), [I64(0), units, its_arguments])
+            with together:
+                target = build.inttoptr(address, PTR)
+                build.call(typed(build, shared, pool), [I64(0), units, I64(1), target, its_arguments])
+    build.ret_void()
+    return jit.compile_function(str(module), "in_turn")
+
+
+def typed(build: ir.IRBuilder, address: ir.Value, kind: ir.FunctionType) -> ir.Value:
+    return build.inttoptr(address, kind.as_pointer())
+
+
+class Blocks:
+    """Units of work with a block of numbers each."""
+
+    def __init__(self, build: ir.IRBuilder, arguments: ir.Value):
+        self.build, self.arguments = build, arguments
+
+    def loop(self, start: ir.Value, stop: ir.Value):
+        return loop(self.build, start, stop, I64(1))
+
+    def numbers(self, unit: ir.Value, count: int) -> list[ir.Value]:
+        build, first = self.build, self.build.mul(unit, I64(count))
+        places = [
+            build.gep(self.arguments, [build.add(first, I64(i))], source_etype=I64) for i in range(count)
+        ]
+        return [build.load(place, typ=I64) for place in places]

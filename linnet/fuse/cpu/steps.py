@@ -1,0 +1,227 @@
+"""A whole step, of a cell or of a stack of layers, as one native call.
+
+`StepProgram` collects kernels that run one after the other on buffers of its own: products, norms, and the
+traced steps of cells. Weights are read where they are, so a change in place is seen. For a single step,
+preparing the arguments of a kernel costs more than the kernel: here they are prepared once, and a call
+sets the addresses of its input and of its output.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from array import array
+from collections.abc import Sequence
+from functools import cache, partial
+
+import torch
+from torch import Tensor
+
+from linnet.fuse.cpu import jit, parts, source
+from linnet.fuse.cpu.call import Call, Cut, zeros
+from linnet.fuse.cpu.outer_scan import check_inputs, recipe_for
+from linnet.fuse.cpu.outer_scan import kernel as outer_kernel
+from linnet.fuse.cpu.scan_call import DTYPES, compiled
+from linnet.fuse.cpu.threads import parallel_for
+from linnet.fuse.cpu.width import vector_width
+from linnet.fuse.outer_inputs import Misfit, OuterInputs, OuterSettings
+from linnet.fuse.plan import Plan
+from linnet.fuse.recording import is_plain_tensor
+from linnet.fuse.unit import CannotFuse, Linear, Named, Norm, Operation, Shift
+
+# Fewer products of numbers than this are not shared out: while other processes keep the cores busy, waiting
+# for a second thread can take a hundred times as long as the work (docs/log.md).
+SHARED = 1 << 22
+
+
+class StepProgram:
+    """Kernels for one step of `batch` rows in `dtype`. All tensors that it makes are [batch, size]."""
+
+    def __init__(self, batch: int, dtype: torch.dtype):
+        self.batch, self.dtype = batch, dtype
+        self.width, self.bits = vector_width(dtype), 64 if dtype == torch.float64 else 32
+        # For each kernel: its address, its arguments, its units of work, whether these are shared out.
+        self.kernels: list[tuple[jit.Compiled, array[int], int, bool]] = []
+        self.alive: list[object] = []
+        self.table = array("q")
+
+    # ------------------------------------------------------------------------------- building
+
+    def room(self, size: int) -> Tensor:
+        return torch.zeros(self.batch, size, dtype=self.dtype, device="cpu")
+
+    def call(self, size: int) -> Call:
+        return Call((1, self.batch, size), (None, None, False), self.dtype)
+
+    def append(
+        self, kernel: jit.Compiled, names: Sequence[str], call: Call, units: int, work: int = 0
+    ) -> None:
+        """`work`: how many products of numbers the kernel computes."""
+        numbers = call.numbers(tuple(names), Cut(1, 1, call.shape[-1]))
+        self.kernels.append((kernel, numbers, units, work >= SHARED))
+        self.alive.append(call)
+
+    def weight(self, name: str, weight: Tensor, shape: Sequence[int]) -> Tensor:
+        """`weight`, if a kernel can read it where it is."""
+        if not is_plain_tensor(weight) or weight.layout is not torch.strided or weight.is_neg():
+            raise CannotFuse(f"{name} is of the class {type(weight).__name__}")
+        if tuple(weight.shape) != tuple(shape):
+            raise CannotFuse(f"{name} has the shape {tuple(weight.shape)} instead of {tuple(shape)}")
+        if weight.dtype is not self.dtype or weight.device.type != "cpu":
+            raise CannotFuse(f"{name} is {weight.dtype} on {weight.device}, and x is {self.dtype} on cpu")
+        if not weight.is_contiguous():
+            raise CannotFuse(f"{name} is not contiguous")
+        return weight.detach()
+
+    def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+        """F.linear(x, weight, bias), where `bias` may be that of the last columns only."""
+        columns = 0 if weight.dim() == 0 else len(weight)
+        weight = self.weight("a matrix", weight, (columns, x.shape[-1]))
+        target, biased = self.room(columns), 0 if bias is None else min(bias.numel(), columns)
+        if biased < columns:
+            self.product(x, weight[: columns - biased], zeros(columns, self.dtype), target)
+        if bias is not None:
+            bias = self.weight("a bias", bias, (biased,))
+            self.product(x, weight[columns - biased :], bias, target[:, columns - biased :])
+        return target
+
+    def product(self, x: Tensor, weight: Tensor, bias: Tensor, target: Tensor) -> None:
+        columns, depth = weight.shape
+        kernel, names = parts.product(self.bits, self.width)
+        call = self.call(columns)
+        for name, tensor in (("source", x), ("bias", bias), ("target", target)):
+            call.put(name, tensor)
+        call.places["matrix"] = (weight.data_ptr(), depth, depth * weight.element_size())
+        call.keep(weight)
+        self.append(kernel, names, call, -(-columns // parts.COLUMNS), self.batch * columns * depth)
+
+    def norm(self, x: Tensor, norm: Norm, target: Tensor) -> None:
+        kernel, names = parts.norm(self.bits, self.width, norm.shift is not None, norm.eps)
+        call = self.call(x.shape[-1])
+        call.put("source", x)
+        call.put("target", target)
+        for name, weight in (("gain", norm.gain), ("shift", norm.shift)):
+            if weight is not None:
+                call.put(name, self.weight(f"the {name} of a norm", weight, x.shape[-1:]))
+        self.append(kernel, names, call, self.batch)
+
+    def add(self, left: Tensor, right: Tensor, target: Tensor) -> Tensor:
+        """`right` may be [size], the same for all rows."""
+        kernel, names = parts.addition(self.bits, self.width)
+        call = self.call(target.shape[-1])
+        for name, tensor in zip(names, (left, right, target), strict=True):
+            call.put(name, tensor)
+        self.append(kernel, names, call, self.batch)
+        return target
+
+    def operations(self, x: Tensor, operations: Sequence[Operation]) -> Tensor:
+        for operation in operations:
+            if isinstance(operation, Linear):
+                x = self.linear(x, *operation)
+            elif isinstance(operation, Shift):
+                shifted = x[:, max(0, x.shape[-1] - operation.bias.numel()) :]
+                self.add(shifted, self.weight("a bias", operation.bias, shifted.shape[-1:]), shifted)
+            else:
+                x = self.norms(x, operation.norms)
+        return x
+
+    def norms(self, x: Tensor, norms: Sequence[Norm]) -> Tensor:
+        sizes, target = [norm.gain.numel() for norm in norms], self.room(x.shape[-1])
+        if sum(sizes) != x.shape[-1]:
+            raise CannotFuse(f"norms of {sizes} channels do not fit {x.shape[-1]} channels")
+        for norm, group, columns in zip(norms, x.split(sizes, -1), target.split(sizes, -1), strict=True):
+            self.norm(group, norm, columns)
+        return target
+
+    def scan(self, plan: Plan, inputs: Named, weights: Named, old: Named, new: Named) -> Tensor:
+        """The traced step of a plan: reads `inputs` and `old`, writes `new`, and returns the output."""
+        traced, pattern = plan.traced, plan.pattern
+        numbers = len(pattern.numbers)
+        recipe = source.Recipe(pattern.traced, (), DTYPES[self.dtype], self.width, numbers=numbers)
+        kernel, names = compiled(recipe, "forward")
+        size = old[traced.states[0]].shape[-1]
+        call, y = self.call(size), self.room(size)
+        for name in traced.inputs:
+            call.put(name, inputs[name])
+        for name in traced.weights:
+            call.put(name, self.weight(f"the weight {name!r}", weights[name], (size,)))
+        for name in traced.states:
+            self.put_state(call, f"state.{name}", old[name], new[name])
+        call.put("zeros", zeros(size, self.dtype))
+        if numbers:
+            call.put("numbers", plan.numbers_as(self.dtype))
+        call.put("y", y)
+        self.append(kernel, names, call, self.batch)
+        return y
+
+    def outer(self, inputs: OuterInputs, new: Tensor, settings: OuterSettings) -> Tensor:
+        """A step of a memory written by outer products; `inputs.a` is [B, H]."""
+        hidden, wide = inputs.a.shape[-1], len(inputs.head_matrix)
+        recipe = recipe_for(self.dtype, hidden, *settings)
+        assert recipe is not None
+        try:
+            check_inputs(recipe, (None, None, False), inputs._replace(a=inputs.a[None]))
+        except Misfit as misfit:
+            raise CannotFuse(str(misfit)) from misfit
+        call, y, z = self.call(hidden), self.room(hidden), self.room(new.shape[-1])
+        product = self.linear(inputs.state, inputs.state_matrix)
+        for name, tensor in (("a", inputs.a), ("product", product), ("z", z), ("y", y)):
+            call.put(name, tensor)
+        self.put_state(call, "state", inputs.state, new)
+        call.put("zeros", zeros(max(new.shape[-1], wide) + self.width, self.dtype))
+        bias = zeros(wide, self.dtype) if inputs.bias is None else self.weight("a bias", inputs.bias, (wide,))
+        call.put("bias", bias)
+        if inputs.gain is not None and inputs.shift is not None:
+            for name, weight in (("gain", inputs.gain), ("shift", inputs.shift)):
+                call.put(name, self.weight(f"the {name} of a norm", weight, (hidden,)))
+            call.put("normed", self.room(hidden))
+            call.put("rate", self.room(1))
+        operands, own = recipe.forward_operands, ("packed.state", "packed.heads")
+        call.places |= dict.fromkeys(own, (0, 0, 0))  # the products are kernels of their own
+        # The kernel of the hidden state does not read the heads, which are computed from what it writes.
+        call.places["heads"] = (0, 0, 0)
+        self.append(outer_kernel(recipe, "hidden"), operands, call, self.batch)
+        call.put("heads", self.linear(z, inputs.head_matrix))
+        self.append(outer_kernel(recipe, "memory"), operands, call, self.batch)
+        return y
+
+    def put_state(self, call: Call, name: str, old: Tensor, new: Tensor) -> None:
+        """Slot 0 is the old state, slot 1 the new one; the stride is the distance of the two tensors."""
+        call.put(name, old)
+        call.keep(new)
+        address, _, row = call.places[name]
+        call.places[name] = (address, new.data_ptr() - address, row)
+
+    def copy(self, *pairs: tuple[Tensor, Tensor]) -> array[int]:
+        """Copy each source, [rows, size], to its target; the addresses can be set in what is returned."""
+        numbers = array("q", [number for pair in pairs for number in copy_numbers(*pair)])
+        self.kernels.append((parts.copies(), numbers, len(pairs), False))
+        self.alive.append(pairs)
+        return numbers
+
+    def finish(self) -> None:
+        pool = ctypes.cast(parallel_for(), ctypes.c_void_p).value or 0
+        for kernel, numbers, units, shared in self.kernels:
+            address = kernel.address.value or 0
+            self.table.extend((address, numbers.buffer_info()[0], units, pool if shared else 0))
+        # Runs all kernels.
+        self.run = partial(in_turn(), 0, len(self.kernels), self.table.buffer_info()[0])
+
+
+@cache
+def in_turn():
+    """The kernel that calls kernels, for Python."""
+    function = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
+    return function(parts.in_turn().address.value or 0)
+
+
+def copy_numbers(source: Tensor, target: Tensor) -> tuple[int, ...]:
+    """The arguments of parts.copies for two tensors of one shape."""
+    each, (rows, size) = source.element_size(), source.shape
+    return (
+        source.data_ptr(),
+        target.data_ptr(),
+        source.stride(0) * each,
+        target.stride(0) * each,
+        rows,
+        size * each,
+    )
