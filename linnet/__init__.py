@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import linnet.fuse.ops as _registered  # noqa: F401, a saved program needs its operations
+from linnet.deploy.c import export_c
 from linnet.deploy.checkpoints import load_foreign
 from linnet.deploy.javascript import export_js
 from linnet.deploy.onnx import export_onnx
@@ -55,6 +56,7 @@ __all__ = [
     "backend",
     "Cell",
     "CRF",
+    "export_c",
     "export_js",
     "export_onnx",
     "FallbackWarning",

@@ -6,32 +6,44 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from linnet.data.vocabulary import Vocabulary
+from linnet.deploy.c import export_c
 from linnet.deploy.javascript import export_js
-from linnet.runs.load import load
+from linnet.runs.load import TrainedRun, load
 
-TARGETS = {"js": export_js}
+TARGETS = {"c": export_c, "js": export_js}
 
 
 def add_options(command: argparse.ArgumentParser) -> None:
     command.description = "Write one step of a trained model as source code that runs without Python."
     add = command.add_argument
     add("folder", type=Path, metavar="RUN")
-    add("--to", choices=list(TARGETS), required=True, help="js: one ES module")
+    add("--to", choices=list(TARGETS), required=True, help="c: C99 without libraries; js: one ES module")
     add("--out", type=Path, help="the folder to write (RUN/export/TARGET)")
     add("--int8", action="store_true", help="weights of eight bits: a quarter of the size")
+    add("--weights", choices=("arrays", "file"), help="c: in the source, or in a file to map (arrays)")
     add("--checkpoint", choices=("best", "last"), default="best", help="(best)")
     command.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> None:
+    if options.weights and options.to != "c":
+        raise ValueError(f"--weights is an option of --to c; --to {options.to} has its weights in the module")
     trained = load(options.folder, options.checkpoint)
     out = options.out or options.folder / "export" / options.to
     given: dict[str, Any] = {"int8": options.int8, "vocabulary": tokens_of(trained)}
+    if options.weights:
+        given["weights"] = options.weights
     written = TARGETS[options.to](trained.model, out, **given)
     print(f"{written}: {', '.join(sorted(path.name for path in written.iterdir()))}")
 
 
-def tokens_of(trained: Any) -> list[str] | None:
-    """The texts of the tokens, if the run has a vocabulary of texts."""
-    tokens = getattr(trained.vocabulary, "tokens", None)
-    return None if tokens is None else list(tokens)
+def tokens_of(trained: TrainedRun) -> list[str | bytes] | None:
+    """The texts of the tokens of a language model; those of a model of bytes are bytes."""
+    vocabulary = trained.vocabulary
+    if not trained.task.is_language_model or not isinstance(vocabulary, Vocabulary):
+        return None
+    if vocabulary.level == "byte":
+        return [token.encode("latin-1") for token in vocabulary.tokens]
+    # The pieces of BPE are not texts: bytes are spelt with other characters.
+    return None if vocabulary.level == "bpe" else list(vocabulary.tokens)

@@ -14,7 +14,7 @@ def export_js(
     folder: str | PathLike[str],
     *,
     int8: bool = False,
-    vocabulary: Sequence[str] | None = None,
+    vocabulary: Sequence[str | bytes] | None = None,
 ) -> Path:
     """Write one step of `model` as an ES module, `model.js`, with its types, and return the folder.
 
@@ -34,7 +34,8 @@ def export_js(
 
     program = program_of(model, keep_values=True)
     program = with_int8(program) if int8 else program
-    text = module_of(program, vocabulary)
+    texts = None if vocabulary is None else [as_text(token) for token in vocabulary]
+    text = module_of(program, texts)
     record = {"target": "js", "int8": int8, "fingerprint": program.fingerprint}
     with new_folder(Path(folder), record) as work:
         (work / "model.js").write_text(text, encoding="utf-8")
@@ -42,3 +43,8 @@ def export_js(
         (work / "model.d.ts").write_text(filled("model.d.ts", {"INPUT": kind}), encoding="utf-8")
         (work / "package.json").write_text('{ "type": "module", "main": "model.js" }\n', encoding="utf-8")
     return Path(folder)
+
+
+def as_text(token: str | bytes) -> str:
+    """Bytes as the characters of the same numbers."""
+    return token if isinstance(token, str) else token.decode("latin-1")

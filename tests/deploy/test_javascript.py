@@ -10,11 +10,11 @@ import pytest
 import torch
 
 import linnet
-from tests.deploy.cases import Case, language_model, models, stack, units, variants
-from tests.deploy.node import assert_equal_outputs, needs_node, run_modules
 from tests.fuse.user_units import Leaky
+from tools.run_steps import NODE, assert_equal_outputs, run_modules
+from tools.step_cases import Case, language_model, models, stack, units, variants
 
-pytestmark = needs_node
+pytestmark = pytest.mark.skipif(NODE is None, reason="Node is not installed")
 STEPS = 500
 
 

@@ -53,8 +53,8 @@ def put_in_place(work: Path, folder: Path) -> None:
 
 
 def filled(name: str, parts: Mapping[str, str]) -> str:
-    """A template of this package, with a text in the place of each /*NAME*/."""
-    return re.sub(r"/\*([A-Z_0-9]+)\*/", lambda found: parts[found[1]], template(name))
+    """A template of this package, with a text in the place of each @NAME@."""
+    return re.sub(r"@([A-Z_0-9]+)@", lambda found: parts[found[1]], template(name))
 
 
 def template(name: str) -> str:

@@ -6,11 +6,11 @@ import re
 from collections.abc import Sequence
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from linnet.deploy.step.lower import Recorded, lower
 from linnet.deploy.step.models import CannotExport, ModelStep, step_of
-from linnet.deploy.step.program import Program, unique
+from linnet.deploy.step.program import INPUT, Program, unique
 from linnet.deploy.step.record import StepRecorder, address
 from linnet.deploy.step.views import View
 from linnet.fuse.backend import backend
@@ -36,6 +36,18 @@ def program_of(model: nn.Module, keep_values: bool = False) -> Program:
     if (first.nodes, first.output, first.results) != (again.nodes, again.output, again.results):
         raise CannotExport("the operations of this model depend on the values of its input or its state")
     return lower(first, keep_values)
+
+
+@torch.no_grad()
+def outputs_of(model: nn.Module, inputs: Tensor) -> Tensor:
+    """The outputs of the steps of `model`, [T, output_size], for tokens [T] or numbers [T, input_size]."""
+    with evaluating(model), backend("reference"):
+        step = step_of(model)
+        state, outputs = step.start, []
+        for each in step.vectors(inputs):
+            y, state = step.run(each[None, None], state)
+            outputs.append(y.flatten())
+    return torch.stack(outputs)
 
 
 def check_weights(model: nn.Module) -> None:
@@ -77,6 +89,7 @@ def record(model: nn.Module, step: ModelStep, seed: int) -> Recorded:
         x=X,
         x_size=step.input_size,
         table=None if step.table is None else "table",
+        tokens=step.tokens,
         start=step.start,
         output=found,
         results=results,
@@ -141,3 +154,11 @@ def parameter_names(model: nn.Module) -> dict[int, str]:
 def identifier(path: str) -> str:
     name = re.sub(r"\W+", "_", path)
     return f"part{name}" if name[0].isdigit() else name
+
+
+def example_inputs(program: Program, steps: int) -> Tensor:
+    """Random tokens [steps] or numbers [steps, input_size], the same each time."""
+    source = torch.Generator().manual_seed(0)
+    if program.tokens:
+        return torch.randint(0, program.tokens, (steps,), generator=source)
+    return torch.randn(steps, program.sizes[INPUT], generator=source)

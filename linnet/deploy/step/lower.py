@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from torch import Tensor
 
+from linnet.deploy.step.models import CannotExport
 from linnet.deploy.step.program import (
     INPUT,
     OUTPUT,
@@ -31,6 +32,9 @@ from linnet.deploy.step.program import (
 from linnet.deploy.step.record import COMPARISONS, Node, Value
 from linnet.deploy.step.views import View, row_major, whole
 
+# The largest identity matrix that is written out.
+MOST_ONE_HOT = 2048
+
 
 @dataclass(frozen=True)
 class Recorded:
@@ -39,7 +43,8 @@ class Recorded:
     constants   what the nodes read besides the input and the state, by name
     names       readable names of the constants; equal names are the same weights
     x           the name of the buffer that the nodes read as the input
-    table       the constant with a vector for each token, if the input is a token
+    tokens      the number of tokens if the input is a token, else 0
+    table       the constant with a vector for each token; None: one-hot vectors
     start       the initial state by name
     results     the new state by name
     units       the name of the unit of each layer
@@ -51,6 +56,7 @@ class Recorded:
     names: Mapping[str, str]
     x: str
     x_size: int
+    tokens: int
     table: str | None
     start: Mapping[str, Tensor]
     output: View
@@ -65,8 +71,9 @@ def lower(step: Recorded, keep_values: bool = False) -> Program:
     updates = list(state_updates(step))
     wanted = [step.output, *(update.value for update in updates)]
     wanted += [view for values in step.named for view in values.values()] if keep_values else []
-    lowering.read_input()
-    for node in needed(step.nodes, wanted):
+    nodes = needed(step.nodes, wanted)
+    lowering.read_input(nodes)
+    for node in nodes:
         lowering.add(node)
     lowering.write_output()
     lowering.write_state(updates)
@@ -100,6 +107,10 @@ def state_updates(step: Recorded) -> Iterator[Update]:
                 yield Update(piece, name, offset)
 
 
+def reads_value(node: Node, base: str) -> bool:
+    return any(isinstance(value, View) and value.base == base for value in node.operands)
+
+
 def squeezed(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(size for size in shape if size > 1)
 
@@ -128,9 +139,8 @@ class Lowering:
             self.sizes[self.buffer(base)] = math.prod(self.shapes[base])
         start = {name: tensor.detach().numpy().ravel().copy() for name, tensor in self.step.start.items()}
         self.sizes |= {name: len(value) for name, value in start.items()}
-        tokens = 0 if self.step.table is None else len(self.step.constants[self.step.table])
         return Program(
-            tokens=tokens,
+            tokens=self.step.tokens,
             sizes=self.sizes,
             state=start,
             kernels=self.kernels,
@@ -172,14 +182,26 @@ class Lowering:
 
     # ------------------------------------------------------------------------------------- kernels
 
-    def read_input(self) -> None:
+    def read_input(self, nodes: Sequence[Node]) -> None:
         step = self.step
-        if step.table is None:
-            self.sizes[INPUT] = step.x_size
+        self.sizes[INPUT] = 1 if step.tokens else step.x_size
+        if not step.tokens:
             self.buffers[step.x] = INPUT
-            return
-        self.sizes[INPUT] = 1
-        self.append(Lookup(self.matrix(step.table, False), step.x, step.x_size), step.x, step.x_size)
+        elif step.table is not None:
+            self.append(Lookup(self.matrix(step.table, False), step.x, step.x_size), step.x, step.x_size)
+        elif any(node.op != "product" for node in nodes if reads_value(node, step.x)):
+            self.read_one_hot()
+        # Otherwise no vector of zeros is multiplied: `add_row` looks up a row of the matrix.
+
+    def read_one_hot(self) -> None:
+        size = self.step.x_size
+        if size > MOST_ONE_HOT:
+            raise CannotExport(
+                f"a layer reads the one-hot vectors of {size:,} tokens by more than a product, which would "
+                "need a matrix of this size squared; use an embedding"
+            )
+        self.matrices["one_hot"] = Matrix(np.eye(size, dtype=np.float32))
+        self.append(Lookup("one_hot", self.step.x, size), self.step.x, size)
 
     def add(self, node: Node) -> None:
         if node.op == "product":
@@ -198,6 +220,9 @@ class Lowering:
 
     def add_product(self, node: Node) -> None:
         x, matrix, *bias = (value for value in node.operands if isinstance(value, View))
+        if x.base == self.step.x and x.base not in self.ready and self.step.tokens:
+            self.add_row(node, matrix, bias)
+            return
         x = self.side_by_side(x)
         rows, (inputs, outputs) = x.size // matrix.shape[0], matrix.shape
         made = Product(
@@ -211,6 +236,15 @@ class Lowering:
             outputs=outputs,
         )
         self.append(made, node.result, rows * outputs)
+
+    def add_row(self, node: Node, matrix: View, bias: Sequence[View]) -> None:
+        """The product of a one-hot vector: a row of the transposed matrix, with the bias in it."""
+        rows = self.step.constants[matrix.base].detach()
+        rows = rows + self.step.constants[bias[0].base].detach() if bias else rows
+        name = unique(f"{self.step.names[matrix.base]}_rows", self.matrices)
+        self.matrices[name] = Matrix(np.ascontiguousarray(rows.numpy()))
+        outputs = matrix.shape[1]
+        self.append(Lookup(name, self.buffer(node.result), outputs), node.result, outputs)
 
     def side_by_side(self, view: View, apart: bool = False) -> View:
         """The same numbers in one piece: copied to another buffer if they are not, or if `apart`."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from linnet.fuse.unit import Named
@@ -28,15 +29,23 @@ class ModelStep:
     """One step with a batch of one.
 
     input_size   of x [1, 1, input_size]
-    table        the vectors of all tokens [tokens, input_size], if the input is a token
+    tokens       the number of tokens if the input is a token, else 0
+    table        the vectors of all tokens [tokens, input_size]; None: one-hot vectors
     start        the initial state by name, [..., 1, size]
     run          x, state -> output, new state
     """
 
     input_size: int
+    tokens: int
     table: Tensor | None
     start: Named
     run: Callable[[Tensor, Named], tuple[Tensor, Named]]
+
+    def vectors(self, inputs: Tensor) -> Tensor:
+        """The vectors [T, input_size] of tokens [T]; numbers [T, input_size] stay what they are."""
+        if self.table is not None:
+            return self.table[inputs]
+        return F.one_hot(inputs, self.tokens).float() if self.tokens else inputs
 
 
 def step_of(model: nn.Module) -> ModelStep:
@@ -132,7 +141,8 @@ def of_sequential(model: nn.Sequential) -> ModelStep:
                 x = layer(x)
         return x, stacks.by_name(finals)
 
-    return ModelStep(first_size(layers, table), table, stacks.zeros(), run)
+    tokens = 0 if table is None else len(table)
+    return ModelStep(first_size(layers, table), tokens, table, stacks.zeros(), run)
 
 
 def first_size(layers: Sequence[nn.Module], table: Tensor | None) -> int:
@@ -161,7 +171,8 @@ def of_encoder(
         return head(encoded.output), stacks.by_name(encoded.state)
 
     size = model.stack[0].input_size if model.stack else 0
-    return ModelStep(size, table, stacks.zeros() if start is None else stacks.by_name(start), run)
+    initial = stacks.zeros() if start is None else stacks.by_name(start)
+    return ModelStep(size, 0 if table is None else len(table), table, initial, run)
 
 
 def of_language_model(model: LanguageModel) -> ModelStep:
@@ -169,12 +180,14 @@ def of_language_model(model: LanguageModel) -> ModelStep:
         y = y if model.projection is None else model.projection(y)
         return model.softmax.logits(y[0], model.tied_weight)
 
-    table = one_hot(model.vocabulary_size) if model.embedding is None else model.embedding.weight
-    return of_encoder(model, table, head, model.initial_state(1))
+    table = None if model.embedding is None else model.embedding.weight
+    step = of_encoder(model, table, head, model.initial_state(1))
+    return replace(step, tokens=model.vocabulary_size)
 
 
 def of_sequence_model(model: SequenceModel) -> ModelStep:
-    return of_encoder(model, one_hot(model.input_size) if model.one_hot else None, model.output)
+    step = of_encoder(model, None, model.output)
+    return replace(step, tokens=model.input_size if model.one_hot else 0)
 
 
 def of_tagger(model: Tagger) -> ModelStep:
@@ -208,7 +221,7 @@ def pooled_by_last(step: ModelStep, output: nn.Linear) -> ModelStep:
         y, new = step.run(x, state)
         return output(y), new
 
-    return ModelStep(step.input_size, step.table, step.start, run)
+    return replace(step, run=run)
 
 
 def pooled_by_max(step: ModelStep, output: nn.Linear) -> ModelStep:
@@ -218,7 +231,7 @@ def pooled_by_max(step: ModelStep, output: nn.Linear) -> ModelStep:
         return output(largest), {**new, "largest": largest}
 
     start = torch.full((1, output.in_features), -torch.inf)
-    return ModelStep(step.input_size, step.table, {**step.start, "largest": start}, run)
+    return replace(step, start={**step.start, "largest": start}, run=run)
 
 
 def pooled_by_mean(step: ModelStep, output: nn.Linear) -> ModelStep:
@@ -228,14 +241,10 @@ def pooled_by_mean(step: ModelStep, output: nn.Linear) -> ModelStep:
         return output(total / count), {**new, "total": total, "count": count}
 
     start = {"total": torch.zeros(1, output.in_features), "count": torch.zeros(1, 1)}
-    return ModelStep(step.input_size, step.table, {**step.start, **start}, run)
+    return replace(step, start={**step.start, **start}, run=run)
 
 
 POOLED = {"last": pooled_by_last, "max": pooled_by_max, "mean": pooled_by_mean}
-
-
-def one_hot(size: int) -> Tensor:
-    return torch.eye(size)
 
 
 KINDS: dict[type[nn.Module], Callable[[Any], ModelStep]] = {

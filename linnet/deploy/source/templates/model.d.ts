@@ -20,7 +20,7 @@ export declare class Model {
   /** The state before the first step. */
   start(): State;
   /** Read one input, change `state`, and return the output. */
-  step(state: State, input: /*INPUT*/): Float32Array;
+  step(state: State, input: @INPUT@): Float32Array;
   /** The vector of a token, which `step` takes in place of the token. */
   vector(token: number): Float32Array;
   /** Copies of what the last step computed: for each layer the values by their names in the unit's step. */

@@ -1,4 +1,4 @@
-// One step of a recurrent model (/*ABOUT*/), written by Linnet. It needs nothing but this file.
+// One step of a recurrent model (@ABOUT@), written by Linnet. It needs nothing but this file.
 //
 //   import { Model } from "./model.js";
 //   const model = new Model();
@@ -10,18 +10,18 @@
 // model.vector(token), or a changed one.
 
 /** The number of tokens if the input is a token, 0 if it is a vector. */
-export const tokens = /*TOKENS*/;
+export const tokens = @TOKENS@;
 /** The size of the vector of a token, or of the input if that is a vector. */
-export const vectorSize = /*VECTOR_SIZE*/;
+export const vectorSize = @VECTOR_SIZE@;
 /** The size of the input: 1 for a token. */
-export const inputSize = /*INPUT_SIZE*/;
-export const outputSize = /*OUTPUT_SIZE*/;
+export const inputSize = @INPUT_SIZE@;
+export const outputSize = @OUTPUT_SIZE@;
 /** The unit of each layer, and the sizes of the values that `values()` returns for it. */
-export const layers = /*LAYERS*/;
+export const layers = @LAYERS@;
 /** Equal for equal models. */
-export const fingerprint = "/*FINGERPRINT*/";
+export const fingerprint = "@FINGERPRINT@";
 /** The text of each token, or null. */
-export const vocabulary = /*VOCABULARY*/;
+export const vocabulary = @VOCABULARY@;
 
 const sigmoid = (x) => 1 / (1 + Math.exp(-x));
 
@@ -117,20 +117,20 @@ function numbers(text) {
 }
 
 const initial = {
-  /*START*/
+  @START@
 };
 
 const weights = {
-  /*WEIGHTS*/
+  @WEIGHTS@
 };
 
-const { /*VECTORS*/ } = weights;
+const { @VECTORS@ } = weights;
 
 export class Model {
   constructor(Numbers = Float32Array) {
     this.Numbers = Numbers;
     this.buffers = {
-      /*BUFFERS*/
+      @BUFFERS@
     };
   }
 
@@ -143,8 +143,8 @@ export class Model {
   /** Read one input, change `state`, and return the output. */
   step(state, input) {
     check(input);
-    const { /*NAMES*/ } = this.buffers;
-    /*STEP*/
+    const { @NAMES@ } = this.buffers;
+    @STEP@
     return output.slice();
   }
 
@@ -152,15 +152,15 @@ export class Model {
   vector(token) {
     check(token);
     const made = new this.Numbers(vectorSize);
-    lookup(/*TABLE*/, token, vectorSize, made);
+    lookup(@TABLE@, token, vectorSize, made);
     return made;
   }
 
   /** Copies of what the last step computed: for each layer the values by their names in the unit's step. */
   values() {
-    const { /*NAMES*/ } = this.buffers;
+    const { @NAMES@ } = this.buffers;
     return [
-      /*VALUES*/
+      @VALUES@
     ];
   }
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 import torch
 from torch import Tensor, nn
@@ -55,11 +56,11 @@ def stack(unit: type[linnet.Recurrent], layers: int, steps: int, **options) -> C
     return case(named, rnn, lambda x: rnn(x)[0], numbers(steps))
 
 
+@cache
 def units(steps: int) -> list[Case]:
     """Every unit, with two and three layers of an odd size."""
     exported = [unit for name, unit in linnet.UNITS.items() if name not in PERMUTING]
-    more = {linnet.NRU: {"memory_size": 64}}
-    return [stack(unit, layers, steps, **more.get(unit, {})) for unit in exported for layers in (2, 3)]
+    return [stack(unit, layers, steps) for unit in exported for layers in (2, 3)]
 
 
 def variants(steps: int) -> list[Case]:
@@ -101,8 +102,10 @@ def classifier(steps: int, pooling: str) -> Case:
 
 def tagger(steps: int) -> Case:
     torch.manual_seed(1)
-    sizes = {"hidden_size": 7, "embedding_size": 5, "character_size": 0, "dense_size": 6}
-    model = Tagger(TOKENS - 4, 6, TaggerConfig(unit="lrn", bidirectional=False, **sizes), fixed_words=4)
+    config = TaggerConfig(
+        unit="lrn", bidirectional=False, hidden_size=7, embedding_size=5, character_size=0, dense_size=6
+    )
+    model = Tagger(TOKENS - 4, 6, config, fixed_words=4)
     return case("tagger", model, model, tokens(steps))
 
 

@@ -1,0 +1,100 @@
+"""Export of models to C."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from torch import nn
+
+from linnet.base.options import choose
+
+if TYPE_CHECKING:
+    from linnet.deploy.step.program import Program
+
+# More weights than this are no source code for a compiler.
+MOST_IN_SOURCE = 10_000_000
+# The steps of the test program.
+STEPS = 20
+
+
+def export_c(
+    model: nn.Module,
+    folder: str | PathLike[str],
+    *,
+    int8: bool = False,
+    weights: str = "arrays",
+    vocabulary: Sequence[str | bytes] | None = None,
+    name: str = "model",
+) -> Path:
+    """Write one step of `model` as C99 that needs neither libc nor libm, and return the folder.
+
+        linnet.export_c(model, "device")
+
+    int8         weights of eight bits, and inputs of products that are rounded to eight bits at each step
+    weights      "arrays": constants in the source; "file": a file to read or map, model.weights
+    vocabulary   the texts of the tokens of a language model: main.c then continues a text
+    name         how the names of files, functions and structs start
+
+    The folder has the header and the source, a test program with the outputs of some steps, and a README. The
+    model is one of those that docs/deploy.md lists.
+    """
+    from linnet.deploy.source.folder import new_folder
+    from linnet.deploy.source.int8 import with_int8
+    from linnet.deploy.step.build import program_of
+
+    choose("weights", weights, ("arrays", "file"))
+    check_name(name)
+    program = program_of(model)
+    program = with_int8(program) if int8 else program
+    check_size(program, weights)
+    files = files_of(model, program, name, weights == "file", vocabulary)
+    record = {"target": "c", "int8": int8, "weights": weights, "fingerprint": program.fingerprint}
+    with new_folder(Path(folder), record) as work:
+        write_files(work, files)
+    return Path(folder)
+
+
+def check_name(name: str) -> None:
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
+        raise ValueError(
+            f"name starts the names of C functions: lower-case letters, digits and _; got {name!r}"
+        )
+
+
+def check_size(program: Program, weights: str) -> None:
+    if weights == "arrays" and program.weights > MOST_IN_SOURCE:
+        raise ValueError(
+            f"{program.weights:,} weights are too many for the source code of a compiler; pass "
+            "weights='file' (--weights file)"
+        )
+
+
+def write_files(folder: Path, files: Mapping[str, str | bytes]) -> None:
+    for name, contents in files.items():
+        data = contents.encode() if isinstance(contents, str) else contents
+        (folder / name).write_bytes(data)
+
+
+def files_of(
+    model: nn.Module,
+    program: Program,
+    name: str,
+    weights_file: bool,
+    vocabulary: Sequence[str | bytes] | None,
+) -> dict[str, str | bytes]:
+    from linnet.deploy.source.c import readme, source_files
+    from linnet.deploy.source.c_programs import continues_texts, test_program, text_program
+    from linnet.deploy.step.build import example_inputs, outputs_of
+
+    files = source_files(program, name, weights_file)
+    inputs = example_inputs(program, STEPS)
+    files[f"{name}_test.c"] = test_program(program, inputs, outputs_of(model, inputs), name, weights_file)
+    speaks = continues_texts(program, vocabulary)
+    if speaks and vocabulary is not None:
+        files["main.c"] = text_program(vocabulary, name, weights_file)
+    files["README.md"] = readme(program, name, weights_file, speaks, STEPS)
+    return files

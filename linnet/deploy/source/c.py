@@ -1,0 +1,316 @@
+"""The step of a model as C99 that needs neither libc nor libm."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from linnet.deploy.source.folder import filled, template
+from linnet.deploy.source.language import Language
+from linnet.deploy.step.models import CannotExport
+from linnet.deploy.step.program import INPUT, OUTPUT, Kernel, Line, Lookup, Loop, Product, Program, Reduce
+from linnet.deploy.step.record import COMPARISONS
+
+# The first bytes of a file of weights, "LINNETW1" in the order of the machine for which it was written.
+MAGIC = int.from_bytes(b"LINNETW1", "little")
+# The scratch buffer for an input that is rounded to int8.
+ROUNDED = "rounded"
+
+
+class C(Language):
+    name = "C"
+    variable = "const float"
+    index = "int"
+    operations = {
+        **{"add": "({} + {})", "sub": "({} - {})", "mul": "{} * {}", "div": "({} / {})", "neg": "(-{})"},
+        **{"maximum": "maximum({}, {})", "minimum": "minimum({}, {})", "pow": "power({}, {})"},
+        **{"abs": "absolute({})", "sign": "sign({})", "exp": "exponential({})", "log": "logarithm({})"},
+        **{"sqrt": "square_root({})", "sin": "sine({})", "cos": "cosine({})", "floor": "round_down({})"},
+        **{"sigmoid": "sigmoid({})", "tanh": "tangent({})", "expm1": "less_one({})"},
+        **{"log1p": "log_one_plus({})", "gt": "({} > {})", "ge": "({} >= {})", "lt": "({} < {})"},
+        **{"le": "({} <= {})", "eq": "({} == {})", "ne": "({} != {})", "where": "({} ? {} : {})"},
+        **{"logical_and": "({} && {})", "logical_or": "({} || {})", "logical_not": "(!{})"},
+    }
+
+    def __init__(self, program: Program, layout: Layout):
+        self.program, self.layout = program, layout
+
+    def number(self, value: float) -> str:
+        if value != value:
+            return "not_a_number()"
+        if value in (float("inf"), float("-inf")):
+            return "infinity()" if value > 0 else "(-infinity())"
+        return f"{float_text(value)}" if value >= 0 else f"({float_text(value)})"
+
+    def power(self, base: str, exponent: float) -> str:
+        whole = exponent == int(exponent) and 2 <= exponent <= 16
+        return f"whole_power({base}, {int(exponent)})" if whole else super().power(base, exponent)
+
+    def declared(self, line: Line) -> str:
+        return "const int" if line.op in COMPARISONS else self.variable
+
+    def buffer(self, name: str) -> str:
+        if name in (INPUT, OUTPUT):
+            return name
+        if name in self.program.state:
+            return f"state->{name}"
+        return f"weights->{name}" if name in self.program.vectors else f"scratch->{name}"
+
+    def step(self) -> Iterator[str]:
+        for kernel in self.program.kernels:
+            yield from self.kernel(kernel)
+
+    def kernel(self, kernel: Kernel) -> Iterator[str]:
+        if isinstance(kernel, Loop):
+            yield from self.loop(kernel)
+        elif isinstance(kernel, Lookup):
+            yield from self.lookup(kernel)
+        elif isinstance(kernel, Reduce):
+            x = kernel.x
+            place = f"{self.at(x.base, x.offset)}, {x.strides[0]}, {x.strides[1]}"
+            yield f"{kernel.kind}({place}, {kernel.outer}, {kernel.inner}, {self.buffer(kernel.output)});"
+        else:
+            yield from self.product(kernel)
+
+    def at(self, buffer: str, offset: int) -> str:
+        return f"{self.buffer(buffer)} + {offset}" if offset else self.buffer(buffer)
+
+    def lookup(self, kernel: Lookup) -> Iterator[str]:
+        table, size = self.program.matrices[kernel.table], kernel.size
+        place = f"{size} * token + at"
+        if kernel.table in self.layout.transposed:
+            # The matrix of the output, which a product reads row by row for each input.
+            place = f"{len(table.values)} * at + token"
+        scale = "" if table.scales is None else f" * weights->{kernel.table}_scales[token]"
+        yield f"for (int at = 0; at < {size}; at++)"
+        yield f"    {self.buffer(kernel.output)}[at] = weights->{kernel.table}[{place}]{scale};"
+
+    def product(self, kernel: Product) -> Iterator[str]:
+        bias = f"weights->{kernel.bias}" if kernel.bias else "NULL"
+        sizes = f"{kernel.inputs}, {kernel.outputs}"
+        for row in range(kernel.rows):
+            x = self.at(kernel.x, kernel.x_offset + row * kernel.inputs)
+            y = self.at(kernel.output, row * kernel.outputs)
+            matrix = f"weights->{kernel.matrix}"
+            if self.program.matrices[kernel.matrix].scales is None:
+                yield f"product({matrix}, {bias}, {x}, {y}, {sizes});"
+            else:
+                weights = f"{matrix}, {matrix}_scales, {bias}"
+                yield f"int8_product({weights}, {x}, scratch->{ROUNDED}, {y}, {sizes});"
+
+
+def float_text(value: float) -> str:
+    """A decimal number that is this float32."""
+    text = f"{np.float32(value):.9g}"
+    return f"{text}f" if re.search(r"[.e]", text) else f"{text}.0f"
+
+
+# --------------------------------------------------------------------------------------- weights
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The weights as members of a struct, those of four bytes first, so that there are no gaps.
+
+    transposed   the matrices that are stored [inputs, outputs]
+    """
+
+    arrays: dict[str, np.ndarray]
+    transposed: frozenset[str]
+
+    @classmethod
+    def of(cls, program: Program) -> Layout:
+        multiplied = {kernel.matrix for kernel in program.kernels if isinstance(kernel, Product)}
+        wide: dict[str, np.ndarray] = {}
+        narrow: dict[str, np.ndarray] = {}
+        turned = set()
+        for name, matrix in program.matrices.items():
+            if matrix.scales is not None:
+                wide[f"{name}_scales"], narrow[name] = matrix.scales, matrix.values
+            elif name in multiplied:
+                turned.add(name)
+                wide[name] = np.ascontiguousarray(matrix.values.T)
+            else:
+                wide[name] = matrix.values
+        return cls({**wide, **program.vectors, **narrow}, frozenset(turned))
+
+    def members(self) -> Iterator[str]:
+        for name, array in self.arrays.items():
+            kind = "int8_t" if array.dtype == np.int8 else "float"
+            yield f"{kind} {name}[{array.size}];"
+
+    def bytes(self) -> bytes:
+        kinds = {name: "<i1" if array.dtype == np.int8 else "<f4" for name, array in self.arrays.items()}
+        data = b"".join(array.astype(kinds[name]).tobytes() for name, array in self.arrays.items())
+        # The struct has two members of eight bytes before these, so that its size is a multiple of that.
+        return data + bytes(-len(data) % 8)
+
+    def initialisers(self) -> Iterator[str]:
+        for name, array in self.arrays.items():
+            write = str if array.dtype == np.int8 else float_text
+            yield f".{name} = {{"
+            yield from wrapped([write(value) for value in array.ravel()])
+            yield "},"
+
+
+def wrapped(numbers: list[str], width: int = 105) -> Iterator[str]:
+    """Numbers with commas, in lines of about `width` characters."""
+    line, length = [], 0
+    for number in numbers:
+        line.append(number)
+        length += len(number) + 2
+        if length > width:
+            yield f"    {', '.join(line)},"
+            line, length = [], 0
+    if line:
+        yield f"    {', '.join(line)}"
+
+
+# ----------------------------------------------------------------------------------------- files
+
+
+def source_files(program: Program, name: str, weights_file: bool) -> dict[str, str | bytes]:
+    """The files of a model by name; `name` starts their names and those of functions and structs."""
+    layout = Layout.of(program)
+    writer = C(program, layout)
+    writer.check(program)
+    parts = parts_of(program, layout, name, weights_file)
+    unused = [] if scratch_members(program) else ["(void)scratch;"]
+    parts |= {
+        "STEP": indented([*unused, *writer.step()]),
+        "INIT": indented(init_lines(program)),
+        "CHECKS": filled("checks.c", parts).strip(),
+    }
+    parts["FUNCTIONS"] = functions_for("\n".join([parts["STEP"], parts["INIT"]]))
+    files: dict[str, str | bytes] = {
+        f"{name}.h": filled("model.h", parts),
+        f"{name}.c": filled("model.c", parts),
+    }
+    if weights_file:
+        return files | {f"{name}.weights": head_of(program) + layout.bytes()}
+    return files | {f"{name}_weights.h": "\n".join(layout.initialisers()) + "\n"}
+
+
+def head_of(program: Program) -> bytes:
+    return MAGIC.to_bytes(8, "little") + int(program.fingerprint, 16).to_bytes(8, "little")
+
+
+def parts_of(program: Program, layout: Layout, name: str, weights_file: bool) -> dict[str, str]:
+    state = [f"float {part}[{len(start)}];" for part, start in program.state.items()]
+    scratch = scratch_members(program)
+    members = indented(layout.members())
+    argument = f"const {name}_weights *weights, " if weights_file else ""
+    head = {"NAME": name, "PREFIX": name.upper()}
+    return head | {
+        "ABOUT": f"One step of a recurrent model with {program.weights:,} weights, written by Linnet.",
+        "EXAMPLE": example(program, name, weights_file),
+        "TOKENS": str(program.tokens),
+        "INPUT_SIZE": str(program.sizes[INPUT]),
+        "OUTPUT_SIZE": str(program.sizes[OUTPUT]),
+        "FINGERPRINT": program.fingerprint,
+        "STATE": indented(state),
+        "STATE_BYTES": str(4 * sum(len(start) for start in program.state.values())),
+        "SCRATCH": indented(scratch or ["char unused;"]),
+        "SCRATCH_BYTES": str(scratch_bytes(program)),
+        "INPUT_ARGUMENT": "int32_t token" if program.tokens else "const float *input",
+        "RESTRICTED_INPUT": "int32_t token" if program.tokens else "const float *restrict input",
+        "WEIGHTS_ARGUMENT": argument,
+        "WEIGHTS_DECLARATION": filled("weights.h", head | {"MEMBERS": members}) if weights_file else "",
+        "WEIGHTS": filled("open.c" if weights_file else "arrays.c", head | {"MEMBERS": members}).strip(),
+        "OPEN": filled("open.h", head) if weights_file else "",
+    }
+
+
+def scratch_members(program: Program) -> list[str]:
+    members = [f"float {name}[{size}];" for name, size in program.scratch.items()]
+    rounded = rounded_size(program)
+    return [*members, f"int16_t {ROUNDED}[{rounded}];"] if rounded else members
+
+
+def scratch_bytes(program: Program) -> int:
+    """As a compiler lays it out: whole multiples of four bytes."""
+    floats, rounded = sum(program.scratch.values()), rounded_size(program)
+    return 4 * floats + 4 * ((rounded + 1) // 2) if floats or rounded else 1
+
+
+def rounded_size(program: Program) -> int:
+    """The longest input of a product in int8."""
+    products = (kernel for kernel in program.kernels if isinstance(kernel, Product))
+    return max(
+        (each.inputs for each in products if program.matrices[each.matrix].scales is not None), default=0
+    )
+
+
+def example(program: Program, name: str, weights_file: bool) -> str:
+    call = f"{name}_step({'weights, ' if weights_file else ''}&state, &scratch, "
+    given = "token" if program.tokens else "input"
+    lines = [f"{name}_init(&state);", f"{call}{given}, output);"]
+    if weights_file:
+        lines.insert(
+            0, f"const {name}_weights *weights = {name}_open(bytes, size);   the file {name}.weights"
+        )
+    return "\n".join(f"   {line}" for line in lines)
+
+
+def init_lines(program: Program) -> Iterator[str]:
+    for name, start in program.state.items():
+        if not (start == start[0]).all():
+            raise CannotExport(f"the initial state {name} has different numbers in its channels")
+        value = C.number(None, float(start[0]))  # type: ignore[arg-type]
+        yield f"for (at = 0; at < {len(start)}; at++) state->{name}[at] = {value};"
+
+
+def indented(lines: Iterable[str]) -> str:
+    return "\n    ".join(lines)
+
+
+def functions_for(code: str) -> str:
+    """Those functions of functions.c that the code needs, and those that these need, in their order."""
+    blocks = re.split(r"\n\n(?=/\*|static)", template("functions.c").strip())
+    names = [re.search(r"(\w+)\(", re.sub(r"/\*.*?\*/", "", block, flags=re.DOTALL))[1] for block in blocks]  # type: ignore[index]
+    wanted, known = code, set[str]()
+    for name, block in reversed(list(zip(names, blocks, strict=True))):
+        if re.search(rf"\b{name}\(", wanted):
+            known.add(name)
+            wanted += block
+    return "\n\n".join(block for name, block in zip(names, blocks, strict=True) if name in known)
+
+
+def readme(program: Program, name: str, weights_file: bool, speaks: bool, steps: int) -> str:
+    layout = Layout.of(program)
+    is_int8 = any(matrix.scales is not None for matrix in program.matrices.values())
+    given = "weights, " if weights_file else ""
+    main = f'cc -O3 {name}.c main.c -lm && ./a.out "In the beginning"\n'
+    opened = f"const {name}_weights *weights = {name}_open(bytes, size);   /* NULL: not of this model */\n"
+    parts = parts_of(program, layout, name, weights_file)
+    return filled(
+        "README.c.md",
+        parts
+        | {
+            "WEIGHTS_COUNT": f"{program.weights:,}",
+            "KIND": "int8" if is_int8 else "float32",
+            "UNITS": ", ".join(program.units),
+            "STEPS": str(steps),
+            "MAIN": main if speaks else "",
+            "WEIGHTS_BYTES": f"{len(layout.bytes()):,}",
+            "OPEN_EXAMPLE": opened if weights_file else "",
+            "WEIGHTS_GIVEN": given,
+            "INPUT": "token" if program.tokens else "input",
+            "NOTE": note(program, name, weights_file),
+        },
+    )
+
+
+def note(program: Program, name: str, weights_file: bool) -> str:
+    what = f"`token` is a whole number from 0 to {program.tokens - 1}, and is not checked."
+    if not program.tokens:
+        what = f"`input` is an array of {program.sizes[INPUT]} floats."
+    if not weights_file:
+        return what
+    return (
+        f"{what} The weights are in `{name}.weights`, for machines with the lowest byte of a number first: "
+        "read the file into memory, or map it, as it is."
+    )

@@ -1,0 +1,205 @@
+"""Exported C computes what the model computes, step by step, and says clearly what it cannot."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import linnet
+from tests.fuse.user_units import Leaky
+from tools.run_steps import CC, STRICT, assert_equal_outputs, checked, run_compiled, shared_library
+from tools.step_cases import Case, language_model, models, stack, units, variants
+
+needs_compiler = pytest.mark.skipif(CC is None, reason="there is no C compiler")
+STEPS = 500
+
+
+@needs_compiler
+def test_every_step_of_every_model_is_that_of_python(tmp_path: Path):
+    """One library of all models."""
+    cases = {
+        f"model{n}": each
+        for n, each in enumerate([*units(STEPS), *variants(30), *models(30), stack(Leaky, 2, STEPS)])
+    }
+    for name, each in cases.items():
+        linnet.export_c(each.model, tmp_path / name, name=name)
+    sources = [tmp_path / name / f"{name}.c" for name in cases]
+    library = shared_library(sources, tmp_path, "-O1")
+    for name, each in cases.items():
+        assert_equal_outputs(each, run_compiled(library, tmp_path / name / f"{name}.h", each.inputs))
+
+
+@pytest.fixture
+def speaker() -> Case:
+    return language_model(40, unit="sru")
+
+
+VOCABULARY = ["\n", *"abcdefghijklmnopq", "é"]
+
+
+@needs_compiler
+@pytest.mark.parametrize("weights", ["arrays", "file"])
+def test_its_own_programs_run_clean(speaker: Case, tmp_path: Path, weights: str):
+    """The test program under UndefinedBehaviorSanitizer, and the one that continues a text."""
+    folder = linnet.export_c(speaker.model, tmp_path / "c", weights=weights, vocabulary=VOCABULARY)
+    sanitized = ("-O1", "-g", "-fsanitize=undefined", "-fno-sanitize-recover=all")
+    checked([str(CC), *STRICT, *sanitized, "model.c", "model_test.c", "-o", "test"], folder=folder)
+    assert "largest difference" in checked(["./test"], folder=folder)
+    checked([str(CC), *STRICT, *sanitized, "model.c", "main.c", "-lm", "-o", "speak"], folder=folder)
+    text = checked(["./speak", "café", "30"], folder=folder)
+    assert text.startswith("café")
+    assert len(text) == len("café") + 30 + 1
+    assert set(text) <= set(VOCABULARY)
+
+
+@needs_compiler
+def test_the_test_program_finds_a_difference(speaker: Case, tmp_path: Path):
+    folder = linnet.export_c(speaker.model, tmp_path / "c")
+    source = folder / "model.c"
+    source.write_text(source.read_text().replace("1.0f - f", "1.001f - f"))
+    checked([str(CC), *STRICT, "model.c", "model_test.c", "-o", "test"], folder=folder)
+    with pytest.raises(RuntimeError, match="largest difference"):
+        checked(["./test"], folder=folder)
+
+
+@needs_compiler
+def test_weights_of_another_model_are_refused(tmp_path: Path):
+    first, other = (linnet.LRN(3, 4) for _ in range(2))
+    folder = linnet.export_c(first, tmp_path / "first", weights="file")
+    wrong = linnet.export_c(other, tmp_path / "other", weights="file")
+    library = shared_library([folder / "model.c"], tmp_path, "-O1")
+    library.model_open.restype = ctypes.c_void_p
+    own, theirs = ((each / "model.weights").read_bytes() for each in (folder, wrong))
+    assert len(own) == len(theirs)
+    assert library.model_open(own, ctypes.c_size_t(len(own)))
+    assert not library.model_open(theirs, ctypes.c_size_t(len(theirs)))
+    assert not library.model_open(own, ctypes.c_size_t(len(own) - 1))
+
+
+@needs_compiler
+def test_elementary_functions_are_those_of_torch(tmp_path: Path):
+    """Over their whole range, with infinity and NaN: at most a few units in the last place."""
+    functions = {
+        "exponential": torch.exp,
+        "logarithm": torch.log,
+        "sigmoid": torch.sigmoid,
+        "tangent": torch.tanh,
+        "less_one": torch.expm1,
+        "log_one_plus": torch.log1p,
+        "square_root": torch.sqrt,
+        "sine": torch.sin,
+        "cosine": torch.cos,
+        "round_down": torch.floor,
+    }
+    library = library_of_functions(functions, tmp_path)
+    small, large = -torch.logspace(-9, 2, 100), torch.logspace(-40, 38, 500)
+    x = torch.cat([torch.linspace(-110, 110, 4001), small, large])
+    special = torch.tensor([0.0, torch.inf, -torch.inf, torch.nan])
+    for name, function in functions.items():
+        given = x[x.abs() < 1000] if name in ("sine", "cosine") else torch.cat([x, special])
+        found = torch.tensor([getattr(library, f"call_{name}")(value) for value in given.tolist()])
+        expected = function(given.double()).float()
+        close = torch.isclose(found, expected, rtol=1e-6, atol=2e-7, equal_nan=True)
+        assert close.all(), (name, given[~close], found[~close], expected[~close])
+
+
+def library_of_functions(names, folder: Path) -> ctypes.CDLL:
+    from linnet.deploy.source.c import functions_for
+
+    heads = {name: f"float call_{name}(float x)" for name in names}
+    calls = [f"{head};\n{head} {{ return {name}(x); }}" for name, head in heads.items()]
+    code = "\n".join(["#include <stdint.h>", functions_for("\n".join(calls)), *calls])
+    (folder / "functions.c").write_text(code)
+    library = shared_library([folder / "functions.c"], folder, "-O2")
+    for name in names:
+        call = getattr(library, f"call_{name}")
+        call.argtypes, call.restype = [ctypes.c_float], ctypes.c_float
+    return library
+
+
+# ------------------------------------------------------------------------------------------ errors
+
+
+def broken() -> nn.Module:
+    rnn = linnet.SRU(3, 4)
+    rnn.first_cell.input.weight.data[0, 0] = torch.nan
+    return rnn
+
+
+class Sorting(linnet.LRN.cell_class):
+    """A step with an operation that no language has."""
+
+    def step(self, k, q, v, h):
+        return super().step(k, q, v.sort(-1)[0], h)
+
+
+class SortingStack(linnet.Recurrent, cell=Sorting):
+    """A user's stack."""
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (lambda: linnet.SRU(3, 4, bidirectional=True), "SRU reads in both directions"),
+        (
+            lambda: nn.LSTM(3, 4),
+            "LSTM is no model that can be exported step by step; Recurrent, LanguageModel",
+        ),
+        (
+            lambda: nn.Sequential(nn.Linear(3, 4)),
+            "needs a stack such as linnet.SRU among its layers; got Linear",
+        ),
+        (broken, "directions.0.cell.input.weight has NaN or infinite numbers"),
+        (lambda: linnet.SRU(3, 4).double(), r"is torch.float64; convert the model with .float\(\)"),
+        (lambda: SortingStack(3, 4), r"uses aten.sort.default, which cannot be exported .*v.sort\(-1\)"),
+        (lambda: linnet.GORU(3, 4), "GORU cannot be exported: the step uses aten.index"),
+    ],
+)
+@pytest.mark.parametrize("export", [linnet.export_c, linnet.export_js])
+def test_what_cannot_be_exported_is_an_error_and_writes_nothing(export, model, message: str, tmp_path: Path):
+    with pytest.raises(ValueError, match=message):
+        export(model(), tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_export_replaces_an_export_and_nothing_else(tmp_path: Path):
+    folder = linnet.export_c(linnet.SRU(3, 4), tmp_path / "c")
+    before = re.search(r"FINGERPRINT (.*)", (folder / "model.h").read_text())
+    linnet.export_c(linnet.SRU(3, 4), folder)
+    after = re.search(r"FINGERPRINT (.*)", (folder / "model.h").read_text())
+    assert before is not None
+    assert after is not None
+    assert before[1] != after[1]
+    assert [path.name for path in tmp_path.iterdir()] == ["c"]
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.tex").write_text("years of work")
+    with pytest.raises(FileExistsError, match="has other files in it"):
+        linnet.export_c(linnet.SRU(3, 4), tmp_path / "mine")
+    assert [path.name for path in (tmp_path / "mine").iterdir()] == ["thesis.tex"]
+
+
+def test_a_failed_export_leaves_the_folder_that_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    folder = linnet.export_c(linnet.SRU(3, 4), tmp_path / "c")
+    kept = (folder / "model.h").read_text()
+
+    def full(*_):
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr("linnet.deploy.c.write_files", full)
+    with pytest.raises(OSError, match="No space left"):
+        linnet.export_c(linnet.LRN(3, 4), folder)
+    assert (folder / "model.h").read_text() == kept
+    assert [path.name for path in tmp_path.iterdir()] == ["c"]
+
+
+def test_a_wrong_name_and_too_many_weights_are_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    with pytest.raises(ValueError, match="lower-case letters, digits and _; got '2nd model'"):
+        linnet.export_c(linnet.SRU(3, 4), tmp_path / "c", name="2nd model")
+    monkeypatch.setattr("linnet.deploy.c.MOST_IN_SOURCE", 10)
+    with pytest.raises(ValueError, match="pass weights='file'"):
+        linnet.export_c(linnet.SRU(3, 4), tmp_path / "c")
