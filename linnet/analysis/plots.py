@@ -11,6 +11,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
+from linnet.analysis.attention_plots import draw_attention
 from linnet.analysis.colours import INK, Look, looks
 from linnet.analysis.drawing import (
     NothingToShow,
@@ -410,6 +411,15 @@ PLOTS: dict[str, Plot] = {
             "option hardly matters."
         ),
     ),
+    "attention": Plot(
+        "heat maps of the words that models of two texts read, for --text or examples of the validation set",
+        draw_attention,
+        lambda panel: (
+            "Which words of one text the model reads at each word of the other, for a few validation "
+            "examples; the titles are its answers. Dark cells show what it relates to what."
+        ),
+        options=("text",),
+    ),
     "variance": Plot(
         "the variance of state and output in each layer at initialisation (SRU: Figure 6)", draw_variance
     ),
@@ -426,7 +436,7 @@ def figures(runs: Sequence[Recorded], names: Sequence[str] = (), **options: Any)
     Instead of a figure, yield the `NothingToShow` of a plot whose data the runs do not have; if `names` has
     the plot, raise it.
 
-    text   the text that the model of `decay` reads
+    text   the text that the models of `decay` and `attention` read
     """
     for name in names or IN_REPORTS:
         if name not in PLOTS:

@@ -24,15 +24,15 @@ def add_options(command: argparse.ArgumentParser) -> None:
     add("paths", nargs="+", type=Path, metavar="RUN", help="a run, or a folder of runs (a comparison)")
     add("--what", nargs="+", default=[], choices=list(PLOTS), metavar="NAME", help=", ".join(PLOTS))
     add("--by", metavar="SETTING", help="a panel for each value of this setting, such as num_layers")
-    add("--text", help="decay: the text that the model reads")
+    add("--text", help="decay, attention: the text that the model reads")
     add("--out", type=Path, metavar="DIR", help="where to write the plots (`plots` in the first RUN)")
     add("--format", choices=FORMATS, default="png", help="(png)")
     command.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> None:
-    if options.text is not None and "decay" not in options.what:
-        raise ValueError("--text is the text of one plot; give --what decay as well")
+    if options.text is not None and not {"decay", "attention"} & {*options.what}:
+        raise ValueError("--text is for some plots only; give --what attention or --what decay as well")
     runs = find_runs(options.paths)
     if options.by:
         runs = split_by(runs, options.by)

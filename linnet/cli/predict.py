@@ -8,17 +8,25 @@ import inspect
 import json
 import re
 import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from typing import Any
 
-from linnet.base.settings import option
+from linnet.base.settings import fingerprint, option
 from linnet.cli.folders import task_of
 from linnet.cli.options import add_dataclass
 from linnet.cli.output import say
-from linnet.runs.load import load
+from linnet.runs.answers import AnswerFile
+from linnet.runs.load import TrainedRun, load
 from linnet.runs.records import looks_like_a_run
 from linnet.runs.untrusted import harmless
 from linnet.tasks import TASKS
 from linnet.tasks.base import Task
+
+BLOCK = 256
+"""Inputs that are answered before their answers are written; tasks put those of similar length together."""
 
 
 def add_options(command: argparse.ArgumentParser) -> None:
@@ -31,6 +39,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
     add("folder", type=Path, metavar="RUN")
     add("inputs", nargs="*", metavar="INPUT", help="inputs as the task takes them")
     add("--file", type=Path, help="a text file with one input per line (-: standard input)")
+    add("--out", type=Path, help="write the answers to this file; if stopped, the same command continues it")
     add("--json", action="store_true", help="one JSON object per line, with the input and the answer")
     add("--checkpoint", choices=("best", "last"), default="best", help="(best)")
     folder = next((word for word in getattr(command, "words", ()) if looks_like_a_run(Path(word))), None)
@@ -59,11 +68,72 @@ def run(options: argparse.Namespace) -> None:
         raise ValueError("there is nothing to predict: give inputs, or --file with one input per line")
     settings = {name: getattr(options, name) for name in options.names if hasattr(options, name)}
     trained = load(options.folder, options.checkpoint)
-    for raw, answer in zip(inputs, trained.predict(inputs, **settings), strict=True):
-        as_json = json.dumps({"input": raw, "answer": answer}) if options.json else None
-        say(as_json or harmless(trained.task.show(answer)))
+    check_inputs(trained.task, inputs, len(options.inputs), options.file)
+    show = partial(shown, trained.task, as_json=options.json)
+    if options.out is None:
+        with progress(len(inputs), 0, hidden=sys.stdout.isatty()) as advance:
+            answer(trained, inputs, settings, show, say_each, advance)
+        return
+    made_by = [trained.config.task, trained.task.describe(), trained.step, settings, options.json]
+    file = AnswerFile(options.out, fingerprint([made_by, inputs]), len(inputs))
+    if file.done:
+        say(f"continuing after {file.done:,} of {len(inputs):,} answers")
+    with progress(len(inputs), file.done) as advance:
+        answer(trained, inputs[file.done :], settings, show, file.add, advance)
+    file.finish()
+    say(f"{len(inputs):,} answers are in {options.out}")
+
+
+def check_inputs(task: Task, inputs: Sequence[str], typed: int, file: Path | None) -> None:
+    """Check all inputs before the first is answered; an error names the line of the file."""
+    for number, raw in enumerate(inputs):
+        try:
+            task.check_input(raw)
+        except ValueError as error:
+            where = f"{file}, line {number - typed + 1:,}: " if number >= typed else ""
+            raise ValueError(f"{where}{error}") from None
+
+
+def answer(
+    trained: TrainedRun,
+    inputs: Sequence[str],
+    settings: dict[str, Any],
+    show: Callable[[str, Any], str],
+    write: Callable[[list[str]], None],
+    advance: Callable[[int], None],
+) -> None:
+    for start in range(0, len(inputs), BLOCK):
+        block = inputs[start : start + BLOCK]
+        write([*map(show, block, trained.predict(block, **settings))])
+        advance(len(block))
+
+
+def shown(task: Task, raw: str, answer: Any, as_json: bool) -> str:
+    return json.dumps({"input": raw, "answer": answer}) if as_json else harmless(task.show(answer))
+
+
+def say_each(answers: Sequence[str]) -> None:
+    for each in answers:
+        say(each)
+
+
+@contextmanager
+def progress(total: int, done: int, hidden: bool = False) -> Iterator[Callable[[int], None]]:
+    """Show a bar on the terminal for standard error, if there is one and more than one block is left."""
+    if hidden or not sys.stderr.isatty() or total - done <= BLOCK:
+        yield lambda count: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
+
+    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task("", total=total, completed=done)
+        yield lambda count: bar.advance(task, count)
 
 
 def lines_of(path: Path) -> list[str]:
     text = sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8")
-    return text.splitlines()
+    # Not splitlines(): rare characters that it takes for the end of a line would shift all later answers.
+    lines = text.split("\n")
+    return lines if lines[-1] else lines[:-1]

@@ -189,8 +189,31 @@ def multi30k(described: ParallelSet, wanted: WantedPairs) -> dict[str, list[Pair
 def published(part: str, wanted: WantedPairs, language: str) -> list[str]:
     name, checksum = f"{part}.{language}", f"sha256:{MULTI30K[part][language]}"
     file = File(name, checksum, url=f"{MULTI30K_URL}/{name}.gz", instead="")
-    found = read_any([file], ("multi30k",), wanted.data_dir)
+    return published_lines(file, "multi30k", wanted)
+
+
+def published_lines(file: File, folder: str, wanted: WantedPairs) -> list[str]:
+    found = read_any([file], (folder,), wanted.data_dir)
     return split_lines(str(found.path), found.contents)
+
+
+def newstest(described: ParallelSet, wanted: WantedPairs) -> dict[str, list[Pair]]:
+    """For training files of one's own, 2013 is the validation set; without, it is for training."""
+    languages = described.direction(wanted)
+    earlier, later = (
+        [*map(Pair, *(published_lines(NEWSTEST[year][each], "wmt14_ende", wanted) for each in languages))]
+        for year in (2013, 2014)
+    )
+    train = own_split("train", wanted)
+    return (
+        {"train": earlier, "test": later}
+        if train is None
+        else {
+            "train": train,
+            "valid": earlier,
+            "test": later,
+        }
+    )
 
 
 MULTI30K_URL = (
@@ -219,6 +242,42 @@ MULTI30K = {
 }
 """The checksums of the raw text, by split and language. The last split is the test set of 2016."""
 
+GITHUB = "https://raw.githubusercontent.com"
+TENSORFLOW = f"{GITHUB}/tensorflow/models/3fca8afe7eaaaa845b803ab7951ee3f3ed235208/official/transformer"
+SENNRICH = f"{GITHUB}/rsennrich/wmt16-scripts/9695851c150fedbac3418915b251a75292d7d527/factored_sample"
+TOKENISED = f"{GITHUB}/fridex/shackathon/24ec3bf4c812b9ff16246369b2c4ad130076a426/model"
+NEWSTEST = {
+    2013: {
+        "en": File(
+            "newstest2013.tok.en",
+            "sha256:7181966e9abbd8ec3257bfd83ed8cfb63e52b5e80f27c0f5f9cf1435e0044e5e",
+            url=f"{TOKENISED}/data/newstest2013.en",
+            instead="",
+        ),
+        "de": File(
+            "newstest2013.de",
+            "sha256:d7ea35ab91ff3709e03ad9cb6bf5b4f2cc775cd2d72efd5254c4aec5e69663ca",
+            url=f"{SENNRICH}/data/newstest2013.de",
+            instead="",
+        ),
+    },
+    2014: {
+        "en": File(
+            "newstest2014.en",
+            "sha256:7294bccf2879a97b3706b95c9595f1459617a8ee7130d5d8581c910e69736971",
+            url=f"{TENSORFLOW}/test_data/newstest2014.en",
+            instead="",
+        ),
+        "de": File(
+            "newstest2014.de",
+            "sha256:ae5d110486bc33d7175e9e28c7d0051eb3e5fcd2166dd93371089852c091a20e",
+            url=f"{TENSORFLOW}/test_data/newstest2014.de",
+            instead="",
+        ),
+    },
+}
+"""By year and language. The English side of 2013 is tokenised."""
+
 PARALLEL: dict[str, ParallelSet] = {
     "bible": ParallelSet(
         "verses of the King James Bible and of the World English Bible (kjv-web, web-kjv); needs no download",
@@ -232,5 +291,12 @@ PARALLEL: dict[str, ParallelSet] = {
         "for non-commercial research and education",
         multi30k,
         languages=("en", "de", "fr", "cs"),
+    ),
+    "newstest": ParallelSet(
+        "news of WMT in English and German: newstest2014 is the test set, newstest2013 the validation set "
+        "of your training files (--source, --target), or else the training set",
+        "for research",
+        newstest,
+        languages=("en", "de"),
     ),
 }

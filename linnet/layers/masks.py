@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -11,6 +12,19 @@ from torch import Tensor
 def keep_mask(shape: Sequence[int], rate: float, like: Tensor) -> Tensor:
     """Return a mask of zeros (with probability `rate`) and 1 / (1 - rate), which preserves the mean."""
     return torch.empty(shape, dtype=like.dtype, device=like.device).bernoulli_(1 - rate).div_(1 - rate)
+
+
+Result = TypeVar("Result")
+
+
+def with_same_masks(device: torch.device, *calls: Callable[[], Result]) -> list[Result]:
+    """Return the results of several calls that draw masks of the same shapes: each draws the same numbers."""
+    generator = torch if device.type == "cpu" else torch.get_device_module(device)
+    first, results = generator.get_rng_state(), []
+    for call in calls:
+        generator.set_rng_state(first)
+        results.append(call())
+    return results
 
 
 def over_time(x: Tensor, size: int) -> list[int]:

@@ -51,6 +51,8 @@ def smoothed_cross_entropy(
     )
     entropy = -(1 - smoothing) * math.log(1 - smoothing) - smoothing * math.log(share)
     if excluded is not None:
-        right = logits.gather(-1, targets.clamp(min=0)[:, None])[:, 0]
-        loss = loss + share * (logits[:, excluded] - right)
+        # One gather for both: the gradient of each is as large as the logits.
+        both = torch.stack([torch.full_like(targets, excluded), targets.clamp(min=0)], -1)
+        none, right = logits.gather(-1, both).unbind(-1)
+        loss = loss + share * (none - right)
     return (loss - entropy).masked_fill(targets == IGNORE, 0)

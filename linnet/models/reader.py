@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -29,6 +30,7 @@ from linnet.base.options import check_rate, check_size, choose
 from linnet.layers.attention import AlignedAttention, GatedAttention, clear_padding
 from linnet.layers.dropout import Dropout
 from linnet.layers.embedding import TUNED, WordEmbedding, check_tokens
+from linnet.layers.masks import with_same_masks
 from linnet.layers.pooling import AttentivePooling, LinearPooling
 from linnet.layers.sequence import mask_for
 from linnet.layers.spans import BilinearSpans, PointerNetwork, SpanLogits
@@ -99,6 +101,13 @@ class Passage(NamedTuple):
     characters: Tensor | None = None  # int64 [T, B, C], 0 is padding; for RNet
 
 
+class Aligned(NamedTuple):
+    """The logits of a reader and the attention to the question."""
+
+    logits: SpanLogits
+    weights: Tensor  # [B, 1, T, Q]: the words of the question for each word of the passage
+
+
 class DocumentReader(nn.Module):
     """DrQA's reader. The input of the passage's encoder is, for each word,
 
@@ -147,16 +156,16 @@ class DocumentReader(nn.Module):
         return sum(sizes) if self.config.joined else sizes[-1]
 
     def forward(self, passage: Passage, question: Passage) -> SpanLogits:
-        return self.attend(passage, question)[0]
+        return self.attend(passage, question).logits
 
-    def attend(self, passage: Passage, question: Passage) -> tuple[SpanLogits, Tensor]:
-        """Return the logits, and the attention of each word to the words of the question, [B, 1, T, Q]."""
+    def attend(self, passage: Passage, question: Passage) -> Aligned:
+        """Return the logits, and the attention of each word to the words of the question."""
         x, asked = self.passage_dropout(self.embed(passage)), self.question_dropout(self.embed(question))
         aligned, weights = self.align(x, asked, mask_for(question.lengths, asked))
         joined = torch.cat([x, *self.features_of(passage), aligned, *self.tags_of(passage)], -1)
         y = self.encode(self.passage_encoder, joined, passage)
         query = self.merge(self.encode(self.question_encoder, asked, question), question.lengths)
-        return self.spans(y, query, mask_for(passage.lengths, y)), weights
+        return Aligned(self.spans(y, query, mask_for(passage.lengths, y)), weights)
 
     def embed(self, text: Passage) -> Tensor:
         """Word vectors, zeros at padding."""
@@ -224,7 +233,7 @@ class RNet(nn.Module):
     vocabulary_size   words; word 0 is padding
     characters        the size of the alphabet; character 0 is padding
 
-    Differs from HKUST's code: the passage and the question have separate dropout masks.
+    While training, the encoder draws its dropout masks once for passage and question, as in HKUST's code.
     """
 
     def __init__(
@@ -258,7 +267,7 @@ class RNet(nn.Module):
 
     def attend(self, passage: Passage, question: Passage) -> RNetReading:
         """Return the logits with the tensors that they are computed from."""
-        read, asked = self.encode(passage), self.encode(question)
+        read, asked = self.encode(passage, question)
         x, q = (torch.cat(encoded.layers, -1) for encoded in (read, asked))
         mask, q_mask = mask_for(passage.lengths, x), mask_for(question.lengths, q)
         attended, weights = self.attention(x, q, q_mask)
@@ -269,15 +278,24 @@ class RNet(nn.Module):
         logits = self.pointer(matched, start, mask)
         return RNetReading(logits, x, q, attended, matched, start, weights, self_weights)
 
-    def encode(self, text: Passage) -> Encoded:
+    def encode(self, *texts: Passage) -> list[Encoded]:
+        vectors = [self.embed(text) for text in texts]
+        calls = [
+            partial(self.encoder.encode, x, lengths=text.lengths)
+            for x, text in zip(vectors, texts, strict=True)
+        ]
+        if self.training and self.config.read_dropout:
+            return with_same_masks(vectors[0].device, *calls)
+        return [call() for call in calls]
+
+    def embed(self, text: Passage) -> Tensor:
         check_tokens("tokens", text.tokens, self.embedding.words)
         if text.characters is None:
             raise ValueError(
                 "this reader reads the characters of words; expected Passage.characters, "
                 "[time, batch, characters of a word], got None"
             )
-        x = torch.cat([self.embedding(text.tokens), self.characters(text.characters)], -1)
-        return self.encoder.encode(x, lengths=text.lengths)
+        return torch.cat([self.embedding(text.tokens), self.characters(text.characters)], -1)
 
 
 class CharacterGRU(nn.Module):

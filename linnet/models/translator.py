@@ -70,7 +70,7 @@ class TranslatorConfig:
     bidirectional: bool = option(
         False, "transformer: units of the encoder run in both directions, with half of inner_size each"
     )
-    shared: bool = option(True, "transformer: source and target have one table of word vectors")
+    shared: bool = option(True, "source and target have one table of word vectors")
     padding: str = option(
         "masked",
         "transformer: masked: padding never changes a result; read: as in the paper's formula, units read it",
@@ -127,7 +127,18 @@ class Translator(nn.Module):
         super().__init__()
         check_size("source_words", source_words)
         check_size("target_words", target_words)
+        if config.shared and source_words != target_words:
+            raise ValueError(
+                "shared=True needs one vocabulary for source and target; got "
+                f"{source_words} and {target_words} words: set shared=False"
+            )
         self.source_words, self.target_words, self.config = source_words, target_words, config
+
+    def make_tables(self, where: dict[str, Any]) -> None:
+        """The word vectors of both sides, which may be one table."""
+        size = self.config.hidden_size
+        self.target = nn.Embedding(self.target_words, size, **where)
+        self.source = self.target if self.config.shared else nn.Embedding(self.source_words, size, **where)
 
     def start(self, source: Tensor, lengths: Tensor | None = None) -> Any:
         """Return the state of the decoder before its first word; each tensor has the batch first."""
@@ -237,8 +248,7 @@ class RecurrentTranslator(Translator):
         super().__init__(source_words, target_words, config)
         where = {"device": device, "dtype": dtype}
         size = config.hidden_size
-        self.source = nn.Embedding(source_words, size, **where)
-        self.target = nn.Embedding(target_words, size, **where)
+        self.make_tables(where)
         self.bias = nn.Parameter(torch.zeros(size, **where))
         self.encoder = SourceEncoder(config, where)
         self.decoder = TargetDecoder(config, where)
@@ -398,13 +408,7 @@ class TransformerTranslator(Translator):
         super().__init__(source_words, target_words, config)
         where = {"device": device, "dtype": dtype}
         size = config.hidden_size
-        if config.shared and source_words != target_words:
-            raise ValueError(
-                "shared=True needs one vocabulary for source and target; got "
-                f"{source_words} and {target_words} words: set shared=False"
-            )
-        self.target = nn.Embedding(target_words, size, **where)
-        self.source = self.target if config.shared else nn.Embedding(source_words, size, **where)
+        self.make_tables(where)
         self.encoder = nn.ModuleList(
             TransformerEncoderLayer(
                 size, config.heads, self.feed_forward(config.bidirectional, where), config.dropout, **where

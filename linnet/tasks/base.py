@@ -29,7 +29,7 @@ import torch
 from torch import nn
 
 from linnet.models.budget import closest_size
-from linnet.tasks.results import LOSS, Figure, Metric, Metrics, Section, StepResult
+from linnet.tasks.results import LOSS, AttentionMap, Figure, Metric, Metrics, Section, StepResult
 from linnet.tasks.typed import TypedText
 
 SPLITS = ("train", "valid", "test")
@@ -96,6 +96,8 @@ class Task(ABC):
     # Whether models have the interface of `SequenceModel` and the task has a `source` of sequences, as the
     # plots of states and of their gradients need.
     is_sequence_model: ClassVar[bool] = False
+    # Whether the task has `attention` and `first_inputs`, as the plot of attention needs.
+    has_attention: ClassVar[bool] = False
     # What `linnet search` draws from; names joined by + share a value. Empty: around the default of --lr.
     ranges: ClassVar[Mapping[str, tuple[float, float]]] = {}
 
@@ -134,6 +136,9 @@ class Task(ABC):
 
     # ----------------------------------------------------------------------- what it may define as well
 
+    def check_input(self, raw: Any) -> None:  # noqa: B027, not every task needs it
+        """Raise a ValueError for an input that `predict` would refuse, before any is answered."""
+
     def show(self, answer: Any) -> str:
         """Return an answer of `predict` as `linnet predict` prints it."""
         return str(answer)
@@ -160,6 +165,14 @@ class Task(ABC):
         `metrics` is what `metrics` returned, after all batches of the split.
         """
         return []
+
+    def attention(self, model: nn.Module, raw: Sequence[Any]) -> list[AttentionMap]:
+        """Return which words the model reads at which, for each input as `predict` takes it."""
+        raise NotImplementedError
+
+    def first_inputs(self, split: str, count: int) -> list[Any]:
+        """Return the first inputs of a split, as `predict` and `attention` take them."""
+        raise NotImplementedError
 
     def prepare(self) -> None:  # noqa: B027, not every task needs it
         """Find what a model needs to be built, such as the vocabulary of the training set."""

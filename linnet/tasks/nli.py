@@ -11,18 +11,21 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from linnet.base.settings import option
-from linnet.data.padded import PaddedBatch, Sequences
+from linnet.data.padded import PaddedBatch, Sequences, collate
 from linnet.data.pairs import HYPOTHESIS, PAIR_SETS, PREMISE
 from linnet.models.encoder import Text
 from linnet.models.pair import PairClassifier, PairConfig
 from linnet.tasks.base import Comparison, Variant
 from linnet.tasks.classify import Classify, LabelledData
+from linnet.tasks.results import AttentionMap
 from linnet.tasks.texts import two_texts
 
 
@@ -42,6 +45,7 @@ class Nli(Classify):
     Data, Model, Network = NliData, PairConfig, PairClassifier
     sets = PAIR_SETS
     text_options = (PREMISE, HYPOTHESIS)
+    has_attention = True
     defaults = {
         **{"optimiser": "adam", "lr": 1e-3, "clip": 5.0, "fused": True, "epochs": 5},
         **{"embedding_size": 100, "hidden_size": 100, "input_dropout": 0.2, "output_dropout": 0.2},
@@ -50,9 +54,13 @@ class Nli(Classify):
     ranges = {"input_dropout+output_dropout": (0.05, 0.5), "lr": (3e-4, 3e-3)}
 
     def logits(self, model: nn.Module, batch: PaddedBatch) -> Tensor:
+        return model(*self.pair(batch))
+
+    def pair(self, batch: PaddedBatch) -> tuple[Any, ...]:
+        """The arguments of a model."""
         assert batch.second is not None
         premise, hypothesis = (self.text(each) for each in (batch.inputs, batch.second))
-        return model(premise, hypothesis, batch.inputs.lengths, batch.second.lengths)
+        return premise, hypothesis, batch.inputs.lengths, batch.second.lengths
 
     def text(self, sentences: Sequences) -> Text:
         return Text(sentences.steps, self.letters(sentences))
@@ -60,6 +68,28 @@ class Nli(Classify):
     def typed_texts(self, raw: Any) -> tuple[str, ...]:
         """Return the two sentences of an input: a string, or an object as in a .jsonl file."""
         return two_texts(raw, PREMISE, HYPOTHESIS)
+
+    def check_input(self, raw: Any) -> None:
+        self.typed_texts(raw)
+
+    @torch.no_grad()
+    def attention(self, model: PairClassifier, raw: Sequence[Any]) -> list[AttentionMap]:  # type: ignore[override]
+        """The words of the premise that each word of the hypothesis reads."""
+        return [self.attention_map(model, each) for each in raw]
+
+    def attention_map(self, model: PairClassifier, raw: Any) -> AttentionMap:
+        premise, hypothesis = (self.split_words(text) for text in self.typed_texts(raw))
+        found = model.compare(
+            *self.pair(collate([self.example([premise, hypothesis])]).to(model.example.device))
+        )
+        answer = self.show(self.answer(found.logits[0].double().softmax(-1).tolist()))
+        return AttentionMap(answer, hypothesis, premise, found.weights[0].mean(0), HYPOTHESIS, PREMISE)
+
+    def first_inputs(self, split: str, count: int) -> list[Any]:
+        return [
+            dict(zip((PREMISE, HYPOTHESIS), row.texts, strict=True))
+            for row in getattr(self.texts, split)[:count]
+        ]
 
     @classmethod
     def variants(cls, data: NliData) -> dict[str, Variant]:

@@ -44,7 +44,7 @@ from linnet.data.vocabulary import UNK, Vocabulary, by_frequency
 from linnet.layers.spans import SpanLogits
 from linnet.models.reader import DocumentReader, Passage, ReaderConfig, RNet
 from linnet.tasks.base import SPLITS, Comparison, unit_options_checked
-from linnet.tasks.results import LOSS, Figure, Metric, Metrics, Section, StepResult
+from linnet.tasks.results import LOSS, AttentionMap, Figure, Metric, Metrics, Section, StepResult
 from linnet.tasks.texts import two_texts
 from linnet.tasks.words import PAD, WordTask, most_confident_mistakes
 
@@ -52,6 +52,7 @@ NO_TAG = "<none>"
 TAGS = "tags.json"
 KINDS = {"pos": 1, "ner": 3}  # of tags, with their columns in CoNLL-2003
 FEATURES = 4
+MOST_WORDS = 30  # of a text, in a plot of attention
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,11 @@ class ReadData(Checked):
     longest: int = option(15, "the most words of an answer", least=1)
     batch: int = option(32, "questions in a batch, over all processes", least=1)
     eval_batch: int = option(32, "questions in a batch in evaluation", least=1)
+    best_by: str = option(
+        "f1",
+        "the figure on the validation set that selects the best checkpoint",
+        choices=("f1", "em", "loss"),
+    )
     order: str = option("buckets", "how questions are put into batches, see docs/classify.md", choices=ORDERS)
 
 
@@ -108,6 +114,7 @@ class Read(WordTask):
     Data, Model = ReadData, ReaderConfig
     sets = QUESTIONS
     selects = Metric("f1", higher=True)
+    has_attention = True
     asset_files = (*WordTask.asset_files, TAGS)
     defaults = {
         **{"optimiser": "adamax", "lr": 2e-3, "clip": 10.0, "epochs": 10},
@@ -235,10 +242,14 @@ class Read(WordTask):
         return StepResult(total / max(count, 1), total.detach(), count, batch.tokens, outputs=outputs)
 
     def logits(self, model: nn.Module, batch: PaddedBatch) -> SpanLogits:
+        return model(*self.passages(batch))
+
+    def passages(self, batch: PaddedBatch) -> tuple[Passage, Passage]:
+        """The arguments of a model: texts and questions."""
         assert batch.second is not None
         tags = tuple(batch.inputs.features[kind] for kind in self.tags)
         text = self.passage(batch.inputs)._replace(features=batch.inputs.features["numbers"], tags=tags)
-        return model(text, self.passage(batch.second))
+        return text, self.passage(batch.second)
 
     def passage(self, texts: Sequences) -> Passage:
         reads_characters = self.model.form == "rnet"
@@ -262,6 +273,10 @@ class Read(WordTask):
 
     def metrics(self) -> Metrics:
         return SpanMetrics()
+
+    @classmethod
+    def selected_by(cls, data: ReadData) -> Metric:
+        return Metric(data.best_by, higher=data.best_by != "loss")
 
     @classmethod
     def figures(cls, data: ReadData) -> tuple[Figure, ...]:
@@ -305,15 +320,44 @@ class Read(WordTask):
             answers += [answer_of(row.text, *span) for row, *span in found]
         return answers
 
+    def check_input(self, raw: Any) -> None:
+        two_texts(raw, "question", "text")
+
     def show(self, answer: Mapping[str, Any]) -> str:
         """Return the answer, with its place and probability."""
         place = f"characters {answer['start']} to {answer['end']}"
         return f"{answer['answer']}  ({place}, probability {answer['probability']:.3f})"
 
+    @torch.no_grad()
+    def attention(self, model: Any, raw: Sequence[Any]) -> list[AttentionMap]:
+        """The words of the question that each word of the text reads, near the answer."""
+        return [self.attention_map(model, *two_texts(each, "question", "text")) for each in raw]
+
+    def attention_map(self, model: Any, question: str, text: str) -> AttentionMap:
+        batch = collate([self.example(Question(text, question, ()))]).to(next(model.parameters()).device)
+        found = model.attend(*self.passages(batch))
+        first, last, probability = (each.item() for each in found.logits.best(self.data.longest))
+        near = window(first, last, len(words_of(text)))
+        asked, words = ([word.text for word in words_of(each)] for each in (question, text))
+        answer = self.show(answer_of(text, first, last, probability))
+        weights = found.weights[0, 0].T[:, near]
+        return AttentionMap(answer, asked, words[near], weights, "question", "text near the answer")
+
+    def first_inputs(self, split: str, count: int) -> list[Any]:
+        return [
+            {"question": row.question, "text": row.text} for row in getattr(self.questions, split)[:count]
+        ]
+
     # ------------------------------------------------------------------------------------ in comparisons
 
     def smaller(self) -> str:
         return f"a smaller embedding_size (now {self.model.embedding_size})"
+
+
+def window(first: int, last: int, words: int) -> slice:
+    """Return at most MOST_WORDS words of a text, with those from first to last in the middle."""
+    start = max(min((first + last + 1 - MOST_WORDS) // 2, words - MOST_WORDS), 0)
+    return slice(start, start + MOST_WORDS)
 
 
 def answer_of(text: str, first: int, last: int, probability: float) -> dict[str, Any]:

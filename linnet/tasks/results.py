@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from torch import Tensor
@@ -46,6 +46,17 @@ class Figure(NamedTuple):
 
     def show(self, value: float) -> str:
         return format(value, self.format)
+
+
+class AttentionMap(NamedTuple):
+    """The attention between the words of two texts, for a heat map."""
+
+    title: str  # the answer of the model
+    rows: Sequence[str]  # the words of one text
+    columns: Sequence[str]  # the words of the other
+    weights: Tensor  # [rows, columns], the mean over heads
+    row_text: str  # what the rows are, such as "hypothesis"
+    column_text: str
 
 
 class Section(NamedTuple):

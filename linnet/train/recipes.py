@@ -466,6 +466,7 @@ RNET: Settings = {
     **{"read_dropout": 0.3, "input_dropout": 0.0, "output_dropout": 0.0},
     **{"batch": 64, "eval_batch": 64, "order": "shuffled", "optimiser": "adadelta", "rho": 0.95},
     **{"epsilon": 1e-6, "lr": 0.5, "clip": 5.0, "steps": 60_000, "evaluate_every": 1000, "select": "last"},
+    **{"schedule": "patient", "decay": 0.5, "decay_patience": 3, "best_by": "loss"},
 }
 
 
@@ -478,7 +479,7 @@ def add_reading() -> None:
         put("read", f"sru-squad-sru{layers}", about, READER, own)
     put("read", "sru-squad-lstm3", f"SRU, Table 2: DrQA's reader with LSTM, {data}", READER, READER_LSTM)
     for unit, options in PAIR_UNITS.items():
-        about = f"LRN, Table 4: R-Net with {unit.upper()}, {data}; constant learning rate"
+        about = f"LRN, Table 4: R-Net with {unit.upper()}, {data}"
         put("read", f"lrn-squad-{unit}", about, RNET, {"unit": unit, "unit_options": options})
 
 
@@ -505,7 +506,7 @@ SRU_TRANSLATORS: dict[str, tuple[str, Settings]] = {
 # The constants of the schedule are not published: the rate rises to 1e-3 in 400 updates, and falls from
 # update 1,200 on.
 SMALL_RECURRENT: Settings = {
-    **{"form": "recurrent", "hidden_size": 256, "num_layers": 2, "heads": 8, "beam": 4},
+    **{"form": "recurrent", "hidden_size": 256, "num_layers": 2, "heads": 8, "beam": 4, "shared": False},
     **{"tokens": 2048, "epochs": 10, "clip": 1.0, "lr": 2.5e-4, "schedule": "gnmt", "peak": 4},
     **{"warmup": 100, "decay_start": 4800, "decay_end": 9600},
 }

@@ -3,6 +3,8 @@
 constant   lr
 after      lr decay^max(epoch - n, 0)                      RAN; SCRN with variational dropout
 plateau    lr decay^(number of validations that did not improve on the best)       SCRN, naive dropout
+patient    lr decay^(number of times that decay_patience validations in a row were no better than a
+           reference, which is the best one, or after a decay the last one)         R-Net
 cosine     lr min(t / warmup, (1 + cos(pi s)) / 2)         s: from 0 after the warm-up to 1 at the end
 noam       lr / sqrt(width) min(t^-1/2, t warmup^-3/2)     SRU on enwik8, with lr 3
 gnmt       lr min(1 + t (n - 1) / (n warmup), n, n (2 n)^((s - n t) / (e - s)))    LRN's translation
@@ -39,6 +41,10 @@ def plateau(settings: ScheduleConfig, moment: Moment) -> float:
     return settings.decay ** disappointments(moment.history)
 
 
+def patient(settings: ScheduleConfig, moment: Moment) -> float:
+    return settings.decay ** exhausted(moment.history, settings.decay_patience)
+
+
 def noam(settings: ScheduleConfig, moment: Moment) -> float:
     t, warmup = moment.step, max(settings.warmup, 1)
     return settings.width**-0.5 * min(t**-0.5, t * warmup**-1.5)
@@ -66,6 +72,7 @@ FACTORS: dict[str, Callable[[ScheduleConfig, Moment], float]] = {
     "constant": constant,
     "after": after,
     "plateau": plateau,
+    "patient": patient,
     "cosine": cosine,
     "noam": noam,
     "gnmt": gnmt,
@@ -79,6 +86,18 @@ def factor(settings: ScheduleConfig, moment: Moment) -> float:
 def disappointments(history: Sequence[float]) -> int:
     """Return how often a validation did not improve on the best one before it."""
     return sum(loss >= min(history[:i]) for i, loss in enumerate(history) if i)
+
+
+def exhausted(history: Sequence[float], patience: int) -> int:
+    """Return how often `patience` validations in a row did not improve on the reference (HKUST's R-Net)."""
+    reference, waited, times = math.inf, 0, 0
+    for loss in history:
+        waited = 0 if loss < reference else waited + 1
+        if waited == patience:
+            waited, times = 0, times + 1
+            reference = loss
+        reference = min(loss, reference)
+    return times
 
 
 def stuck(history: Sequence[float], n: int) -> bool:

@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 
 from linnet.base.options import choose
-from linnet.fuse.unit import Named
+from linnet.fuse.unit import ByNature, Named
 from linnet.layers.cell import Cell
 from linnet.layers.init import INITS, clear_, gated_
 from linnet.layers.projection import Projection, norm_of_state
@@ -87,6 +87,11 @@ class GRUCell(Cell):
     def reset_parameters(self) -> None:
         clear_(self)
         gated_(self.init, [self.input, self.recurrent, self.candidate], self.hidden_size)
+
+    def structural_obstacle(self) -> str | None:
+        if self.form == "before":
+            return ByNature("its candidate is a product with the reset state, within the step")
+        return super().structural_obstacle()
 
     def step(
         self,

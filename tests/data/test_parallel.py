@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from linnet.data.errors import DataError, MissingDataError
+from linnet.data.files import File
 from linnet.data.parallel import Pair, WantedPairs, load_parallel, read_pairs
 
 
@@ -128,3 +129,32 @@ def test_multi30k_has_its_published_sizes():
     found = load_parallel(WantedPairs("multi30k", "de-en"))
     assert [len(part) for part in found] == [29000, 1014, 1000]
     assert found.train[0].target == "Two young, White males are outside near many bushes."
+
+
+@pytest.mark.skipif("LINNET_DATA" not in os.environ, reason="the files are in LINNET_DATA")
+def test_newstest_has_its_published_sizes():
+    found = load_parallel(WantedPairs("newstest"))
+    assert [len(part) for part in found] == [2700, 300, 3003]
+    assert found.test[0] == Pair(
+        "Gutach: Increased safety for pedestrians", "Gutach: Noch mehr Sicherheit für Fußgänger"
+    )
+
+
+def test_newstest_validates_and_tests_a_model_of_ones_own_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    unchecked = {
+        year: {language: File(f"newstest{year}.{language}") for language in ("en", "de")}
+        for year in (2013, 2014)
+    }
+    monkeypatch.setattr("linnet.data.parallel.NEWSTEST", unchecked)
+    for year in unchecked:
+        write(tmp_path, f"one {year}\n" * 10, f"eins {year}\n" * 10, f"newstest{year}")
+    source, target = numbered(tmp_path, 5)
+    wanted = {"set": "newstest", "data_dir": str(tmp_path)}
+    own = load_parallel(WantedPairs(**wanted, source=source, target=target))
+    assert [len(part) for part in own] == [5, 10, 10]
+    assert (own.valid[0].source, own.test[0].source) == ("one 2013", "one 2014")
+    without = load_parallel(WantedPairs(**wanted, direction="de-en"))
+    assert [len(part) for part in without] == [9, 1, 10]
+    assert (without.valid[0].source, without.test[0].source) == ("eins 2013", "eins 2014")

@@ -11,6 +11,7 @@ from fused_runs import enliven
 from helpers import same
 
 import linnet
+from linnet.fuse.backend import warn_once
 
 EVERY = [*linnet.UNITS.values()]
 NAMES = lambda unit: unit.__name__  # noqa: E731
@@ -113,3 +114,11 @@ def test_a_weight_that_shrinks_between_two_steps_is_noticed():
         cell.recurrent.weight.data = cell.recurrent.weight.data[:48]
         with pytest.raises(RuntimeError):
             cell(torch.randn(2, 16))
+
+
+def test_a_unit_that_can_have_no_kernel_says_so_without_a_warning(caplog: pytest.LogCaptureFixture):
+    """There is nothing that its user could change; tests treat warnings as errors."""
+    warn_once.cache_clear()
+    with caplog.at_level("INFO", "linnet"):
+        linnet.GRU(3, 4, form="before")(torch.randn(2, 1, 3))
+    assert "GRU runs on the reference loop: its candidate is a product with the reset state" in caplog.text

@@ -53,6 +53,7 @@ def translator(v: Vectors) -> RecurrentTranslator:
         decoder_layers=decoder,
         heads=v.meta["heads"],
         dropout=0.0,
+        shared=False,
     )
     return RecurrentTranslator(len(v["w.src_emb"]), len(v["w.tgt_emb"]), config).double()
 

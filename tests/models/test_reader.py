@@ -150,3 +150,13 @@ def test_sizes_of_rnet(unit: str):
     config = ReaderConfig(form="rnet", unit=unit, unit_options=options, hidden_size=75, tuned="none")
     model = RNet(100, config, characters=1300, device="meta")
     assert count(model) - 8 * 1300 == total - second_biases
+
+
+def test_passage_and_question_share_the_masks_of_the_encoder():
+    model = make("rnet", "lrn", read_dropout=0.5).train()
+    # Characters have masks of their own.
+    model.characters.dropout.rate = 0.0
+    question = texts()[1]
+    one, other = model.encode(question, question)
+    same(one.output, other.output)
+    assert not torch.allclose(one.output, model.encode(question, question)[0].output)

@@ -179,7 +179,7 @@ def test_sizes_of_the_transformer_with_sru(given: dict[str, Any], millions: floa
 def test_sizes_of_the_lrn_paper(unit: str, millions: int):
     """Table 3, with about 55,300 words on both sides together."""
     options = {"gru": {"form": "before"}, "sru": {"skip": "matrix"}}.get(unit, {})
-    config = TranslatorConfig(unit=unit, unit_options=options, hidden_size=1024)
+    config = TranslatorConfig(unit=unit, unit_options=options, hidden_size=1024, shared=False)
     model = make_translator(27_600, 27_700, config, device="meta")
     assert round(model.count() / 1e6) == millions
 

@@ -30,7 +30,8 @@ GERMAN = [
 ]
 SMALL: dict[str, Any] = {
     **{"set": "own", "pieces": 300, "hidden_size": 32, "heads": 2, "inner_size": 32, "num_layers": 1},
-    **{"dropout": 0.0, "label_smoothing": 0.0, "lr": 0.01, "device": "cpu", "threads": 1},
+    **{"dropout": 0.0, "label_smoothing": 0.0, "lr": 0.01, "schedule": "constant"},
+    **{"device": "cpu", "threads": 1},
 }
 
 

@@ -105,6 +105,14 @@ def test_plateau_falls_whenever_a_validation_is_no_better_than_the_best():
     assert factor(settings, Moment(6, 1, history)) == 0.25
 
 
+def test_patient_falls_after_several_validations_and_compares_with_the_last_then():
+    settings = ScheduleConfig(schedule="patient", decay=0.5, decay_patience=2)
+    # 2.5 and 2.2 are no better than 2; then 2.2 is the reference, so that 2.1 is better and 2.1 is not.
+    history = [3.0, 2.0, 2.5, 2.2, 2.1, 2.1, 2.3, 2.3]
+    found = [factor(settings, Moment(1, 1, history[:n])) for n in range(9)]
+    assert found == [1, 1, 1, 1, 0.5, 0.5, 0.5, 0.25, 0.25]
+
+
 def test_noam_rises_and_falls():
     settings = ScheduleConfig(schedule="noam", warmup=100, width=25)
     assert factor(settings, Moment(1, 100, [])) == pytest.approx(0.2 * 0.1)
