@@ -10,6 +10,7 @@ from linnet.deploy.c import export_c
 from linnet.deploy.checkpoints import load_foreign
 from linnet.deploy.javascript import export_js
 from linnet.deploy.onnx import export_onnx
+from linnet.deploy.quantize import quantize
 from linnet.fuse.backend import FallbackWarning, backend
 from linnet.layers.cell import Cell
 from linnet.layers.crf import CRF
@@ -64,6 +65,7 @@ __all__ = [
     "load",
     "load_foreign",
     "Projection",
+    "quantize",
     "record",
     "Recurrent",
     "stream",

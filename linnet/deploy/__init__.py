@@ -1,1 +1,1 @@
-"""Export to ONNX, and weights of other implementations."""
+"""Export to ONNX, models in int8, and weights of other implementations."""

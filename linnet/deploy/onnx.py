@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
-from torch.utils._pytree import tree_leaves, tree_map_only
+from torch.utils._pytree import tree_flatten_with_path, tree_leaves, tree_map_only
 
 from linnet.fuse.backend import backend
 from linnet.layers.cell import Cell
 from linnet.layers.direction import Direction
 from linnet.layers.modes import evaluating
 from linnet.layers.recurrent import Recurrent
+from linnet.models.language import LanguageModel
 
 if TYPE_CHECKING:
     from linnet.deploy.onnx_scan import Sizes
@@ -32,6 +33,7 @@ def export_onnx(
     path: str | PathLike[str],
     /,
     *inputs: Any,
+    streaming: bool = False,
     dynamic_shapes: Any = None,
     output_names: Sequence[str] | None = None,
     **named_inputs: Any,
@@ -39,26 +41,104 @@ def export_onnx(
     """Write `model`, a stack or any module that contains stacks, to the file `path`.
 
         linnet.export_onnx(rnn, "rnn.onnx", x, lengths=lengths)
+        linnet.export_onnx(rnn, "step.onnx", streaming=True)
 
-    inputs, named_inputs   example arguments of the model; a stack needs none. Arguments that are None or
-                           left out in the example are not inputs of the file
+    inputs, named_inputs   example arguments of the model; a stack needs none, nor does a language model with
+                           streaming=True. Arguments that are None or left out in the example are not inputs
+                           of the file
+    streaming              the file computes one time step, from an input without the dimension of time and a
+                           state to an output and the new state
     dynamic_shapes         as for torch.export. Default: all dimensions are dynamic that the model does not
                            fix, and it is an error if the model fixes the length or the batch size
     output_names           names of the outputs of the file, in their order
 
-    Each loop over time becomes one Scan operator with the equations of the unit's step, whatever the length
-    of the example. The model is exported in evaluation mode. Returns the result of torch.onnx.export.
+    Each loop over time becomes one operator, whatever the length of the example: ONNX's LSTM, GRU or RNN if
+    that is what the unit computes, and otherwise a Scan with the equations of the unit's step. The model is
+    exported in evaluation mode. Returns the result of torch.onnx.export.
     """
     check_packages()
+    if streaming:
+        model = OneStep(model)
     example = example_for(model, (inputs, named_inputs))
     free = dynamic_shapes is None
     with evaluating(model):
         try_out(model, example, free)
         shapes = free_shapes(model, example) if free else dynamic_shapes
-        exported = torch.export.export(model, *example, dynamic_shapes=shapes, strict=False)
-        program = translate(exported, output_names or names_of_outputs(model), free)
+        # On the reference, one time step is the operations of the unit's step, without a loop.
+        with backend("reference" if streaming else None):
+            exported = torch.export.export(model, *example, dynamic_shapes=shapes, strict=False)
+        program = translate(exported, output_names or names_of_outputs(model, example), free)
     program.save(path)
     return program
+
+
+class OneStep(nn.Module):
+    """A model of sequences as a model of one time step: x [B, ...] and a state -> an output and a state.
+
+    The model is a stack, a language model, or any module that maps x [T, B, ...] and a state to an output
+    [T, B, ...] and a state.
+    """
+
+    def __init__(self, model: nn.Module):
+        super().__init__()
+        both = [type(unit).__name__ for unit in model.modules() if getattr(unit, "bidirectional", False)]
+        if both:
+            raise ValueError(
+                f"streaming=True is for models that read in one direction, and this {both[0]} reads the end "
+                "of a sequence first; export it without streaming"
+            )
+        self.model = model
+        self.time_axis = int(getattr(model, "batch_first", False))
+
+    def forward(self, x: Tensor, state: Any) -> tuple[Tensor, Any]:
+        if isinstance(self.model, LanguageModel):
+            return self.model.step_logits(x, state)
+        y, state = self.model(x.unsqueeze(self.time_axis), state)
+        return y.squeeze(self.time_axis), state
+
+    def example(self, arguments: Arguments) -> Arguments:
+        """Return example arguments: the given ones, or a batch of two."""
+        inputs, named_inputs = arguments
+        if named_inputs or len(inputs) > 2:
+            raise TypeError(
+                "with streaming=True, the example arguments are the input of one step and the state: "
+                f"linnet.export_onnx(model, path, x_t, state, streaming=True); got {len(inputs)} arguments"
+                f"{''.join(f' and {name}=' for name in named_inputs)}"
+            )
+        if len(inputs) == 2:
+            return arguments
+        return (inputs[0] if inputs else self.example_input(), self.example_state(inputs)), {}
+
+    def example_input(self) -> Tensor:
+        if isinstance(self.model, LanguageModel):
+            return torch.zeros(2, dtype=torch.int64)
+        if isinstance(self.model, Recurrent):
+            return self.model.first_cell.example.new_zeros(2, self.model.input_size)
+        raise self.needs_example()
+
+    def example_state(self, inputs: Sequence[Any]) -> Any:
+        batch = len(inputs[0]) if inputs else 2
+        if isinstance(self.model, LanguageModel):
+            return self.model.initial_state(batch)
+        if isinstance(self.model, Recurrent):
+            cell, rows = self.model.first_cell, len(self.model.directions)
+            return cell.pack_state(cell.initial_state((rows, batch), cell.example))
+        raise self.needs_example()
+
+    def needs_example(self) -> TypeError:
+        return TypeError(
+            f"export_onnx needs example arguments of one step of {type(self.model).__name__}: "
+            "linnet.export_onnx(model, path, x_t, state, streaming=True)"
+        )
+
+    @staticmethod
+    def names_of_states(state: Any) -> list[str]:
+        """Return the names of the tensors of a state, as torch names inputs: _h, or _0_h of layer 0."""
+        leaves, _ = tree_flatten_with_path(state)
+        return [
+            "".join(f"_{getattr(key, 'name', getattr(key, 'idx', key))}" for key in path)
+            for path, _ in leaves
+        ]
 
 
 def check_packages() -> None:
@@ -68,7 +148,9 @@ def check_packages() -> None:
 
 
 def example_for(model: nn.Module, arguments: Arguments) -> Arguments:
-    if not any(arguments):
+    if isinstance(model, OneStep):
+        arguments = model.example(arguments)
+    elif not any(arguments):
         if not isinstance(model, Recurrent):
             raise TypeError(
                 f"export_onnx needs example arguments of {type(model).__name__}: "
@@ -80,7 +162,7 @@ def example_for(model: nn.Module, arguments: Arguments) -> Arguments:
 
 def try_out(model: nn.Module, example: Arguments, free: bool) -> None:
     """Run the example first: the errors of a model are clearer than those of a tracer."""
-    check = partial(check_call, free)
+    check = partial(check_call, free, isinstance(model, OneStep))
     units = [module for module in model.modules() if isinstance(module, (Recurrent, Cell))]
     hooks = [unit.register_forward_pre_hook(check, with_kwargs=True) for unit in units]
     inputs, named_inputs = example
@@ -93,11 +175,13 @@ def try_out(model: nn.Module, example: Arguments, free: bool) -> None:
 
 
 def check_call(
-    free: bool, unit: Recurrent | Cell, inputs: tuple[Any, ...], named_inputs: dict[str, Any]
+    free: bool, streaming: bool, unit: Recurrent | Cell, inputs: tuple[Any, ...], named_inputs: dict[str, Any]
 ) -> None:
     x, name = inputs[0] if inputs else named_inputs.get("x"), type(unit).__name__
     if isinstance(x, PackedSequence):
         raise TypeError(f"{name} cannot take a PackedSequence in an ONNX file; give padded x and lengths")
+    if streaming:
+        return
     batched = 3 if isinstance(unit, Recurrent) else 2
     if free and isinstance(x, Tensor) and x.dim() == batched and 1 in x.shape[:-1]:
         raise ValueError(
@@ -143,31 +227,47 @@ def free_shapes(model: nn.Module, example: Arguments) -> Any:
     return shapes.dynamic_shapes(model, *example)
 
 
-def names_of_outputs(model: nn.Module) -> list[str] | None:
+def names_of_outputs(model: nn.Module, example: Arguments) -> list[str] | None:
     """Return the names of the outputs of a stack or a cell; torch generates those of other models."""
+    if isinstance(model, OneStep):
+        return ["output", *(f"final{name}" for name in model.names_of_states(example[0][1]))]
     cell = model.first_cell if isinstance(model, Recurrent) else model
     return ["output", *(f"final_{state}" for state in cell.states)] if isinstance(cell, Cell) else None
 
 
 def translate(exported: Any, output_names: Sequence[str] | None, free: bool) -> torch.onnx.ONNXProgram:
-    from linnet.deploy.onnx_scan import name_sizes, translation_table
+    from linnet.deploy import onnx_operators, onnx_scan
 
     scans: list[Sizes] = []
+    onnx_operators.use_operators(exported)
     with warnings.catch_warnings():
         # torch 2.13 warns about its own code.
         warnings.filterwarnings("ignore", message=".*LeafSpec", category=FutureWarning)
         program = torch.onnx.export(
             exported,
             output_names=output_names,
-            custom_translation_table=translation_table(scans),
+            custom_translation_table={
+                **onnx_scan.translation_table(scans),
+                **onnx_operators.translation_table(scans),
+            },
             dynamo=True,
             verbose=False,
         )
     assert program is not None
     if free:
         check_free(scans)
-    name_sizes(program.model, scans)
+    onnx_scan.name_sizes(program.model, scans)
+    fold_weights(program)
     return program
+
+
+def fold_weights(program: torch.onnx.ONNXProgram) -> None:
+    """Compute what depends on weights only, such as their order in an operator: runtimes need the results."""
+    from onnxscript import optimizer
+
+    no_limit = 1 << 62
+    optimizer.fold_constants(program.model, input_size_limit=no_limit, output_size_limit=no_limit)
+    optimizer.remove_unused_nodes(program.model)
 
 
 def check_free(scans: list[Sizes]) -> None:

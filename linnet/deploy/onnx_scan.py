@@ -50,16 +50,21 @@ def translation_table(scans: list[Sizes]) -> dict[Callable, Callable]:
     numbers = count()
 
     def scan(plan, tensors, mask, resets, reverse):
-        from onnxscript import evaluator
-
         operands = Operands.of(plan_called(plan), (mask, resets, reverse), tensors)
         scans.append((size_of(operands.joint, 0), size_of(operands.joint, 1)))
         nodes, results = scan_nodes(f"scan{next(numbers)}", operands)
-        # During a translation, onnxscript's evaluator is torch's recorder of nodes.
-        evaluator.default().nodes.extend(nodes)  # type: ignore[attr-defined]
+        record(nodes)
         return results
 
     return {torch.ops.linnet.scan.default: scan}
+
+
+def record(nodes: Sequence[Any]) -> None:
+    """Add nodes to the model that is being translated."""
+    from onnxscript import evaluator
+
+    # During a translation, onnxscript's evaluator is torch's recorder of nodes.
+    evaluator.default().nodes.extend(nodes)  # type: ignore[attr-defined]
 
 
 def size_of(value: Any, axis: int) -> int | str:

@@ -22,13 +22,14 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
-from torch.compiler import is_compiling
+from torch.compiler import is_compiling, is_dynamo_compiling
 
 from linnet.fuse import available, quick, reference
 from linnet.fuse.devices import check_devices
 from linnet.fuse.fused import Mode, UnitRun, fit_together, load_kernels, run_unit
 from linnet.fuse.fused import run_pair as run_fused_pair
 from linnet.fuse.hooks import hook_obstacle
+from linnet.fuse.int8 import int8_kernel
 from linnet.fuse.plan_cache import PlanCache, PlansOrReason
 from linnet.fuse.recording import is_recorded, opaque_to_kernels
 from linnet.fuse.unit import ByNature, CannotFuse, Flags, Named, OwnKernel, Unit
@@ -138,7 +139,10 @@ class Kernels(Backend):
         """Whether torch.compile may use its registered operations on x."""
 
     def run(self, recurrence: Recurrence, x: Tensor, state: Named, flags: Flags) -> tuple[Tensor, Named]:
-        own = None if recurrence.changes_state else self.own_kernel(recurrence.cell, x)
+        cell = recurrence.cell
+        if cell.is_quantised:
+            return self.int8_kernel(recurrence, x)(x, state, flags, self.mode.recorded)
+        own = None if recurrence.changes_state else self.own_kernel(cell, x)
         if own is not None:
             return own(x, state, flags, self.mode.recorded)
         inputs = extra_inputs_of(recurrence, x)
@@ -148,6 +152,10 @@ class Kernels(Backend):
         masks = recurrence.state_masks(state)
         run = UnitRun(recurrence.cell, plans, recurrence.after, inputs, state, flags, masks)
         return run_unit(run, x, self.mode)
+
+    def int8_kernel(self, recurrence: Recurrence, x: Tensor) -> OwnKernel:
+        """The kernel of a unit whose matrices are int8."""
+        raise CannotFuse(f"there are no kernels of int8 for {x.device.type}")
 
     def run_step(self, cell: Unit, x: Tensor, state: Named) -> tuple[Tensor, Named]:
         y, new = self.run(SingleStep(cell), x[None], state, NO_FLAGS)
@@ -178,6 +186,13 @@ class Cpu(Kernels):
         if not is_compiling():
             load_kernels()
         return cell.own_kernel(x.dtype)
+
+    def int8_kernel(self, recurrence: Recurrence, x: Tensor) -> OwnKernel:
+        if torch.is_grad_enabled() and x.requires_grad:
+            raise CannotFuse("rounding to int8 has no gradient")
+        load_kernels()
+        plans = recurrence.plans_for(tuple(extra_inputs_of(recurrence, x)))
+        return int8_kernel(recurrence.cell, plans)
 
 
 class Triton(Kernels):
@@ -291,7 +306,9 @@ def choose_backend(recurrence: Recurrence, x: Tensor) -> Backend:
     recorded = is_recorded(x)
     obstacle, kernels = recurrence.obstacle(recorded), kernels_for(x)
     if is_compiling():
-        # A compiler can trace neither the context variable nor a warning.
+        # torch.compile can trace neither the context variable nor a warning.
+        if not is_dynamo_compiling() and requested.get() == "reference":
+            return REFERENCE
         return kernels.when_recorded if obstacle is None and kernels.can_compile(x) else REFERENCE
     if requested.get() == "reference":
         return REFERENCE

@@ -92,7 +92,8 @@ def method_of(stepped: Stepped) -> Method:
         raise CannotFuse(reason)
     if stepped.changes_state and cell.training:
         raise CannotFuse("noise is drawn at each step")
-    own = not stepped.changes_state and cell.own_kernel(cell.input.weight.dtype) is not None
+    may_own = not (stepped.changes_state or cell.is_quantised)
+    own = may_own and cell.own_kernel(cell.input.weight.dtype) is not None
     if own:
         return Method([], own=True)
     example = torch.empty(1, 1, cell.input_size, device="meta")

@@ -67,7 +67,14 @@ class Norms(NamedTuple):
     norms: Sequence[Norm]
 
 
-Operation = Linear | Shift | Norms
+class Int8Linear(NamedTuple):
+    """A product with an int8 matrix, packed: a linnet.fuse.cpu.int8.Int8Panels."""
+
+    panels: Any
+    bias: Tensor | None
+
+
+Operation = Linear | Int8Linear | Shift | Norms
 
 
 class InputProjection(Protocol):
@@ -99,6 +106,8 @@ class Unit(nn.Module):
     input_size: int
     # The states with their sizes.
     states: dict[str, int]
+    # Whether its matrices are int8, and their inputs are rounded; see linnet/layers/int8.py.
+    is_quantised = False
     # The names of the arguments of each method.
     arguments: ClassVar[dict[str, tuple[str, ...]]]
 

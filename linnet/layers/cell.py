@@ -207,7 +207,7 @@ class Cell(Unit):
     @property
     def example(self) -> Tensor:
         """A parameter, with the device and the dtype of the cell."""
-        return self.input.weight if "input" in self._modules else next(self.parameters())
+        return self.input.example if "input" in self._modules else next(self.parameters())
 
     def forward(
         self, x: Tensor, state: Any = None, run_sequence: RunSequence | None = None

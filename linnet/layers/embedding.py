@@ -21,8 +21,9 @@ def check_tokens(what: str, tokens: Tensor, size: int, ignored: bool = False) ->
         raise TypeError(f"{what} must be a tensor of torch.int64, [time, batch]; got {kind}")
     if tokens.dim() != 2 or not tokens.numel():
         raise ValueError(f"{what} must be [time, batch] and not empty; got shape {tuple(tokens.shape)}")
-    # On other devices than the CPU, reading the values would wait for the device.
-    if tokens.device.type == "cpu":
+    # On other devices than the CPU, reading the values would wait for the device. Tensors in a graph that is
+    # being traced have no values.
+    if tokens.device.type == "cpu" and not torch.compiler.is_compiling():
         check_range(what, tokens, size, ignored)
 
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from linnet.base.options import check_rate, check_size, choose
 from linnet.fuse.hooks import has_hooks
 from linnet.fuse.linear import linear
-from linnet.fuse.unit import CannotFuse, Linear, Norm, Norms, Operation, Shift
+from linnet.fuse.unit import CannotFuse, Int8Linear, Linear, Norm, Norms, Operation, Shift
 from linnet.layers.masks import keep_mask, over_time
 
 # The LRN authors' value, on the joint projection of all gates.
@@ -142,7 +142,22 @@ class Projection(nn.Module):
         return x if bias is None else x + bias
 
     @property
+    def total_size(self) -> int:
+        """The size of all parts together."""
+        return sum(self.parts.values())
+
+    @property
+    def example(self) -> Tensor:
+        """A tensor with the device and the dtype of the projection."""
+        return self.weight
+
+    @property
     def is_plain(self) -> bool:
+        """Whether kernels may compute it from `weight`, as a single product."""
+        return self.is_product
+
+    @property
+    def is_product(self) -> bool:
         """Whether this is a single matrix product, without a norm."""
         return isinstance(self.norm, nn.Identity) and not has_hooks(self.norm)
 
@@ -152,17 +167,21 @@ class Projection(nn.Module):
             raise CannotFuse("input_dropout draws a mask for each sequence")
         listed: list[Operation] = [*norms_of(self.prenorm)]
         if self.reduce is not None:
-            listed.append(Linear(self.reduce, None))
-        if self.is_plain:
-            return [*listed, Linear(self.weight, self.bias)]
-        listed += [Linear(self.weight, None), *norms_of(self.norm)]
+            listed.append(self.product("reduce"))
+        if self.is_product:
+            return [*listed, self.product()._replace(bias=self.bias)]
+        listed += [self.product(), *norms_of(self.norm)]
         return listed if self.bias is None else [*listed, Shift(self.bias)]
+
+    def product(self, name: str = "weight") -> Linear | Int8Linear:
+        """The product with one of its matrices, without a bias."""
+        return Linear(getattr(self, name), None)
 
     def whole_bias(self) -> Tensor | None:
         """With zeros for the parts that have none."""
-        if self.bias is None or len(self.bias) == len(self.weight):
+        if self.bias is None or len(self.bias) == self.total_size:
             return self.bias
-        return F.pad(self.bias, (len(self.weight) - len(self.bias), 0))
+        return F.pad(self.bias, (self.total_size - len(self.bias), 0))
 
     def split(self, x: Tensor) -> dict[str, Tensor]:
         return dict(zip(self.parts, x.split(list(self.parts.values()), dim=-1), strict=True))
@@ -183,7 +202,7 @@ class Projection(nn.Module):
         """The bias of each part that has one."""
         if self.bias is None:
             return {}
-        unbiased, start, biases = len(self.weight) - len(self.bias), 0, {}
+        unbiased, start, biases = self.total_size - len(self.bias), 0, {}
         for name, size in self.parts.items():
             if start >= unbiased:
                 biases[name] = self.bias[start - unbiased : start - unbiased + size]

@@ -319,8 +319,12 @@ class MixtureSoftmax(nn.Module):
 
     def log_probs(self, x: Tensor, tied: Tensor | None = None) -> Tensor:
         latent, prior = self.parts(x)
-        p = torch.softmax(F.linear(latent, decoder(self.weight, tied), self.bias), -1)
+        p = torch.softmax(self.decode(latent, tied), -1)
         return ((prior[..., None] * p).sum(-2) + MIXTURE_EPS).log()
+
+    def decode(self, latent: Tensor, tied: Tensor | None) -> Tensor:
+        """Return the logits of each expert, [..., K, V]."""
+        return F.linear(latent, decoder(self.weight, tied), self.bias)
 
     logits = log_probs
 

@@ -22,9 +22,10 @@ from linnet.fuse.forks import compiling
 from linnet.fuse.fused import load_kernels
 from linnet.fuse.quick import KERNEL_DTYPES, method_of
 from linnet.fuse.recording import is_recording
-from linnet.fuse.unit import CannotFuse, Linear
+from linnet.fuse.unit import CannotFuse, Linear, Operation
 from linnet.fuse.watch import Watch
 from linnet.layers.direction import Direction
+from linnet.layers.int8_modules import Int8Linear as Int8LinearModule
 from linnet.layers.recurrent import Recurrent
 
 
@@ -194,8 +195,10 @@ class Stream:
         self.program, self.run = program, program.run
 
 
-def projection_of(direction: Direction) -> Linear:
+def projection_of(direction: Direction) -> Operation:
     linear = direction.projection
+    if isinstance(linear, Int8LinearModule):
+        return linear.operation()
     if type(linear) is not torch.nn.Linear:
         raise CannotFuse(f"kernels do not know the projection {linear}")
     return Linear(linear.weight, linear.bias)

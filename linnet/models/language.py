@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from torch import Tensor, nn
 
 from linnet.layers.embedding import IGNORE, check_tokens
+from linnet.layers.int8_modules import Quantised
 from linnet.layers.penalties import activation_penalty, sobolev_penalty, temporal_penalty
 from linnet.layers.pooling import last
 from linnet.layers.recurrent import Recurrent
@@ -145,8 +146,11 @@ class LanguageModel(TokenEncoder):
         return self.softmax.logits(last(encoded.output, lengths), self.tied_weight), encoded.state
 
     @property
-    def tied_weight(self) -> Tensor | None:
-        return self.embedding.weight if self.config.tied and self.embedding is not None else None
+    def tied_weight(self) -> Any:
+        """The embedding as output matrix, if the config says so."""
+        if not self.config.tied or self.embedding is None:
+            return None
+        return self.embedding.matrix() if isinstance(self.embedding, Quantised) else self.embedding.weight
 
     # ------------------------------------------------------------------------------------- states
 

@@ -21,6 +21,7 @@ import linnet
 from linnet.deploy.onnx_scan import COMPOSED, NAMES
 from linnet.fuse.plan import Plan
 from linnet.fuse.trace import OPERATIONS, Line
+from linnet.models.language import LanguageModel, LanguageModelConfig
 
 OTHER_SIZES = ((1, 1), (9, 2), (4, 7))
 Run = Callable[..., list[Tensor]]
@@ -145,6 +146,142 @@ def test_unbatched(path: Path):
     agree(load(path), rnn, torch.randn(8, 3))
 
 
+# ----------------------------------------------------------------------------- operators of ONNX
+
+OPERATORS = [
+    Variant(linnet.LSTM, {}),
+    Variant(linnet.LSTM, {"peepholes": True, "bias": False, "prenorm": "layer"}),
+    Variant(linnet.GRU, {}),
+    Variant(linnet.GRU, {"bias": False}),
+    *(Variant(linnet.RNN, {"activation": name}) for name in ("tanh", "relu", "sigmoid")),
+]
+
+
+class WithLengths(Several):
+    """Stacks that are given lengths and a state."""
+
+    def forward(self, x: Tensor, states: Any, lengths: Any = None) -> dict[str, Any]:
+        return {name: stack(x, states[name], lengths=lengths) for name, stack in self.stacks.items()}
+
+
+def test_units_that_onnx_has_are_its_operators_with_lengths_and_states(path: Path):
+    model = WithLengths(OPERATORS, bidirectional=True).eval()
+
+    def arguments(lengths: list[int], steps: int) -> tuple[Tensor, Any, Tensor]:
+        batch = len(lengths)
+        states = {name: draw_state(stack, batch) for name, stack in model.stacks.items()}
+        return draw(steps, batch, 4, seed=steps, dtype=torch.float), states, torch.tensor(lengths)
+
+    linnet.export_onnx(model, path, *arguments([3, 1, 2], 3))
+    onnx.checker.check_model(path, full_check=True)
+    found = kinds(path)
+    assert "Scan" not in found
+    assert [found.count(kind) for kind in ("LSTM", "GRU", "RNN")] == [4, 4, 6]
+    run = load(path)
+    for lengths, steps in (([1, 9, 2, 5], 9), ([1], 1), ([3, 4], 4)):
+        agree(run, model, *arguments(lengths, steps))
+
+
+def test_weights_of_an_operator_are_constants_of_the_file(path: Path):
+    """As runtimes need them, which compile a network from its weights."""
+    linnet.export_onnx(linnet.LSTM(3, 4), path)
+    graph = onnx.load(path).graph
+    (operator,) = [node for node in graph.node if node.op_type == "LSTM"]
+    constants = {value.name for value in graph.initializer}
+    assert set(operator.input[1:4]) <= constants
+
+
+class NoOperators(Several):
+    """Steps that no operator of ONNX computes, and one that is given a mask with gaps."""
+
+    def forward(self, x: Tensor, mask: Tensor) -> dict[str, Any]:
+        given = {"GRU": mask}
+        return {name: stack(x, mask=given.get(name)) for name, stack in self.stacks.items()}
+
+
+def test_what_no_operator_computes_stays_a_scan(path: Path):
+    options = [{"norm": "layer"}, {"zoneout": 0.2}, {"output_gate": False}]
+    others = [Variant(linnet.GRU, {"form": "ran"}), Variant(linnet.GRU, {})]
+    model = NoOperators([*(Variant(linnet.LSTM, more) for more in options), *others]).eval()
+    mask = torch.tensor([[True, False], [False, True], [True, True]])
+    linnet.export_onnx(model, path, torch.zeros(3, 2, 4), mask)
+    assert kinds(path).count("Scan") == 5
+    agree(load(path), model, draw(3, 2, 4, seed=1, dtype=torch.float), mask)
+
+
+# -------------------------------------------------------------------------------------- streaming
+
+
+class InSteps(nn.Module):
+    """A stack, one step after the other."""
+
+    def __init__(self, rnn: linnet.Recurrent):
+        super().__init__()
+        self.rnn = rnn
+
+    def forward(self, x: Tensor, state: Any) -> tuple[Tensor, Any]:
+        y, state = self.rnn(x[None], state)
+        return y[0], state
+
+
+@pytest.mark.parametrize(
+    "rnn",
+    [
+        linnet.LSTM(3, 4, num_layers=2, proj_size=2, prenorm="layer", zoneout=0.1),
+        linnet.NRU(3, 4),
+    ],
+    ids=["projected", "without a kernel"],
+)
+def test_a_stream_is_one_step_with_its_state(rnn: linnet.Recurrent, path: Path):
+    rnn = enliven(rnn).eval()
+    linnet.export_onnx(rnn, path, streaming=True)
+    assert "Scan" not in kinds(path)
+    run, model = load(path), InSteps(rnn)
+    states = [f"_{name}" for name in rnn.first_cell.states] if rnn.first_cell.State else [""]
+    assert [value.name for value in onnx.load(path).graph.output[1:]] == [f"final{s}" for s in states]
+    assert [value.name for value in onnx.load(path).graph.input[1:]] == [f"state{s}" for s in states]
+    for batch in (1, 5):
+        agree(run, model, draw(batch, 3, seed=batch, dtype=torch.float), draw_state(rnn, batch))
+
+
+def test_a_stream_of_a_language_model_writes_logits(path: Path):
+    model = LanguageModel(
+        11, LanguageModelConfig(unit="lstm", hidden_size=6, embedding_size=6, tied=True)
+    ).eval()
+    linnet.export_onnx(model, path, streaming=True)
+    run, state = load(path), model.initial_state(3)
+    for token in torch.randint(11, (4, 3), generator=torch.Generator().manual_seed(0)):
+        with torch.no_grad():
+            logits, new = model.step_logits(token, state)
+        found = run(token, *tree_leaves(state))
+        torch.testing.assert_close(found, [logits, *tree_leaves(new)], rtol=0, atol=1e-5)
+        state = new
+    names = [value.name for value in onnx.load(path).graph.output]
+    assert names == ["output", "final_0_h", "final_0_c", "final_1_h", "final_1_c"]
+
+
+def test_a_language_model_over_whole_sequences(path: Path):
+    model = LanguageModel(11, LanguageModelConfig(unit="gru", hidden_size=6, num_layers=1)).eval()
+    linnet.export_onnx(model, path, torch.zeros(3, 2, dtype=torch.int64))
+    agree(load(path), model, torch.randint(11, (7, 4)))
+    assert kinds(path).count("GRU") == 1
+
+
+@pytest.mark.parametrize(
+    ("model", "inputs", "kind", "answer"),
+    [
+        (linnet.SRU(3, 4, bidirectional=True), [], ValueError, "one direction, and this SRU reads the end"),
+        (nn.Linear(3, 4), [], TypeError, r"one step of Linear: .*x_t, state, streaming=True"),
+        (linnet.SRU(3, 4), [0, 0, 0], TypeError, "the input of one step and the state: .* got 3 arguments"),
+    ],
+    ids=["both directions", "no example", "three arguments"],
+)
+def test_what_cannot_stream_says_so(model: nn.Module, inputs: list[Any], kind: type, answer: str, path: Path):
+    with pytest.raises(kind, match=answer):
+        linnet.export_onnx(model, path, *inputs, streaming=True)
+    assert not path.exists()
+
+
 # -------------------------------------------------------------------------------------- own units
 
 
@@ -223,7 +360,8 @@ def test_a_model_with_stacks_in_it(path: Path):
     assert not model.encoder._forward_pre_hooks
     run = load(path)
     agree(run, model.eval(), torch.randint(20, (8, 4)), torch.tensor([8, 3, 1, 2]))
-    assert kinds(path).count("Scan") == 5
+    assert kinds(path).count("Scan") == 4
+    assert kinds(path).count("LSTM") == 1
 
 
 def test_names_and_free_sizes(path: Path):
@@ -255,7 +393,7 @@ def test_shapes_can_be_chosen(path: Path):
 
 
 def test_a_file_holds_one_step_however_long_the_example(path: Path):
-    linnet.export_onnx(linnet.GRU(3, 4, bidirectional=True), path, torch.zeros(100, 2, 3))
+    linnet.export_onnx(linnet.RAN(3, 4, bidirectional=True), path, torch.zeros(100, 2, 3))
     bodies = [node.attribute[0].g for node in onnx.load(path).graph.node if node.op_type == "Scan"]
     assert len(kinds(path)) < 30
     assert [len(body.node) < 30 for body in bodies] == [True, True]

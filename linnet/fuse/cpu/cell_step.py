@@ -57,7 +57,7 @@ def products(program: StepProgram, cell: Unit, stage: Stage, state: Named) -> Na
     made: Named = {}
     for attribute, name in stage.recurrence.items():
         projection = getattr(cell, attribute)
-        made |= by_name(projection.parts, program.linear(state[name], projection.weight))
+        made |= by_name(projection.parts, program.operations(state[name], [projection.product()]))
     return made
 
 

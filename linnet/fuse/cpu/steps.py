@@ -18,6 +18,7 @@ from torch import Tensor
 
 from linnet.fuse.cpu import jit, parts, source
 from linnet.fuse.cpu.call import Call, Cut, zeros
+from linnet.fuse.cpu.int8 import Int8Panels, linear_kernel, units_of
 from linnet.fuse.cpu.outer_scan import check_inputs, recipe_for
 from linnet.fuse.cpu.outer_scan import kernel as outer_kernel
 from linnet.fuse.cpu.scan_call import DTYPES, compiled
@@ -26,7 +27,7 @@ from linnet.fuse.cpu.width import vector_width
 from linnet.fuse.outer_inputs import Misfit, OuterInputs, OuterSettings
 from linnet.fuse.plan import Plan
 from linnet.fuse.recording import is_plain_tensor
-from linnet.fuse.unit import CannotFuse, Linear, Named, Norm, Operation, Shift
+from linnet.fuse.unit import CannotFuse, Int8Linear, Linear, Named, Norm, Operation, Shift
 
 # Fewer products of numbers than this are not shared out: while other processes keep the cores busy, waiting
 # for a second thread can take a hundred times as long as the work (docs/log.md).
@@ -94,6 +95,15 @@ class StepProgram:
         call.keep(weight)
         self.append(kernel, names, call, -(-columns // parts.COLUMNS), self.batch * columns * depth)
 
+    def int8_linear(self, x: Tensor, panels: Int8Panels, bias: Tensor | None) -> Tensor:
+        if self.dtype != torch.float32 or panels.depth != x.shape[-1]:
+            raise CannotFuse(f"products of int8 are computed in float32, of {panels.depth} channels")
+        target = self.room(panels.count)
+        numbers, alive = panels.arguments(x, bias, target)
+        self.kernels.append((linear_kernel(), numbers, units_of(x), False))
+        self.alive.append(alive)
+        return target
+
     def norm(self, x: Tensor, norm: Norm, target: Tensor) -> None:
         kernel, names = parts.norm(self.bits, self.width, norm.shift is not None, norm.eps)
         call = self.call(x.shape[-1])
@@ -117,6 +127,8 @@ class StepProgram:
         for operation in operations:
             if isinstance(operation, Linear):
                 x = self.linear(x, *operation)
+            elif isinstance(operation, Int8Linear):
+                x = self.int8_linear(x, *operation)
             elif isinstance(operation, Shift):
                 shifted = x[:, max(0, x.shape[-1] - operation.bias.numel()) :]
                 self.add(shifted, self.weight("a bias", operation.bias, shifted.shape[-1:]), shifted)

@@ -1,0 +1,215 @@
+"""LSTM, GRU and RNN as ONNX's own operators, for which runtimes have kernels.
+
+In a model that torch has exported, each scan is one operation, `linnet::scan`. If its step is that of an ONNX
+operator, its input is a plain product and its mask is one of lengths, `use_operators` replaces it by
+`linnet::onnx_operator`, which this file translates. All other scans become ONNX's Scan.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from itertools import count
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.fx import Node
+
+from linnet.deploy.onnx_scan import Nodes, Sizes, record, size_of
+from linnet.fuse.plan import Plan, plan_called
+from linnet.units import GRU, LSTM, RNN
+
+aten = torch.ops.aten
+
+
+class Operator(NamedTuple):
+    """An operator of ONNX.
+
+    gates       our names of the inputs of the step, in the order of the operator's rows
+    products    the same for the products with the state
+    peepholes   our names of the weights with one number per channel that the operator has
+    """
+
+    kind: str
+    gates: tuple[str, ...]
+    products: tuple[str, ...]
+    peepholes: tuple[str, ...] = ()
+    attributes: Mapping[str, Any] = {}
+
+
+LSTM_OPERATOR = Operator(
+    "LSTM", ("i", "o", "f", "content"), ("i_h", "o_h", "f_h", "content_h"), ("p_i", "p_o", "p_f")
+)
+GRU_OPERATOR = Operator("GRU", ("z", "r", "n"), ("z_h", "r_h", "n_h"), attributes={"linear_before_reset": 1})
+RNN_OPERATOR = Operator("RNN", ("a",), ("hR",))
+
+
+@cache
+def operators() -> dict[str, Operator]:
+    """Return the operators by the text of the plan of the step that each computes."""
+    same = [
+        (LSTM(1, 1), LSTM_OPERATOR),
+        (LSTM(1, 1, peepholes=True), LSTM_OPERATOR),
+        (GRU(1, 1), GRU_OPERATOR),
+        (GRU(1, 1, bias=False), GRU_OPERATOR),
+        *(
+            (RNN(1, 1, activation=name.lower()), RNN_OPERATOR._replace(attributes={"activations": [name]}))
+            for name in ("Tanh", "Relu", "Sigmoid")
+        ),
+    ]
+    return {stack.layer(0)[0].plans_for(())[0].text: operator for stack, operator in same}  # type: ignore[union-attr]
+
+
+# ------------------------------------------------------------------------- in the exported program
+
+
+def use_operators(exported: torch.export.ExportedProgram) -> None:
+    """Replace each scan that one of ONNX's operators computes."""
+    for node in exported.graph.nodes:
+        if node.target is torch.ops.linnet.scan.default:
+            arguments = arguments_of(*node.args)
+            if arguments is not None:
+                node.target, node.args = onnx_operator(), arguments
+                # The scan also returned what its gradients need.
+                for unused in [user for user in node.users if not user.users]:
+                    exported.graph.erase_node(unused)
+
+
+def arguments_of(
+    plan: str, tensors: Sequence[Node], mask: Node | None, resets: Node | None, reverse: bool
+) -> tuple[Any, ...] | None:
+    """Return the arguments of `linnet::onnx_operator`, or None if it cannot do what this scan does."""
+    joint, *others = tensors
+    lengths = None if mask is None else lengths_of(mask)
+    known = plan in operators() and resets is None and (lengths is None) == (mask is None)
+    # onnxruntime has no kernels of these operators for float64.
+    if not known or joint.target is not aten.linear.default or joint.meta["val"].dtype != torch.float32:
+        return None
+    x, weight, bias = (*joint.args, None)[:3]
+    return plan, x, weight, bias, others, lengths, reverse
+
+
+def lengths_of(mask: Node) -> Node | None:
+    """Return the lengths of a mask `arange(T)[:, None] < lengths`, or None if it is another mask."""
+    if mask.target is not aten.lt.Tensor:
+        return None
+    positions, lengths = mask.args
+    return lengths if is_column_of_positions(positions) else None  # type: ignore[return-value]
+
+
+def is_column_of_positions(node: Any) -> bool:
+    if node.target is not aten.unsqueeze.default or node.args[1] != 1:
+        return False
+    row = node.args[0]
+    if row.target is aten.slice.Tensor and row.args[1:] == (0, 0, sys.maxsize):
+        row = row.args[0]
+    return row.target is aten.arange.default
+
+
+@cache
+def onnx_operator() -> Any:
+    """Register `linnet::onnx_operator`: a step's operands, and its output and final states. It never runs."""
+    library = torch.library.Library("linnet", "FRAGMENT")
+    library.define(
+        "onnx_operator(str plan, Tensor x, Tensor weight, Tensor? bias, Tensor[] others, Tensor? lengths, "
+        "bool reverse) -> Tensor[]"
+    )
+
+    def shapes(
+        plan: str,
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        others: Sequence[Tensor],
+        lengths: Tensor | None,
+        reverse: bool,
+    ) -> list[Tensor]:
+        states = states_of(plan_called(plan), others).values()
+        return [
+            x.new_empty(*x.shape[:2], others[-1].shape[-1]),
+            *(state.new_empty(state.shape) for state in states),
+        ]
+
+    torch.library.register_fake("linnet::onnx_operator", shapes, lib=library)
+    # The registration ends with the life of the library.
+    LIBRARIES.append(library)
+    return torch.ops.linnet.onnx_operator.default
+
+
+LIBRARIES: list[torch.library.Library] = []
+
+
+def states_of(plan: Plan, others: Sequence[Any]) -> dict[str, Any]:
+    first, names = len(plan.traced.weights), plan.traced.states
+    return dict(zip(names, others[first : first + len(names)], strict=True))
+
+
+# ------------------------------------------------------------------------------- the translation
+
+
+def translation_table(sizes: list[Sizes]) -> dict[Callable, Callable]:
+    """Return the translation for torch.onnx.export; it appends to `sizes`."""
+    numbers = count()
+
+    def translate(plan, x, weight, bias, others, lengths, reverse):
+        sizes.append((size_of(x, 0), size_of(x, 1)))
+        call = OperatorCall(f"operator{next(numbers)}", plan, others)
+        results = call.add_operator(x, weight, bias, lengths, reverse)
+        record(call.nodes)
+        return results
+
+    return {onnx_operator(): translate}
+
+
+class OperatorCall(Nodes):
+    """The nodes of one operator: its weights in the order that ONNX defines, and the operator."""
+
+    def __init__(self, name: str, plan: str, others: Sequence[Any]):
+        super().__init__(name)
+        self.plan, self.operator = plan_called(plan), operators()[plan]
+        self.states = states_of(self.plan, others).values()
+        self.weights = dict(zip(self.plan.traced.weights, others, strict=False))
+        self.matrices = others[-len(self.plan.products) :]
+
+    def add_operator(self, x: Any, weight: Any, bias: Any, lengths: Any, reverse: bool) -> list[Any]:
+        products = [part for product in self.plan.products for part in product.parts]
+        gates = [name for name in self.plan.traced.inputs if name not in products]
+        self.size = int(weight.shape[0]) // len(gates)
+        order = self.operator
+        inputs = [
+            x,
+            self.rows([weight], gates, order.gates),
+            self.rows(self.matrices, products, order.products),
+            None if bias is None else self.biases(bias, gates),
+            None if lengths is None else self.as_int32(lengths),
+            *(self.add("Unsqueeze", state, self.constant([0])) for state in self.states),
+        ]
+        if order.peepholes and self.weights:
+            inputs.append(self.rows(list(self.weights.values()), list(self.weights), order.peepholes))
+        direction = {"direction": "reverse" if reverse else "forward", "hidden_size": self.size}
+        count = 1 + len(self.states)
+        y, *finals = self.add_many(order.kind, count, *inputs, **order.attributes, **direction)
+        squeezed = [self.add("Squeeze", final, self.constant([0])) for final in finals]
+        return [self.add("Squeeze", y, self.constant([1])), *squeezed]
+
+    def rows(self, tensors: Sequence[Any], names: Sequence[str], order: Sequence[str]) -> Any:
+        """Return parts that lie one below the other in `tensors`, in another order: [1, ...]."""
+        starts = [list(names).index(name) * self.size for name in order]
+        rows = [row for start in starts for row in range(start, start + self.size)]
+        whole = tensors[0] if len(tensors) == 1 else self.add("Concat", *tensors, axis=0)
+        return self.add(
+            "Unsqueeze", self.add("Gather", whole, self.constant(rows), axis=0), self.constant([0])
+        )
+
+    def biases(self, bias: Any, gates: Sequence[str]) -> Any:
+        """Return the biases of the input, and then those of the products."""
+        zeros, products = self.constant([0.0] * self.size), self.operator.products
+        own = [self.weights.get(f"bias.{name}", zeros) for name in products]
+        return self.rows([bias, *own], (*gates, *products), (*self.operator.gates, *products))
+
+    def as_int32(self, lengths: Any) -> Any:
+        from onnxscript.ir import DataType
+
+        return self.add("Cast", lengths, to=DataType.INT32.value)

@@ -1,0 +1,80 @@
+"""How a unit with int8 matrices runs by kernels; see linnet/layers/int8.py for the scheme."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from linnet.fuse.operands import Operands
+from linnet.fuse.plan import Plan
+from linnet.fuse.planning import sum_of_sizes, weights_of
+from linnet.fuse.trace import name_in_unit
+from linnet.fuse.unit import CannotFuse, Flags, Named, OwnKernel, Unit
+
+if TYPE_CHECKING:
+    from linnet.fuse.cpu.int8 import Int8Panels
+    from linnet.fuse.plan_cache import PlansOrReason
+
+
+def int8_kernel(cell: Unit, plans: PlansOrReason) -> OwnKernel:
+    """The kernels of a cell whose matrices are int8, for inference in float32."""
+    if isinstance(plans, str):
+        raise CannotFuse(plans)
+    return partial(run_int8, cell, plans)
+
+
+def run_int8(
+    cell: Any, plans: list[Plan], x: Tensor, state: Named, flags: Flags, recorded: bool
+) -> tuple[Tensor, Named]:
+    """x [T, B, input_size] -> the output [T, B, output_size] and the final state."""
+    if recorded:
+        raise CannotFuse("products of int8 are not compiled")
+    inputs = cell.extra_inputs(x)
+    sequences: Named = {}
+    finals: Named = {}
+    joints = cell.input.joint(x).split([sum_of_sizes(cell, plan) for plan in plans], -1)
+    for stage, plan, joint in zip(cell.stages(), plans, joints, strict=True):
+        for attribute, name in stage.reads_new_state.items():
+            inputs |= getattr(cell, attribute)(sequences[name])
+        others = others_of(cell, stage, plan, inputs, x, state)
+        y, ends = scan(plan, flags, joint, others, panels_of(cell, stage))
+        finals |= dict(zip(stage.states, ends, strict=True))
+        sequences[stage.states[0]] = y
+    return cell.output(y, sequences), finals
+
+
+def scan(
+    plan: Plan, flags: Flags, joint: Tensor, others: tuple[list[Tensor], ...], matrices: Sequence[Int8Panels]
+) -> tuple[Tensor, list[Tensor]]:
+    from linnet.fuse.cpu import int8_scan, passes
+    from linnet.fuse.scan import ends
+
+    if matrices:
+        return int8_scan.run_sequence(plan, flags, joint, others, matrices)  # type: ignore[arg-type]
+    extras, weights, states = others
+    tensors = (passes.laid_out(joint), *map(passes.laid_out, extras), *weights, *states)
+    y, sequences, _ = passes.run_forward(Operands.of(plan, flags, tensors), keep=False)
+    return y, ends(sequences, flags[2], y.dtype)
+
+
+def panels_of(cell: Any, stage: Any) -> list[Int8Panels]:
+    return [getattr(cell, attribute).panels() for attribute in stage.recurrence]
+
+
+def others_of(
+    cell: Any, stage: Any, plan: Plan, inputs: Named, x: Tensor, state: Named
+) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
+    """The extra inputs, weights and states that the scan of a stage reads."""
+    shape = (*x.shape[:-1], cell.states[stage.states[0]])
+    extras = [inputs[name_in_unit(name)].expand(shape) for name in plan.extras]
+    weights = weights_of(cell, stage)
+    if tuple(weights) != plan.traced.weights:
+        raise CannotFuse(f"its weights with one number per channel are now {list(weights)}")
+    states = [state[name] for name in stage.states]
+    if any(each.dtype != torch.float32 for each in (x, *extras, *states)):
+        raise CannotFuse("products of int8 are computed in float32")
+    return extras, list(weights.values()), states
