@@ -88,7 +88,8 @@ def test_units_are_compared_at_one_size(tmp_path: Path, capsys: pytest.CaptureFi
     assert "2 units on largest, 600 parameters each" in printed
     sizes = [result_of(tmp_path / unit)["parameters"] for unit in ("lrn", "gru")]
     assert all(500 < size < 700 for size in sizes)
-    assert (tmp_path / "report.html").exists()
+    assert "lens.html" not in (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "There is no lens of the best model: the lens shows models that read a typed text" in printed
 
 
 def test_a_search_finds_the_best_accuracy(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from linnet.analysis.colours import FAINT, GRID, INK, css_variables
+from linnet.analysis.colours import BLUE, FAINT, GRID, INK, css_variables
 from linnet.analysis.drawing import inline
 from linnet.analysis.paired import paired_section
 from linnet.analysis.plots import PLOTS, figures, how_measured, is_reason
@@ -21,6 +21,8 @@ from linnet.tasks import TASKS
 from linnet.tasks.results import Section
 from linnet.units import UNITS
 
+LENS = "lens.html"
+"""The page of the best model, in the folder of the report."""
 REFRESH = 5
 """Seconds after which a browser reads the page of an unfinished comparison again."""
 
@@ -49,6 +51,7 @@ dl {{ display: grid; grid-template-columns: max-content 1fr; gap: .2rem 1rem; fo
 dt {{ font-weight: 600; }} dd {{ margin: 0; }}
 .plots {{ display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 28rem), 1fr));
   gap: 1.5rem; }}
+a {{ color: var({BLUE.variable}); }}
 figure {{ margin: 0; }} figure svg {{ display: block; width: 100%; height: auto; }}
 figcaption, .note {{ font-size: .9rem; color: var({FAINT.variable}); }}
 blockquote {{ margin: .3rem 0 1.2rem; padding: .4rem 1rem; border-left: 4px solid var({GRID.variable});
@@ -72,16 +75,19 @@ def write_report(path: Path, runs: Sequence[Recorded], title: str, expected: int
 
     expected   the number of runs of a comparison, some of which may not have finished or begun yet
     """
-    write_atomically(path, page(runs, title, expected).encode())
+    lens = LENS if (path.parent / LENS).exists() else None
+    write_atomically(path, page(runs, title, expected, lens).encode())
 
 
-def page(runs: Sequence[Recorded], title: str, expected: int = 0) -> str:
+def page(runs: Sequence[Recorded], title: str, expected: int = 0, lens: str | None = None) -> str:
+    """Return the page; `lens` is the address of the page in which the best model can be watched."""
     done = sum(run.result is not None for run in runs)
     unfinished = done < expected
     body = [
         f"<h1>{escape(title)}</h1>",
         progress(done, expected) if unfinished else "",
         introduction(runs),
+        lens_link(lens),
         *(section(panel, number) for number, panel in enumerate(panels(runs), 1)),
         samples(runs),
         details(runs),
@@ -116,6 +122,12 @@ def progress(done: int, expected: int) -> str:
 def introduction(runs: Sequence[Recorded]) -> str:
     units = {run.config.model.unit for run in runs}
     return f"<p>{escape(INTRODUCTION)}</p>" if len(units) > 1 else ""
+
+
+def lens_link(lens: str | None) -> str:
+    if lens is None:
+        return ""
+    return f'<p><a href="{escape(lens)}">Type a text and watch the best model read it</a></p>'
 
 
 def circumstances(runs: Sequence[Recorded]) -> str:

@@ -9,9 +9,9 @@ from typing import Any
 
 from linnet.analysis.board import Board
 from linnet.analysis.paired import paired_section
-from linnet.analysis.report import write_report
+from linnet.analysis.report import LENS, write_report
 from linnet.analysis.runs import panels, read_run
-from linnet.analysis.table import text_table
+from linnet.analysis.table import best_run, text_table
 from linnet.cli.folders import RUNS, data_name, overwrite
 from linnet.cli.options import add_run_options, add_sources, add_task, check_task_is_first, parsed, run_config
 from linnet.cli.output import is_first_process, say, section_table
@@ -123,6 +123,7 @@ class Comparing:
                     self.write_page(number)
         say("measuring the speed of each model alone ...")
         measure_speeds(self.runs, self.task)
+        self.write_lens()
         self.write_page(len(self.runs))
         self.say_results()
 
@@ -147,6 +148,21 @@ class Comparing:
             write_report(self.page, runs, self.title, len(self.runs))
         self.has_page = True
 
+    def write_lens(self) -> None:
+        """Write the page in which the best model can be watched, if it reads a text that can be typed."""
+        # Imported here, not above: `linnet compare --help` needs no page.
+        from linnet.analysis.lens.describe import CannotShow
+        from linnet.analysis.lens.runs import lens_of_runs
+        from linnet.deploy.step.models import CannotExport
+
+        best = best_run([read_run(path) for _, path in self.runs])
+        if best is None or not is_first_process():
+            return
+        try:
+            lens_of_runs([best.folder]).save(self.folder / LENS)
+        except (CannotShow, CannotExport) as reason:
+            say(f"There is no lens of the best model: {reason}")
+
     def say_results(self) -> None:
         runs = [read_run(path) for _, path in self.runs]
         say(f"\n{self.title}\n\n{text_table(runs)}")
@@ -155,3 +171,5 @@ class Comparing:
         for each in runs if runs[0].sample else ():
             say(f"\n{each.name} writes:\n  {each.sample.strip()}")
         say(f"\nThe page is {self.page}")
+        if (self.folder / LENS).exists():
+            say(f"Type a text and watch the best model read it: {self.folder / LENS}")

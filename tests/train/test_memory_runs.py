@@ -160,7 +160,8 @@ def test_compare_over_units_and_seeds(tmp_path: Path, capsys: pytest.CaptureFixt
     # T + 2k
     assert read_config(tmp_path / "lstm-chrono-1").model.unit_options["chrono"] == 9
     assert "units on memory.copy, 500 parameters each" in capsys.readouterr().out
-    assert (tmp_path / "report.html").exists()
+    assert 'href="lens.html"' in (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert (tmp_path / "lens.html").stat().st_size > 20_000
 
 
 def test_what_is_compared_has_as_many_parameters(tmp_path: Path):
