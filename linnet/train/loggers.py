@@ -39,11 +39,15 @@ OPTIONS: dict[str, Callable[[Path, int], dict[str, Any]]] = {
         **{"root_dir": run, "name": "events", "version": "", "purge_step": step},
     },
     "csv": lambda run, step: {"root_dir": run, "name": "events"},
+    # MLflow's own choice: MLFLOW_TRACKING_URI, or the database that `mlflow ui` shows in the same folder.
     "mlflow": lambda run, step: {
-        **{"experiment_name": PROJECT, "run_name": run.name, "save_dir": str(run / "events")},
+        **{"experiment_name": PROJECT, "run_name": run.name},
+        "tracking_uri": import_module("mlflow").get_tracking_uri(),
     },
     "wandb": lambda run, step: {"project": PROJECT, "name": run.name, "save_dir": str(run / "events")},
 }
+COMPARES_SETTINGS = ("mlflow", "wandb")
+"""Loggers whose pages compare runs by their settings."""
 
 
 def check_installed(name: str) -> None:
@@ -55,7 +59,17 @@ def check_installed(name: str) -> None:
         raise missing(f"--logger {name}", " ".join(lacking).replace("_", "-"))
 
 
-def make_logger(name: str, run: Path, step: int) -> Any:
-    """Return a logger for the run in directory `run`, which begins or resumes after update `step`."""
+def make_logger(name: str, run: Path, step: int, settings: dict[str, Any]) -> Any:
+    """Return a logger for the run in directory `run`, which starts or resumes after update `step`."""
     source = SOURCES[name]
-    return getattr(import_module(source.module), source.name)(**OPTIONS[name](run, step))
+    logger = getattr(import_module(source.module), source.name)(**OPTIONS[name](run, step))
+    if name in COMPARES_SETTINGS:
+        logger.log_hyperparams(settings)
+    return logger
+
+
+def close_logger(name: str, logger: Any) -> None:
+    logger.finalize("success")
+    if name == "wandb":
+        # Otherwise the next run of this process, in `linnet compare`, would be added to the same run.
+        logger.experiment.finish()

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from linnet.runs.config import to_dict
 from linnet.runs.records import Row, Rows, append
 from linnet.runs.untrusted import has_folder
 from linnet.train.context import Context
-from linnet.train.loggers import check_installed, make_logger
+from linnet.train.loggers import check_installed, close_logger, make_logger
 from linnet.train.progress import Progress, Silent
 
 
@@ -19,7 +20,7 @@ class Recorder:
         self.context = context
         self.progress = progress if context.is_first else Silent()
         self.rows = Rows(context.folder)
-        self.loggers: list[Any] | None = None
+        self.loggers: dict[str, Any] | None = None
         for name in context.config.loop.logger:
             check_installed(name)
 
@@ -45,15 +46,15 @@ class Recorder:
     def log(self, split: str, numbers: Row) -> None:
         if self.loggers is None:
             self.loggers = self.make_loggers()
-        for logger in self.loggers:
+        for logger in self.loggers.values():
             logger.log_metrics({f"{split}/{name}": value for name, value in numbers.items()}, self.step)
             logger.save()
 
-    def make_loggers(self) -> list[Any]:
-        names, folder = self.context.config.loop.logger, self.context.folder
-        if names:
+    def make_loggers(self) -> dict[str, Any]:
+        config, folder = self.context.config, self.context.folder
+        if config.loop.logger:
             has_folder(folder / "events")
-        return [make_logger(name, folder, self.step) for name in names]
+        return {name: make_logger(name, folder, self.step, to_dict(config)) for name in config.loop.logger}
 
     @property
     def step(self) -> int:
@@ -61,5 +62,5 @@ class Recorder:
 
     def close(self) -> None:
         self.progress.end()
-        for logger in self.loggers or ():
-            logger.finalize("success")
+        for name, logger in (self.loggers or {}).items():
+            close_logger(name, logger)
