@@ -33,6 +33,7 @@ from tools.cases import (
     Change,
     Results,
     Wrong,
+    changing,
     compare,
     flags_of,
     lay_out,
@@ -98,7 +99,7 @@ def changed_between(case: Case, name: str, by: str | None, change: Change = unch
     rnn = replace(case, built=[]).build()
     x = change(randn(case.number, case.steps, case.batch, case.input_size)).requires_grad_()
     flags = flags_of(case, x)
-    with backend(by):
+    with changing(rnn, change), backend(by):
         y, _ = rnn(x, **flags)
     flags[name].logical_not_()
     leaves = {"x": x, **dict(rnn.named_parameters())}
@@ -193,7 +194,7 @@ def check_watched(case: Case) -> None:
 
 
 def watched_by_loop(module: Watched, x: Tensor, change: Change = unchanged) -> Results:
-    with backend("reference"), torch.no_grad():
+    with changing(module, change), backend("reference"), torch.no_grad():
         return numbered(module(2 * change(x)))
 
 
@@ -320,7 +321,7 @@ def by_stream(session: Stream, x: Tensor) -> Results:
 
 
 def by_the_loop(rnn: Recurrent, x: Tensor, state: Any, change: Change = unchanged) -> Results:
-    with torch.no_grad(), backend("reference"):
+    with changing(rnn, change), torch.no_grad(), backend("reference"):
         return named_results(*rnn(change(x), state))
 
 
@@ -343,7 +344,7 @@ def check_races(case: Case) -> None:
 
 
 def stepped(cell: nn.Module, x: Tensor, change: Change = unchanged) -> Results:
-    with torch.no_grad():
+    with changing(cell, change), torch.no_grad():
         return named_results(*cell(change(x)))
 
 
@@ -355,7 +356,8 @@ class Differentiated:
         self.y, _ = rnn(x)
 
     def __call__(self, change: Change = unchanged) -> Results:
-        y = self.y if change is unchanged else self.rnn(change(self.x))[0]
+        with changing(self.rnn, change):
+            y = self.y if change is unchanged else self.rnn(change(self.x))[0]
         named = dict(self.rnn.named_parameters())
         found = torch.autograd.grad(y.sum(), list(named.values()), retain_graph=True, allow_unused=True)
         return {name: gradient for name, gradient in zip(named, found, strict=True) if gradient is not None}

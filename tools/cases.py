@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import copy
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from typing import Any
 from unittest.mock import patch
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
 from linnet.fuse.backend import backend
@@ -92,6 +93,9 @@ AS_THE_LOOP = 8.0
 # If the loop's own error is larger than this, it has no correct digit, and there is nothing to compare with:
 # for example, a layer norm over two nearly equal numbers in bfloat16.
 NO_DIGIT = 1.0
+
+
+NUDGES = 4
 
 
 class Wrong(AssertionError):  # noqa: N818, it is what the result is
@@ -245,10 +249,23 @@ def unchanged(x: Tensor) -> Tensor:
     return x
 
 
-def nudged(x: Tensor) -> Tensor:
+def nudged(x: Tensor, seed: int = 0) -> Tensor:
     """Change the last bit of each number up or down, independently: a norm would undo a common change."""
-    ways = randn(x.numel(), *x.shape).sign()
+    ways = randn(seed + x.numel(), *x.shape).sign()
     return (x * (1 + torch.finfo(x.dtype).eps * ways)).to(x.dtype)
+
+
+@contextmanager
+def changing(module: nn.Module, change: Change) -> Iterator[None]:
+    """Change the parameters too: a norm over one channel hides a change of x."""
+    kept = [(p, p.data) for p in module.parameters() if p.is_floating_point() and not p.is_meta]
+    for parameter, data in kept if change is not unchanged else ():
+        parameter.data = change(data)
+    try:
+        yield
+    finally:
+        for parameter, data in kept if change is not unchanged else ():
+            parameter.data = data
 
 
 def results(case: Case, by: str | None, fresh: bool = True) -> Results:
@@ -271,7 +288,7 @@ def run(case: Case, rnn: Recurrent, by: str | None, change: Change = unchanged) 
     torch.manual_seed(case.number)
     state = given_state(case, rnn, dtype)
     threads.WORTH = 1 if case.eager else USUAL_WORTH
-    with backend(by), torch.set_grad_enabled(case.gradients != "none"):
+    with changing(rnn, change), backend(by), torch.set_grad_enabled(case.gradients != "none"):
         x = leaf.transpose(0, 1) if batch_first else leaf
         y, final = call(case, rnn, x, state)
     found = {"output": y, **{f"state {i}": s for i, s in enumerate(tensors(final))}}
@@ -352,7 +369,7 @@ def compare(
 ) -> None:
     """Compare with the loop in float64; in other dtypes, allow a multiple of the loop's own error.
 
-    again   computes `expected` from a changed x; by default, the results of the case by the loop
+    again   computes `expected` from a changed x and changed parameters; by default, with the loop
     """
     exact = expected if case.dtype == torch.float64 else results_exactly(case)
     if found.keys() != expected.keys():
@@ -370,9 +387,12 @@ def compare(
 
 
 def swing(expected: Results, again: Callable[[Change], Results]) -> dict[str, float]:
-    """Return how much results of the loop change with the last bits of x: long sequences may amplify them."""
-    moved = again(nudged)
-    return {name: error(moved[name], right) for name, right in expected.items()}
+    """Return how much results change with the last bits of x and the parameters; long sequences amplify them.
+
+    How much depends on the bits, so this is the largest of a few changes.
+    """
+    moved = [again(partial(nudged, seed=seed)) for seed in range(NUDGES)]
+    return {name: max(error(each[name], right) for each in moved) for name, right in expected.items()}
 
 
 def by_loop(case: Case) -> Callable[[Change], Results]:
