@@ -69,12 +69,25 @@ def case(*names: str):
     return register
 
 
-def matching(*patterns: str) -> list[Path]:
+def matching(*patterns: str, suffix: str = ".npz") -> list[Path]:
     """The files of our folder and of LINNET_GOLDEN whose names match one of the patterns."""
     folders = sorted({OURS.resolve(), FOLDER.resolve()})
     return [
-        path for folder in folders for pattern in patterns for path in sorted(folder.glob(f"*/{pattern}.npz"))
+        path
+        for folder in folders
+        for pattern in patterns
+        for path in sorted(folder.glob(f"*/{pattern}{suffix}"))
     ]
+
+
+def tables(*patterns: str) -> list[dict[str, Any]]:
+    """The contents of such files in JSON."""
+    return [json.loads(path.read_text(encoding="utf-8")) for path in matching(*patterns, suffix=".json")]
+
+
+def find(name: str) -> Path:
+    """A file by its name, of LINNET_GOLDEN if it is there."""
+    return next(path for folder in (FOLDER, OURS) if (path := folder / f"{name}.npz").exists())
 
 
 def files() -> list[Path]:

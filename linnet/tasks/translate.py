@@ -38,6 +38,7 @@ from linnet.tasks.texts import TextTask
 log = logging.getLogger("linnet")
 
 FIRST_PIECE = 3  # the token of piece 0 of the vocabulary
+BLEU_TOKENS = ("13a", "intl", "zh", "char", "none")
 MOST_SHOWN = 5  # translations that `linnet eval` prints
 
 
@@ -72,6 +73,9 @@ class TranslateData(Checked):
         0.1, "training: the share of the target that other pieces get", least=0, most=1
     )
     bleu: bool = option(True, "evaluation: also translate, for BLEU and chrF; no: the loss only")
+    bleu_tokens: str = option(
+        "13a", "what BLEU counts, by sacrebleu's names: 13a for languages with spaces", choices=BLEU_TOKENS
+    )
     best_by: str = option(
         "loss", "the figure on the validation set that selects the best checkpoint", choices=("loss", "bleu")
     )
@@ -106,7 +110,7 @@ class Translate(TextTask):
     has_attention = True
     defaults = {
         # The Bible in ten minutes on two cores; see docs/log.md.
-        **{"optimiser": "adam", "lr": 2e-3, "clip": 1.0, "fused": True, "epochs": 2, "threads": 2},
+        **{"optimiser": "adam", "lr": 2e-3, "clip": 1.0, "fused": True, "epochs": 2},
         **{"schedule": "cosine", "warmup": 100},
         **{"hidden_size": 192, "num_layers": 1, "heads": 4, "inner_size": 512},
     }
@@ -214,7 +218,7 @@ class Translate(TextTask):
         return right, [*zip(batch.rows.tolist(), texts, references, strict=True)]
 
     def metrics(self) -> Metrics:
-        return TranslationMetrics()
+        return TranslationMetrics(self.data.bleu_tokens)
 
     @classmethod
     def selected_by(cls, data: TranslateData) -> Metric:
@@ -373,8 +377,9 @@ Translated = tuple[int, str, str]  # the number of the pair in its split, the tr
 class TranslationMetrics(Metrics):
     """Loss, perplexity and accuracy of pieces; BLEU and chrF of whole sentences."""
 
-    def __init__(self) -> None:
+    def __init__(self, bleu_tokens: str = "13a") -> None:
         super().__init__()
+        self.bleu_tokens = bleu_tokens
         self.right = 0
         self.translated: list[Translated] = []
 
@@ -383,6 +388,10 @@ class TranslationMetrics(Metrics):
         right, translated = result.outputs
         self.right += right
         self.translated += translated
+
+    def merge(self, other: TranslationMetrics) -> None:
+        super().merge(other)
+        self.bleu_tokens = other.bleu_tokens
 
     def compute(self) -> dict[str, float]:
         figures = super().compute()
@@ -402,19 +411,21 @@ class TranslationMetrics(Metrics):
             return {}
         _, texts, references = zip(*self.translated, strict=True)
         found = {}
-        for name, make in scorers().items():
+        for name, make in scorers(self.bleu_tokens).items():
             metric = make()
             score = metric.corpus_score(texts, [references]).score
             found[name] = score, str(metric.get_signature())
         return found
 
 
-def scorers() -> dict[str, Any]:
+def scorers(tokens: str) -> dict[str, Any]:
     try:
         from sacrebleu.metrics import BLEU, CHRF
     except ImportError as error:
         raise ImportError("BLEU needs the package sacrebleu: pip install 'linnet-rnn[lm]'") from error
-    return {"bleu": BLEU, "bleu_uncased": partial(BLEU, lowercase=True), "chrf": CHRF}
+    # Forced: it would warn that a text seems to be tokenised already.
+    cased = partial(BLEU, tokenize=tokens, force=True)
+    return {"bleu": cased, "bleu_uncased": partial(cased, lowercase=True), "chrf": CHRF}
 
 
 def scores_section(scores: Mapping[str, tuple[float, str]]) -> Section:

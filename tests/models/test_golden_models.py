@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from golden_cases import FOLDER, Vectors
+from golden_cases import Vectors, find
 from golden_checks import call
 from torch import Tensor
 from torch.func import functional_call
@@ -32,7 +32,7 @@ def close(ours: Tensor, theirs: Tensor, what: str) -> None:
 
 
 def load(name: str) -> Vectors:
-    return Vectors(FOLDER / f"{name}.npz")
+    return Vectors(find(name))
 
 
 def check_gradients(v: Vectors, loss: Tensor) -> dict[str, Tensor]:

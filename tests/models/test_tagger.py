@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from golden_cases import FOLDER, OURS, Vectors, matching
+from golden_cases import Vectors, matching
 from golden_checks import call, close
 from torch import Tensor
 
@@ -276,7 +276,7 @@ def test_a_tagger_of_characters_needs_the_spelling():
 # ---------------------------------------------------------------------------------------- entities
 
 
-METRICS = [path for folder in sorted({OURS, FOLDER}) for path in folder.glob("tasks_lrn/metrics*.json")]
+METRICS = matching("metrics*", suffix=".json")
 
 
 @pytest.mark.parametrize("path", METRICS, ids=lambda path: path.stem)

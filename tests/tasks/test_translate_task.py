@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from golden_cases import tables
 from helpers import make_task
 
 import linnet
@@ -159,6 +160,18 @@ def test_sentences_are_answered_in_their_order_in_batches_of_any_size(run: Path)
 def test_impossible_searches_are_refused(run: Path, options: dict[str, Any], message: str):
     with pytest.raises(ValueError, match=message):
         linnet.load(run).predict("A man", **options)
+
+
+def test_bleu_of_tokens_is_that_of_multi_bleu():
+    for known in tables("metrics*"):
+        case = known["bleu"]
+        metrics, other = TranslationMetrics("none"), TranslationMetrics("none")
+        rows = [*zip(range(len(case["hyp"])), case["hyp"], case["ref"], strict=True)]
+        metrics.translated, other.translated = rows[:2], rows[2:]
+        metrics.merge(other)
+        found = metrics.compute()
+        assert found["bleu"] == pytest.approx(case["cased"], rel=1e-12)
+        assert found["bleu_uncased"] == pytest.approx(case["lower"], rel=1e-12)
 
 
 # ---------------------------------------------------------------------------------------- commands
