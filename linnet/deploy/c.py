@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from torch import nn
 
 from linnet.base.options import choose
+from linnet.deploy.quantize import in_int8
 
 if TYPE_CHECKING:
     from linnet.deploy.step.program import Program
@@ -34,7 +35,7 @@ def export_c(
 
         linnet.export_c(model, "device")
 
-    int8         weights of eight bits, and inputs of products that are rounded to eight bits at each step
+    int8         export linnet.quantize(model). A model that is quantised already is exported as it is
     weights      "arrays": constants in the source; "file": a file to read or map, model.weights
     vocabulary   the texts of the tokens of a language model: main.c then continues a text
     name         how the names of files, functions and structs start
@@ -43,16 +44,15 @@ def export_c(
     model is one of those that docs/deploy.md lists.
     """
     from linnet.deploy.source.folder import new_folder
-    from linnet.deploy.source.int8 import with_int8
     from linnet.deploy.step.build import program_of
 
     choose("weights", weights, ("arrays", "file"))
     check_name(name)
+    model = in_int8(model) if int8 else model
     program = program_of(model)
-    program = with_int8(program) if int8 else program
     check_size(program, weights)
     files = files_of(model, program, name, weights == "file", vocabulary)
-    record = {"target": "c", "int8": int8, "weights": weights, "fingerprint": program.fingerprint}
+    record = {"target": "c", "int8": program.is_int8, "weights": weights, "fingerprint": program.fingerprint}
     with new_folder(Path(folder), record) as work:
         write_files(work, files)
     return Path(folder)

@@ -8,6 +8,8 @@ from pathlib import Path
 
 from torch import nn
 
+from linnet.deploy.quantize import in_int8
+
 
 def export_js(
     model: nn.Module,
@@ -20,7 +22,7 @@ def export_js(
 
         linnet.export_js(model, "web")
 
-    int8         weights of eight bits, and inputs of products that are rounded to eight bits at each step
+    int8         export linnet.quantize(model). A model that is quantised already is exported as it is
     vocabulary   the texts of the tokens, which the module then has too
 
     The model is a stack, a language model, tagger, classifier or sequence model that reads in one direction,
@@ -28,15 +30,14 @@ def export_js(
     """
     # Imported here, not above: models of all tasks are not needed to import Linnet.
     from linnet.deploy.source.folder import filled, new_folder
-    from linnet.deploy.source.int8 import with_int8
     from linnet.deploy.source.javascript import module_of
     from linnet.deploy.step.build import program_of
 
+    model = in_int8(model) if int8 else model
     program = program_of(model, keep_values=True)
-    program = with_int8(program) if int8 else program
     texts = None if vocabulary is None else [as_text(token) for token in vocabulary]
     text = module_of(program, texts)
-    record = {"target": "js", "int8": int8, "fingerprint": program.fingerprint}
+    record = {"target": "js", "int8": program.is_int8, "fingerprint": program.fingerprint}
     with new_folder(Path(folder), record) as work:
         (work / "model.js").write_text(text, encoding="utf-8")
         kind = "number | ArrayLike<number>" if program.tokens else "ArrayLike<number>"

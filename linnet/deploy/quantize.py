@@ -64,6 +64,12 @@ def quantize(model: nn.Module, skip: Sequence[str] = (), activations: bool = Tru
     return made
 
 
+def in_int8(model: nn.Module) -> nn.Module:
+    """`quantize(model)`, or the model itself if it is quantised already."""
+    done = any(isinstance(module, Quantised) for module in model.modules())
+    return model if done else quantize(model)
+
+
 def put(model: nn.Module, name: str, module: nn.Module) -> nn.Module:
     """Replace the module called `name`; "" is the model itself."""
     if not name:

@@ -9,10 +9,15 @@ exact, in int32.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextvars import ContextVar
+
 import torch
 from torch import Tensor
 
 LEVELS = 127
+# Set by an exporter that records a product as one operation: it is called in place of `product`.
+product_recorder: ContextVar[Callable[..., Tensor] | None] = ContextVar("linnet_int8_product", default=None)
 
 
 def quantised(rows: Tensor) -> tuple[Tensor, Tensor]:
@@ -29,6 +34,9 @@ def dequantised(numbers: Tensor, scales: Tensor) -> Tensor:
 
 def product(x: Tensor, numbers: Tensor, scales: Tensor, bias: Tensor | None = None) -> Tensor:
     """x [..., K] with an int8 matrix [N, K] -> [..., N]: the definition."""
+    recorder = product_recorder.get()
+    if recorder is not None:
+        return recorder(x, numbers, scales, bias)
     rows, factors = quantised(x)
     # Sums of products of int8 are whole numbers below 2^53, so float64 has them exactly.
     sums = rows.double() @ numbers.double().T

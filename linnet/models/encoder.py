@@ -9,6 +9,7 @@ both. A model is a subclass of an encoder:
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any, NamedTuple
 
 import torch
@@ -83,8 +84,8 @@ class Encoder(nn.Module):
 
     @property
     def example(self) -> Tensor:
-        """A parameter, to get the device and the dtype of the model."""
-        return next(self.parameters())
+        """A parameter, or a buffer of a quantised model, to get the device and the dtype of the model."""
+        return next(each for each in chain(self.parameters(), self.buffers()) if each.is_floating_point())
 
     def count(self) -> int:
         """Return the number of parameters; a tied matrix counts once."""

@@ -11,9 +11,11 @@ import torch
 from torch import nn
 
 import linnet
+from linnet.deploy.step.build import outputs_of
+from linnet.layers import int8
 from tests.fuse.user_units import Leaky
 from tools.run_steps import CC, STRICT, assert_equal_outputs, checked, run_compiled, shared_library
-from tools.step_cases import Case, language_model, models, stack, units, variants
+from tools.step_cases import Case, language_model, models, numbers, stack, tokens, units, variants
 
 needs_compiler = pytest.mark.skipif(CC is None, reason="there is no C compiler")
 STEPS = 500
@@ -106,6 +108,73 @@ def test_elementary_functions_are_those_of_torch(tmp_path: Path):
         expected = function(given.double()).float()
         close = torch.isclose(found, expected, rtol=1e-6, atol=2e-7, equal_nan=True)
         assert close.all(), (name, given[~close], found[~close], expected[~close])
+
+
+@needs_compiler
+@pytest.mark.parametrize("options", [("-O3",), ("-O3", "-march=native")], ids=["plain", "native"])
+def test_int8_products_are_those_of_python_to_the_last_bit(tmp_path: Path, options: tuple[str, ...]):
+    """Sums and their scaling, for sizes with remainders, zeros, and halves that are rounded to even."""
+    library = int8_library(tmp_path, options)
+    for inputs, outputs in ((1, 1), (7, 5), (33, 17), (300, 40)):
+        generator = torch.Generator().manual_seed(inputs)
+        weights = torch.randn(outputs, inputs, generator=generator)
+        weights[0] = 0
+        bias = torch.randn(outputs, generator=generator)
+        numbers, scales = int8.quantised(weights)
+        random = torch.randn(inputs, generator=generator)
+        halves = torch.arange(inputs) % 254 - 126.5
+        halves[0] = 127
+        for x in (random, halves, 1e-30 * random, torch.zeros(inputs)):
+            expected = int8.product(x, numbers, scales, bias)
+            assert torch.equal(call_int8(library, x, numbers, scales, bias), expected)
+
+
+def int8_library(folder: Path, options: tuple[str, ...]) -> ctypes.CDLL:
+    from linnet.deploy.source.c import functions_for
+
+    arguments = (
+        "const int8_t *w, const float *s, const int32_t *t, const float *b, const float *x, float *y, int m"
+    )
+    head = f"void multiply({arguments}, int n)"
+    call = f"{head};\n{head} {{ int16_t q[300]; int8_product(w, s, t, b, x, q, y, m, n); }}"
+    (folder / "int8.c").write_text("\n".join(["#include <stdint.h>", functions_for(call), call]))
+    return shared_library([folder / "int8.c"], folder, *options)
+
+
+def call_int8(
+    library: ctypes.CDLL, x: torch.Tensor, numbers: torch.Tensor, scales: torch.Tensor, bias: torch.Tensor
+) -> torch.Tensor:
+    y = torch.empty(len(bias))
+    tensors = [numbers, scales, numbers.sum(1, dtype=torch.int32), bias, x, y]
+    library.multiply(*(ctypes.c_void_p(each.data_ptr()) for each in tensors), len(x), len(bias))
+    return y
+
+
+@needs_compiler
+def test_int8_models_step_as_in_python(tmp_path: Path):
+    """Tied weights, one-hot input, several rows, norms, a projection that recurs, heads."""
+    cases = [
+        language_model(1, unit="scrn", tied=True, embedding_size=8),
+        language_model(1, unit="ran", embedding_size=0),
+        language_model(1, unit="lstm", softmax="mixture", experts=3, latent_size=7),
+        stack(linnet.SRU, 2, 1, norm="layer", prenorm="rms"),
+        stack(linnet.LSTM, 3, 1, proj_size=4),
+        stack(linnet.NRU, 2, 1),
+    ]
+    for n, each in enumerate(cases):
+        linnet.export_c(each.model, tmp_path / f"model{n}", name=f"model{n}", int8=True)
+    library = shared_library(
+        [tmp_path / f"model{n}" / f"model{n}.c" for n in range(len(cases))], tmp_path, "-O2"
+    )
+    for n, each in enumerate(cases):
+        header = tmp_path / f"model{n}" / f"model{n}.h"
+        small = linnet.quantize(each.model)
+        inputs = tokens(40) if each.inputs.dim() == 1 else numbers(40)
+        found, expected = run_compiled(library, header, inputs), outputs_of(small, inputs)
+        # Where a last digit of difference rounds a number to another level, an output differs.
+        apart = (found - expected).abs().amax(1) > 1e-5
+        assert apart.float().mean() < 0.2, each.name
+        assert not torch.allclose(outputs_of(each.model, inputs), expected, atol=1e-5)
 
 
 def library_of_functions(names, folder: Path) -> ctypes.CDLL:

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import linnet
+from linnet.deploy.step.build import outputs_of
 from tests.fuse.user_units import Leaky
 from tools.run_steps import NODE, assert_equal_outputs, run_modules
 from tools.step_cases import Case, language_model, models, stack, units, variants
@@ -54,15 +55,17 @@ def test_layers_say_what_values_there_are(results: dict[str, Any]):
     assert second["values"] == first["values"]
 
 
-def test_int8_is_close_and_a_quarter_of_the_size(tmp_path: Path):
+def test_int8_is_that_of_python_and_a_quarter_of_the_size(tmp_path: Path):
     each = language_model(100, unit="sru", hidden_size=64, embedding_size=64)
     linnet.export_js(each.model, tmp_path / "whole")
     linnet.export_js(each.model, tmp_path / each.name, int8=True)
     sizes = [(tmp_path / name / "model.js").stat().st_size for name in ("whole", each.name)]
     assert sizes[1] < 0.4 * sizes[0]
     found = torch.tensor(run_modules(tmp_path, [each])[each.name]["outputs"])
+    expected = outputs_of(linnet.quantize(each.model), each.inputs)
+    # Where a last digit of difference rounds a number to another level, an output differs.
+    assert ((found - expected).abs().amax(1) > 1e-5).float().mean() < 0.2
     assert not torch.allclose(found, each.outputs, atol=1e-5)
-    assert (found - each.outputs).abs().max() < 0.05 * each.outputs.std()
 
 
 def test_the_folder_has_types_and_a_record(tmp_path: Path):

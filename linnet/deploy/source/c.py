@@ -16,6 +16,9 @@ from linnet.deploy.step.record import COMPARISONS
 
 # The first bytes of a file of weights, "LINNETW1" in the order of the machine for which it was written.
 MAGIC = int.from_bytes(b"LINNETW1", "little")
+# The outputs of a block of a matrix.
+LANES = 16
+KINDS = {"float32": "float", "int32": "int32_t", "int8": "int8_t"}
 # The scratch buffer for an input that is rounded to int8.
 ROUNDED = "rounded"
 
@@ -80,10 +83,11 @@ class C(Language):
 
     def lookup(self, kernel: Lookup) -> Iterator[str]:
         table, size = self.program.matrices[kernel.table], kernel.size
+        if kernel.table in self.layout.packed:
+            sizes = f"{size}, {len(table.values)}"
+            yield f"weights_of_output(weights->{kernel.table}, token, {self.buffer(kernel.output)}, {sizes});"
+            return
         place = f"{size} * token + at"
-        if kernel.table in self.layout.transposed:
-            # The matrix of the output, which a product reads row by row for each input.
-            place = f"{len(table.values)} * at + token"
         scale = "" if table.scales is None else f" * weights->{kernel.table}_scales[token]"
         yield f"for (int at = 0; at < {size}; at++)"
         yield f"    {self.buffer(kernel.output)}[at] = weights->{kernel.table}[{place}]{scale};"
@@ -98,7 +102,7 @@ class C(Language):
             if self.program.matrices[kernel.matrix].scales is None:
                 yield f"product({matrix}, {bias}, {x}, {y}, {sizes});"
             else:
-                weights = f"{matrix}, {matrix}_scales, {bias}"
+                weights = f"{matrix}, {matrix}_scales, {matrix}_sums, {bias}"
                 yield f"int8_product({weights}, {x}, scratch->{ROUNDED}, {y}, {sizes});"
 
 
@@ -115,45 +119,50 @@ def float_text(value: float) -> str:
 class Layout:
     """The weights as members of a struct, those of four bytes first, so that there are no gaps.
 
-    transposed   the matrices that are stored [inputs, outputs]
+    packed   the matrices that are stored as `product` reads them
     """
 
     arrays: dict[str, np.ndarray]
-    transposed: frozenset[str]
+    packed: frozenset[str]
 
     @classmethod
     def of(cls, program: Program) -> Layout:
         multiplied = {kernel.matrix for kernel in program.kernels if isinstance(kernel, Product)}
         wide: dict[str, np.ndarray] = {}
         narrow: dict[str, np.ndarray] = {}
-        turned = set()
         for name, matrix in program.matrices.items():
-            if matrix.scales is not None:
-                wide[f"{name}_scales"], narrow[name] = matrix.scales, matrix.values
-            elif name in multiplied:
-                turned.add(name)
-                wide[name] = np.ascontiguousarray(matrix.values.T)
-            else:
-                wide[name] = matrix.values
-        return cls({**wide, **program.vectors, **narrow}, frozenset(turned))
+            if matrix.scales is None:
+                wide[name] = packed(matrix.values) if name in multiplied else matrix.values
+                continue
+            narrow[name], wide[f"{name}_scales"] = matrix.values, matrix.scales
+            if name in multiplied:
+                wide[f"{name}_sums"] = matrix.values.sum(1, dtype=np.int32)
+        # Matrices first: those of whole blocks keep the alignment of the struct.
+        return cls({**wide, **program.vectors, **narrow}, frozenset(multiplied & wide.keys()))
 
     def members(self) -> Iterator[str]:
         for name, array in self.arrays.items():
-            kind = "int8_t" if array.dtype == np.int8 else "float"
-            yield f"{kind} {name}[{array.size}];"
+            yield f"{KINDS[array.dtype.name]} {name}[{array.size}];"
 
     def bytes(self) -> bytes:
-        kinds = {name: "<i1" if array.dtype == np.int8 else "<f4" for name, array in self.arrays.items()}
-        data = b"".join(array.astype(kinds[name]).tobytes() for name, array in self.arrays.items())
+        data = b"".join(
+            array.astype(array.dtype.newbyteorder("<")).tobytes() for array in self.arrays.values()
+        )
         # The struct has two members of eight bytes before these, so that its size is a multiple of that.
         return data + bytes(-len(data) % 8)
 
     def initialisers(self) -> Iterator[str]:
         for name, array in self.arrays.items():
-            write = str if array.dtype == np.int8 else float_text
+            write = float_text if array.dtype == np.float32 else str
             yield f".{name} = {{"
             yield from wrapped([write(value) for value in array.ravel()])
             yield "},"
+
+
+def packed(matrix: np.ndarray) -> np.ndarray:
+    """A matrix [outputs, inputs] in blocks of outputs, each with the weights of one input after the other."""
+    blocks = (matrix[first : first + LANES].T for first in range(0, len(matrix), LANES))
+    return np.concatenate([np.ascontiguousarray(block).ravel() for block in blocks])
 
 
 def wrapped(numbers: list[str], width: int = 105) -> Iterator[str]:
@@ -270,18 +279,25 @@ def indented(lines: Iterable[str]) -> str:
 def functions_for(code: str) -> str:
     """Those functions of functions.c that the code needs, and those that these need, in their order."""
     blocks = re.split(r"\n\n(?=/\*|static)", template("functions.c").strip())
-    names = [re.search(r"(\w+)\(", re.sub(r"/\*.*?\*/", "", block, flags=re.DOTALL))[1] for block in blocks]  # type: ignore[index]
+    names = [name_of(block) for block in blocks]
     wanted, known = code, set[str]()
     for name, block in reversed(list(zip(names, blocks, strict=True))):
-        if re.search(rf"\b{name}\(", wanted):
+        if re.search(rf"\b{name}\b", wanted):
             known.add(name)
             wanted += block
     return "\n\n".join(block for name, block in zip(names, blocks, strict=True) if name in known)
 
 
+def name_of(block: str) -> str:
+    """What a function, or a type, is called."""
+    code = re.sub(r"/\*.*?\*/", "", block, flags=re.DOTALL)
+    found = re.search(r"typedef \w+ (\w+);", code) or re.search(r"(\w+)\(", code)
+    assert found is not None
+    return found[1]
+
+
 def readme(program: Program, name: str, weights_file: bool, speaks: bool, steps: int) -> str:
     layout = Layout.of(program)
-    is_int8 = any(matrix.scales is not None for matrix in program.matrices.values())
     given = "weights, " if weights_file else ""
     main = f'cc -O3 {name}.c main.c -lm && ./a.out "In the beginning"\n'
     opened = f"const {name}_weights *weights = {name}_open(bytes, size);   /* NULL: not of this model */\n"
@@ -291,7 +307,7 @@ def readme(program: Program, name: str, weights_file: bool, speaks: bool, steps:
         parts
         | {
             "WEIGHTS_COUNT": f"{program.weights:,}",
-            "KIND": "int8" if is_int8 else "float32",
+            "KIND": "int8" if program.is_int8 else "float32",
             "UNITS": ", ".join(program.units),
             "STEPS": str(steps),
             "MAIN": main if speaks else "",

@@ -11,6 +11,8 @@ from linnet.deploy.source.folder import filled
 from linnet.deploy.step.program import INPUT, OUTPUT, Program
 
 Texts = Sequence[str | bytes]
+INT8_NOTE = """/* In int8, a last digit of difference may round a number to another of 127 levels. */
+"""
 UNKNOWN, END_OF_LINE = "<unk>", "<eos>"
 
 
@@ -30,6 +32,8 @@ def test_program(program: Program, inputs: Tensor, outputs: Tensor, name: str, w
         "NAME": name,
         "PREFIX": name.upper(),
         "STEPS": str(len(inputs)),
+        "TOLERANCE": "0.05" if program.is_int8 else "1e-5",
+        "TOLERANCE_NOTE": INT8_NOTE if program.is_int8 else "",
         "INCLUDES": "#include <stdlib.h>\n" if weights_file else "",
         "INPUTS": inputs_text(program, inputs),
         "EXPECTED": indented(rows_text(outputs)),

@@ -1,18 +1,17 @@
-"""A program with weights of eight bits.
+"""A program with weights of eight bits, by the scheme of linnet/layers/int8.py.
 
-The scheme is that of `linnet.quantize`, described in docs/deploy.md: each row of a matrix has one scale,
-max |w| / 127, and its weights are whole numbers from -127 to 127, rounded half to even.
+A model that `linnet.quantize` has rounded is exported as it is. This rounds the weights alone, for programs
+that multiply them by their scales again.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
+import torch
 
 from linnet.deploy.step.program import Matrix, Program
-
-LEVELS = np.float32(127)
+from linnet.layers import int8
 
 
 def with_int8(program: Program) -> Program:
@@ -21,8 +20,5 @@ def with_int8(program: Program) -> Program:
 
 
 def quantised(matrix: Matrix) -> Matrix:
-    values = matrix.values.astype(np.float32)
-    scales = np.abs(values).max(1) / LEVELS
-    # A row of zeros: any scale will do.
-    divisors = np.where(scales == 0, np.float32(1), scales)
-    return Matrix(np.rint(values / divisors[:, None]).astype(np.int8), scales)
+    numbers, scales = int8.quantised(torch.from_numpy(matrix.values))
+    return Matrix(numbers.numpy(), scales.numpy())

@@ -73,7 +73,7 @@ def record(model: nn.Module, step: ModelStep, seed: int) -> Recorded:
     functions = {each for cell in cells for each in functions_of(cell)}
     calls: list[Call] = []
     try:
-        with backend("reference"), watching(functions, calls), recorder:
+        with backend("reference"), watching(functions, calls), recorder.recording_int8(), recorder:
             output, new = step.run(x, state)
             results = {name: recorder.operand(new[name]) for name in state}
             found = recorder.operand(output)
@@ -85,6 +85,7 @@ def record(model: nn.Module, step: ModelStep, seed: int) -> Recorded:
     return Recorded(
         nodes=recorder.nodes,
         constants=recorder.constants | ({} if step.table is None else {"table": step.table}),
+        scales=recorder.scales | ({} if step.scales is None else {"table": step.scales}),
         names=constant_names(model, recorder, step),
         x=X,
         x_size=step.input_size,
@@ -147,7 +148,7 @@ def parameter_names(model: nn.Module) -> dict[int, str]:
             whole = f"{path}.{name}" if path else name
             if id(module) in layers:
                 whole = f"layer{layers[id(module)]}.{whole.rpartition('cell.')[2]}"
-            names.setdefault(address(tensor), identifier(whole))
+            names.setdefault(address(tensor), identifier(whole.removesuffix("_int8")))
     return names
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from linnet.deploy.step.models import CannotExport
@@ -31,6 +32,7 @@ from linnet.deploy.step.program import (
 )
 from linnet.deploy.step.record import COMPARISONS, Node, Value
 from linnet.deploy.step.views import View, row_major, whole
+from linnet.layers.int8 import product as int8_product
 
 # The largest identity matrix that is written out.
 MOST_ONE_HOT = 2048
@@ -41,6 +43,7 @@ class Recorded:
     """A recorded step: its nodes, and which values are its results.
 
     constants   what the nodes read besides the input and the state, by name
+    scales      of the rows of those constants that are int8 matrices
     names       readable names of the constants; equal names are the same weights
     x           the name of the buffer that the nodes read as the input
     tokens      the number of tokens if the input is a token, else 0
@@ -53,6 +56,7 @@ class Recorded:
 
     nodes: Sequence[Node]
     constants: Mapping[str, Tensor]
+    scales: Mapping[str, Tensor]
     names: Mapping[str, str]
     x: str
     x_size: int
@@ -171,8 +175,9 @@ class Lowering:
         """A matrix [outputs, inputs], stored once for all that read it."""
         name = self.step.names[constant]
         if name not in self.matrices:
-            values = self.step.constants[constant].detach().numpy()
-            self.matrices[name] = Matrix(np.ascontiguousarray(values.T if transposed else values))
+            values, scales = self.step.constants[constant].detach(), self.step.scales.get(constant)
+            rows = np.ascontiguousarray((values.T if transposed else values).numpy())
+            self.matrices[name] = Matrix(rows, None if scales is None else scales.numpy())
         return name
 
     def vector(self, constant: str) -> str:
@@ -239,12 +244,19 @@ class Lowering:
 
     def add_row(self, node: Node, matrix: View, bias: Sequence[View]) -> None:
         """The product of a one-hot vector: a row of the transposed matrix, with the bias in it."""
-        rows = self.step.constants[matrix.base].detach()
+        rows = self.rows_of(matrix.base)
         rows = rows + self.step.constants[bias[0].base].detach() if bias else rows
         name = unique(f"{self.step.names[matrix.base]}_rows", self.matrices)
         self.matrices[name] = Matrix(np.ascontiguousarray(rows.numpy()))
         outputs = matrix.shape[1]
         self.append(Lookup(name, self.buffer(node.result), outputs), node.result, outputs)
+
+    def rows_of(self, constant: str) -> Tensor:
+        """The products of one-hot vectors, [inputs, outputs]."""
+        matrix, scales = self.step.constants[constant].detach(), self.step.scales.get(constant)
+        if scales is None:
+            return matrix
+        return int8_product(torch.eye(len(matrix)), matrix.T, scales)
 
     def side_by_side(self, view: View, apart: bool = False) -> View:
         """The same numbers in one piece: copied to another buffer if they are not, or if `apart`."""

@@ -12,6 +12,8 @@ from torch import Tensor, nn
 
 from linnet.fuse.unit import Named
 from linnet.layers.cell import Cell
+from linnet.layers.int8 import dequantised
+from linnet.layers.int8_modules import Quantised
 from linnet.layers.recurrent import Recurrent
 from linnet.models.classifier import Classifier
 from linnet.models.encoder import Encoder
@@ -31,6 +33,7 @@ class ModelStep:
     input_size   of x [1, 1, input_size]
     tokens       the number of tokens if the input is a token, else 0
     table        the vectors of all tokens [tokens, input_size]; None: one-hot vectors
+    scales       those of the rows of the table, if it is in int8
     start        the initial state by name, [..., 1, size]
     run          x, state -> output, new state
     """
@@ -40,11 +43,13 @@ class ModelStep:
     table: Tensor | None
     start: Named
     run: Callable[[Tensor, Named], tuple[Tensor, Named]]
+    scales: Tensor | None = None
 
     def vectors(self, inputs: Tensor) -> Tensor:
         """The vectors [T, input_size] of tokens [T]; numbers [T, input_size] stay what they are."""
         if self.table is not None:
-            return self.table[inputs]
+            rows = self.table[inputs]
+            return rows if self.scales is None else dequantised(rows, self.scales[inputs])
         return F.one_hot(inputs, self.tokens).float() if self.tokens else inputs
 
 
@@ -59,6 +64,15 @@ def step_of(model: nn.Module) -> ModelStep:
         f"{type(model).__name__} is no model that can be exported step by step; {known} can. For a model of "
         "your own, pass nn.Sequential(embedding, rnn, output) of its parts"
     )
+
+
+def with_table(step: ModelStep, embedding: nn.Module) -> ModelStep:
+    """The step with tokens as input; `embedding` has their vectors, in float32 or int8."""
+    if isinstance(embedding, Quantised):
+        matrix = embedding.matrix()
+        return replace(step, tokens=len(matrix.numbers), table=matrix.numbers, scales=matrix.scales)
+    table: Any = embedding.weight
+    return replace(step, tokens=len(table), table=table)
 
 
 def check_directions(model: nn.Module) -> None:
@@ -120,9 +134,7 @@ def of_stack(stack: Recurrent) -> ModelStep:
 def of_sequential(model: nn.Sequential) -> ModelStep:
     """Layers in a row; a stack passes on its output, and nn.Embedding may be the first."""
     layers = list(model)
-    table = None
-    if layers and isinstance(layers[0], nn.Embedding):
-        table, layers = layers[0].weight, layers[1:]
+    embedding = layers.pop(0) if layers and isinstance(layers[0], nn.Embedding) else None
     stacks = Stacks([layer for layer in layers if isinstance(layer, Recurrent)])
     if not layers or not stacks.stacks or any(isinstance(layer, Cell) for layer in layers):
         raise CannotExport(
@@ -141,13 +153,13 @@ def of_sequential(model: nn.Sequential) -> ModelStep:
                 x = layer(x)
         return x, stacks.by_name(finals)
 
-    tokens = 0 if table is None else len(table)
-    return ModelStep(first_size(layers, table), tokens, table, stacks.zeros(), run)
+    step = ModelStep(first_size(layers, embedding), 0, None, stacks.zeros(), run)
+    return step if embedding is None else with_table(step, embedding)
 
 
-def first_size(layers: Sequence[nn.Module], table: Tensor | None) -> int:
-    if table is not None:
-        return table.shape[1]
+def first_size(layers: Sequence[nn.Module], embedding: nn.Module | None) -> int:
+    if isinstance(embedding, nn.Embedding):
+        return embedding.embedding_dim
     first = layers[0]
     size = getattr(first, "input_size", None) or getattr(first, "in_features", None)
     if size is None:
@@ -180,8 +192,9 @@ def of_language_model(model: LanguageModel) -> ModelStep:
         y = y if model.projection is None else model.projection(y)
         return model.softmax.logits(y[0], model.tied_weight)
 
-    table = None if model.embedding is None else model.embedding.weight
-    step = of_encoder(model, table, head, model.initial_state(1))
+    step = of_encoder(model, None, head, model.initial_state(1))
+    if model.embedding is not None:
+        return with_table(step, model.embedding)
     return replace(step, tokens=model.vocabulary_size)
 
 
@@ -212,8 +225,11 @@ def of_classifier(model: Classifier) -> ModelStep:
             f"{type(model.pooling).__name__} reads all steps at once; pooling='last', 'max' and 'mean' can "
             "be exported"
         )
-    table = model.embedding.weight if model.embedding.special is None else model.embedding.rows()
-    return POOLED[model.config.pooling](of_encoder(model, table, lambda y: y[0]), model.output)
+    if model.embedding.special is None:
+        step = with_table(of_encoder(model, None, lambda y: y[0]), model.embedding)
+    else:
+        step = of_encoder(model, model.embedding.rows(), lambda y: y[0])
+    return POOLED[model.config.pooling](step, model.output)
 
 
 def pooled_by_last(step: ModelStep, output: nn.Linear) -> ModelStep:

@@ -146,6 +146,11 @@ class Program:
         return matrices + sum(vector.size for vector in self.vectors.values())
 
     @property
+    def is_int8(self) -> bool:
+        """Whether some of its matrices are in int8."""
+        return any(matrix.scales is not None for matrix in self.matrices.values())
+
+    @property
     def fingerprint(self) -> str:
         """Sixteen hexadecimal digits that differ if the step or a weight differs."""
         text = repr((self.tokens, self.sizes, self.kernels))

@@ -10,18 +10,23 @@ from __future__ import annotations
 
 import math
 import traceback
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import copy_context
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_leaves
 
 from linnet.deploy.step.views import View, whole
 from linnet.fuse.trace import RECORDED, NotPointwise, Recorder, user_line
+from linnet.layers.int8 import product as int8_product
+from linnet.layers.int8 import product_recorder
 
 # A view of a buffer or a constant, or a number.
 Value = View | float
@@ -57,6 +62,8 @@ class StepRecorder(Recorder):
         self.made: dict[str, str] = {}
         self.constants: dict[str, Tensor] = {}
         self.constant_names: dict[tuple, str] = {}
+        # The scales of the rows of those constants that are int8 matrices.
+        self.scales: dict[str, Tensor] = {}
 
     def take(self, name: str, tensor: Tensor) -> Tensor:
         """Record what derives from `tensor`, which has the name `name`."""
@@ -138,6 +145,34 @@ class StepRecorder(Recorder):
             self.made[key] = f"v{len(self.nodes)}"
             self.nodes.append(Node(self.made[key], op, operands, tuple(shape)))
         return whole(self.made[key], shape)
+
+    # ------------------------------------------------------------------------------------- int8
+
+    @contextmanager
+    def recording_int8(self) -> Iterator[None]:
+        """Within this context, products of quantised modules are recorded as products."""
+        token = product_recorder.set(self.int8_product)
+        try:
+            yield
+        finally:
+            product_recorder.reset(token)
+
+    def int8_product(self, x: Tensor, numbers: Tensor, scales: Tensor, bias: Tensor | None) -> Tensor:
+        context = copy_context()
+        context.run(product_recorder.set, None)
+        with _disable_current_modes():
+            result = context.run(int8_product, x, numbers, scales, bias)
+            rows = x.reshape(-1, x.shape[-1])
+        # A tensor that was copied is known by its own address.
+        view = self.operand(x)
+        view = view if view.is_contiguous else self.node("copy", (view,), view.shape)
+        matrix = whole_constant(self, numbers.T)
+        self.scales[matrix.base] = scales
+        operands: list[Value] = [replace(whole(view.base, rows.shape), offset=view.offset), matrix]
+        operands += [] if bias is None else [self.operand(bias)]
+        made = self.node("product", tuple(operands), (len(rows), len(numbers)))
+        self.own(result, made)
+        return result
 
     def known(self, value: Any) -> bool:
         """Whether a value is a tensor that derives from those given to `take`."""

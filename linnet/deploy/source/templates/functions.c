@@ -164,52 +164,80 @@ static inline float sine(float x) { return turned(x, 0); }
 
 static inline float cosine(float x) { return turned(x, 1); }
 
-/* y = x W + b. The rows of W are those of one input each, so that the loop over outputs can run in vectors
-   without a change in the order of any sum. */
+/* y = W x + b. W is stored in blocks of 16 outputs, and in a block the weights of one input after the other, so
+   that memory is read in its order, and the loops over lanes run in vectors without a change in the order of any
+   sum. */
 static void product(const float *restrict w, const float *restrict bias, const float *restrict x,
                     float *restrict y, int inputs, int outputs)
 {
-    int in, out;
-    for (out = 0; out < outputs; out++) y[out] = bias ? bias[out] : 0.0f;
-    for (in = 0; in + 8 <= inputs; in += 8, w += 8 * outputs) {
-        const float x0 = x[in], x1 = x[in + 1], x2 = x[in + 2], x3 = x[in + 3];
-        const float x4 = x[in + 4], x5 = x[in + 5], x6 = x[in + 6], x7 = x[in + 7];
-        const float *restrict w0 = w, *restrict w1 = w + outputs;
-        const float *restrict w2 = w1 + outputs, *restrict w3 = w2 + outputs, *restrict w4 = w3 + outputs;
-        const float *restrict w5 = w4 + outputs, *restrict w6 = w5 + outputs, *restrict w7 = w6 + outputs;
-        for (out = 0; out < outputs; out++)
-            y[out] += ((x0 * w0[out] + x1 * w1[out]) + (x2 * w2[out] + x3 * w3[out]))
-                      + ((x4 * w4[out] + x5 * w5[out]) + (x6 * w6[out] + x7 * w7[out]));
+    int in, out, lane;
+    for (out = 0; out + 16 <= outputs; out += 16) {
+        float sums[16];
+        for (lane = 0; lane < 16; lane++) sums[lane] = bias ? bias[out + lane] : 0.0f;
+        for (in = 0; in + 8 <= inputs; in += 8, w += 8 * 16) {
+            const float *restrict z = x + in;
+            for (lane = 0; lane < 16; lane++)
+                sums[lane] += ((z[0] * w[lane] + z[1] * w[lane + 16]) + (z[2] * w[lane + 32] + z[3] * w[lane + 48]))
+                              + ((z[4] * w[lane + 64] + z[5] * w[lane + 80]) + (z[6] * w[lane + 96] + z[7] * w[lane + 112]));
+        }
+        for (; in < inputs; in++, w += 16)
+            for (lane = 0; lane < 16; lane++) sums[lane] += x[in] * w[lane];
+        for (lane = 0; lane < 16; lane++) y[out + lane] = sums[lane];
     }
-    for (; in < inputs; in++, w += outputs) {
-        const float x0 = x[in];
-        for (out = 0; out < outputs; out++) y[out] += x0 * w[out];
-    }
+    /* The last block may be narrower. */
+    for (lane = out; lane < outputs; lane++) y[lane] = bias ? bias[lane] : 0.0f;
+    for (in = 0; in < inputs; in++)
+        for (lane = out; lane < outputs; lane++) y[lane] += x[in] * *w++;
 }
 
-/* x as whole numbers from -127 to 127, and their scale. */
-static float quantise(const float *restrict x, int16_t *restrict q, int size)
+/* The weights of one output of such a matrix. */
+static void weights_of_output(const float *w, int output, float *y, int inputs, int outputs)
 {
-    float largest = 0.0f, scale, divisor;
+    const int block = output - output % 16;
+    const int width = outputs - block < 16 ? outputs - block : 16;
+    int in;
+    for (in = 0; in < inputs; in++) y[in] = w[block * inputs + in * width + output - block];
+}
+
+/* Where the machine multiplies bytes, x is rounded to bytes from 1 to 255, of which 128 is 0. */
+#if defined __AVX512VNNI__ && defined __AVX512VL__ || defined __AVXVNNI__
+typedef uint8_t rounded_number;
+enum { ZERO = 128 };
+#else
+typedef int16_t rounded_number;
+enum { ZERO = 0 };
+#endif
+
+/* x as whole numbers from -127 to 127, and their scale. */
+static float quantise(const float *restrict x, rounded_number *restrict q, int size)
+{
+    uint32_t largest = 0;
+    float scale, divisor;
     int i;
-    for (i = 0; i < size; i++) largest = absolute(x[i]) > largest ? absolute(x[i]) : largest;
-    scale = largest / 127.0f;
+    /* The bits of numbers that are not negative have the order of the numbers. */
+    for (i = 0; i < size; i++) {
+        const uint32_t bits = to_bits(x[i]) & 0x7fffffffu;
+        largest = bits > largest ? bits : largest;
+    }
+    scale = from_bits(largest) / 127.0f;
     divisor = scale == 0.0f ? 1.0f : scale;
     /* The sum has no digits after the point: it is rounded, halves to the even number. */
-    for (i = 0; i < size; i++) q[i] = (int16_t)((x[i] / divisor + 12582912.0f) - 12582912.0f);
+    for (i = 0; i < size; i++) q[i] = (rounded_number)(ZERO + (int32_t)(to_bits(x[i] / divisor + 12582912.0f) - 0x4b400000u));
     return scale;
 }
 
-/* y = W x + b with W in int8, a scale for each of its rows, and x rounded to int8. */
-static void int8_product(const int8_t *restrict w, const float *restrict scales, const float *restrict bias,
-                         const float *restrict x, int16_t *restrict q, float *restrict y, int inputs, int outputs)
+/* y = W x + b with W in int8, a scale and the sum of the weights for each of its rows, and x rounded to int8. */
+static void int8_product(const int8_t *restrict w, const float *restrict scales, const int32_t *restrict sums,
+                         const float *restrict bias, const float *restrict x, void *restrict space,
+                         float *restrict y, int inputs, int outputs)
 {
+    rounded_number *restrict q = space;
     const float scale = quantise(x, q, inputs);
     int in, out;
     for (out = 0; out < outputs; out++, w += inputs) {
         int32_t sum = 0;
-        for (in = 0; in < inputs; in++) sum += (int16_t)w[in] * q[in];
-        y[out] = (float)sum * scales[out] * scale + (bias ? bias[out] : 0.0f);
+        for (in = 0; in < inputs; in++) sum += w[in] * q[in];
+        y[out] = (float)(sum - ZERO * sums[out]) * scales[out] * scale + (bias ? bias[out] : 0.0f);
     }
 }
 

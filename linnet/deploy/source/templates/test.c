@@ -12,7 +12,7 @@ static const float expected[@STEPS@][@PREFIX@_OUTPUT_SIZE] = {
 @NAME@_scratch scratch;
 float output[@PREFIX@_OUTPUT_SIZE];
 @READER@
-int main(void)
+@TOLERANCE_NOTE@int main(void)
 {
     double largest = 0.0;
     int step, i;
@@ -28,5 +28,5 @@ int main(void)
         }
     }
     printf("largest difference from Python: %.2g\n", largest);
-    return largest < 1e-5 ? 0 : 1;
+    return largest < @TOLERANCE@ ? 0 : 1;
 }
