@@ -38,7 +38,7 @@ def measure(settings: Settings, book: Book) -> list[Row]:
 
 def race_of(units: list[str], shape: Shape) -> Race:
     models = {unit: partial(ours, unit, shape.d) for unit in units}
-    theirs = "nn.GRU", partial(TorchTranslator, config_of("gru", shape.d))
+    theirs = "nn.GRU", lambda: TorchTranslator(config_of("gru", shape.d))
     return model_race("translator", shape, "decoding", models, theirs, call_of)
 
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 import linnet
 from linnet.fuse import linear as module
+from linnet.fuse.cpu import passes
 from linnet.fuse.linear import kept_matrices, linear
 
 ROUNDING = {torch.float32: 1e-5, torch.float64: 1e-13}
@@ -22,7 +23,7 @@ def copies() -> int:
 
 @pytest.mark.parametrize("dtype", list(ROUNDING), ids=str)
 @pytest.mark.parametrize(("count", "depth"), [(1024, 8), (83, 101), (8, 1024), (1, 8192)])
-@pytest.mark.parametrize("rows", [1, 7, 64])
+@pytest.mark.parametrize("rows", [1, 7, 400])
 def test_a_product_is_that_of_torch(rows: int, count: int, depth: int, dtype: torch.dtype):
     x, weight, bias = (randn(*shape).to(dtype) for shape in ((rows, depth), (count, depth), (count,)))
     with kept_matrices():
@@ -74,3 +75,16 @@ def recorded(x: Tensor, weight: Tensor) -> Tensor:
 
     with Recorder():
         return linear(x, weight)
+
+
+def test_the_gradient_of_the_input_of_a_large_layer():
+    """Its product with the matrix is ours too, for matrices that are large enough."""
+    rnn, x = linnet.SRU(200, 60, dtype=torch.float64), randn(5, 50, 200).requires_grad_()
+    assert rnn.first_cell.input.weight.numel() >= passes.OWN_PRODUCT
+    found, expected = (input_gradient(rnn, x, backend) for backend in ("cpu", "reference"))
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+
+
+def input_gradient(rnn: linnet.SRU, x: Tensor, backend: str) -> Tensor:
+    with linnet.backend(backend):
+        return torch.autograd.grad(rnn(x)[0].sin().sum(), x)[0]

@@ -1,4 +1,8 @@
-"""A packed matrix and its product with a few rows; threads share its panels."""
+"""A packed matrix and its products with rows.
+
+If there are few rows, which all fit into the cache, threads share the panels of the matrix. If there are
+many, threads share the rows, in blocks that stay in the cache until all panels have read them.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +15,14 @@ from torch import Tensor
 from linnet.fuse.cpu import jit
 from linnet.fuse.cpu.call import side_by_side, zeros
 from linnet.fuse.cpu.emit import Format
-from linnet.fuse.cpu.gemm import I64, PTR, Gemm, loop
+from linnet.fuse.cpu.gemm import I64, PTR, ROWS, Gemm, loop
+from linnet.fuse.cpu.memory import new_empty
 from linnet.fuse.cpu.pack import packed
 from linnet.fuse.cpu.threads import grain
 from linnet.fuse.cpu.width import vector_width
+
+# A block of rows: whole groups of those that a product takes at once.
+BLOCK = 16 * ROWS
 
 
 class PackedMatrix:
@@ -26,13 +34,16 @@ class PackedMatrix:
 
     def times(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
         """x [M, K] -> x W^T + b, [M, N]."""
-        x, made = side_by_side(x.detach()), x.new_empty(len(x), self.count)
+        x, made = side_by_side(x.detach()), new_empty((len(x), self.count), x.dtype)
         number, _, panel = self.panels.shape
         starts, size = self.starts(bias, number * panel), x.element_size()
         address, row = x.data_ptr(), x.stride(0) * size
         places = [address, row, len(x), self.panels.data_ptr(), self.depth, starts.data_ptr()]
-        numbers = array("q", [*places, made.data_ptr(), self.count * size, self.count])
-        jit.run(kernel(8 * size, panel), number, grain(len(x) * self.depth * panel), numbers)
+        rows, panels = (len(x), 1) if len(x) < 2 * BLOCK else (BLOCK, number)
+        blocks = [rows, panels, -(-number // panels)]
+        numbers = array("q", [*places, made.data_ptr(), self.count * size, self.count, number, *blocks])
+        units = -(-len(x) // rows) * blocks[2]
+        jit.run(kernel(8 * size, panel), units, grain(rows * panels * self.depth * panel), numbers)
         return made
 
     def starts(self, bias: Tensor | None, wide: int) -> Tensor:
@@ -54,19 +65,28 @@ def kernel(bits: int, panel: int) -> jit.Compiled:
 
 
 def emit(bits: int, panel: int) -> str:
-    """void product(first panel, last, arguments): see `PackedMatrix.times` for these."""
+    """void product(first unit, last, arguments): see `PackedMatrix.times` for these."""
     module = ir.Module("product")
     function = ir.Function(module, ir.FunctionType(ir.VoidType(), [I64, I64, PTR]), "product")
     begin, end, arguments = function.args
     build = ir.IRBuilder(function.append_basic_block("entry"))
-    numbers = [build.load(build.gep(arguments, [I64(i)], source_etype=I64), typ=I64) for i in range(9)]
-    a, a_row, rows, panels, depth, starts, c, c_row, columns = numbers
+    numbers = [build.load(build.gep(arguments, [I64(i)], source_etype=I64), typ=I64) for i in range(13)]
+    a, a_row, rows, panels, depth, starts, c, c_row, columns, number, block, own, sets = numbers
     gemm, panel_bytes = Gemm(module, build, Format(bits), panel // 2), I64(panel * bits // 8)
-    with loop(build, begin, end, I64(1)) as p:
-        offset = build.mul(p, panel_bytes)
-        at = build.add(panels, build.mul(offset, depth))
-        bias = build.inttoptr(build.add(starts, offset), PTR)
-        left = build.sub(columns, build.mul(p, I64(panel)))
-        gemm.emit_panel(rows, a, a_row, at, bias, depth, build.add(c, offset), c_row, left)
+
+    def least(one: ir.Value, other: ir.Value) -> ir.Value:
+        return build.select(build.icmp_signed("<", one, other), one, other)
+
+    with loop(build, begin, end, I64(1)) as unit:
+        top = build.mul(build.udiv(unit, sets), block)
+        first = build.mul(build.urem(unit, sets), own)
+        count = least(block, build.sub(rows, top))
+        a_top, c_top = (build.add(at, build.mul(top, row)) for at, row in ((a, a_row), (c, c_row)))
+        with loop(build, first, least(build.add(first, own), number), I64(1)) as p:
+            offset = build.mul(p, panel_bytes)
+            at = build.add(panels, build.mul(offset, depth))
+            bias = build.inttoptr(build.add(starts, offset), PTR)
+            left = build.sub(columns, build.mul(p, I64(panel)))
+            gemm.emit_panel(count, a_top, a_row, at, bias, depth, build.add(c_top, offset), c_row, left)
     build.ret_void()
     return str(module)

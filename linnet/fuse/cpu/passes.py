@@ -10,6 +10,7 @@ from torch import Tensor
 
 from linnet.fuse.cpu.call import side_by_side, steps_at_once
 from linnet.fuse.cpu.gemm import ROWS
+from linnet.fuse.cpu.linear import PackedMatrix
 from linnet.fuse.cpu.memory import new_empty
 from linnet.fuse.cpu.scan_call import ScanCall, kernel_for
 from linnet.fuse.operands import Operands, Source, arithmetic
@@ -17,6 +18,9 @@ from linnet.fuse.plan import Plan, Product
 
 # Copies an operand whose strides kernels cannot read.
 laid_out = side_by_side
+
+# A matrix of at least so many numbers is worth a product of our own.
+OWN_PRODUCT = 1 << 15
 
 # More rows than this are worth a product that packs its matrices.
 PLAIN_ROWS = 64
@@ -98,10 +102,15 @@ def projection_gradients(djoint: Tensor | None, source: Source, needed) -> list[
     need_x, need_weight, need_bias = needed
     rows = x.reshape(-1, x.shape[-1]).to(above.dtype)
     return [
-        (above @ weight.to(above.dtype)).view(x.shape).to(x.dtype) if need_x else None,
+        times(above, weight.to(above.dtype)).view(x.shape).to(x.dtype) if need_x else None,
         (above.T @ rows).to(x.dtype) if need_weight else None,
         None if bias is None or not need_bias else above[:, len(weight) - len(bias) :].sum(0).to(x.dtype),
     ]
+
+
+def times(rows: Tensor, matrix: Tensor) -> Tensor:
+    """rows @ matrix: by our own product where it is the faster one."""
+    return PackedMatrix(matrix.T).times(rows) if matrix.numel() >= OWN_PRODUCT else rows @ matrix
 
 
 def run_projected(

@@ -128,6 +128,16 @@ class Kernel(Program):
                 self.through_products(t)
         return self.finish()
 
+    def along(self, channels: tuple[ir.Value, ir.Value], body: Callable[[Emitter, ir.Value], None]) -> None:
+        """Whole vectors, then quarters of one, then what is left one by one."""
+        first, beyond = channels
+        for width in (self.width, self.width // 4, 1):
+            rest = self.builder.urem(self.builder.sub(beyond, first), I64(width))
+            whole = self.builder.sub(beyond, rest)
+            with self.loop(first, whole, width) as at:
+                body(Emitter(self.builder, self.form, width), at)
+            first = whole
+
     def channels(self, unit: ir.Value) -> tuple[ir.Value, ir.Value]:
         """The first channel of this unit of work, and the one after its last."""
         first = self.builder.mul(self.builder.urem(unit, self.header["blocks"]), self.header["block"])
