@@ -11,6 +11,7 @@ from linnet.deploy.checkpoints import load_foreign
 from linnet.deploy.javascript import export_js
 from linnet.deploy.onnx import export_onnx
 from linnet.deploy.quantize import quantize
+from linnet.deploy.wasm import export_wasm
 from linnet.fuse.backend import FallbackWarning, backend
 from linnet.layers.cell import Cell
 from linnet.layers.crf import CRF
@@ -60,6 +61,7 @@ __all__ = [
     "export_c",
     "export_js",
     "export_onnx",
+    "export_wasm",
     "FallbackWarning",
     "lens",
     "load",

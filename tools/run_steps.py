@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import html
 import json
 import re
 import shutil
@@ -82,3 +83,28 @@ def assert_equal_outputs(case: Case, outputs: Any, tolerance: float = 1e-5) -> N
     torch.testing.assert_close(
         found, case.outputs, rtol=tolerance, atol=tolerance, msg=lambda text: f"{case.name}: {text}"
     )
+
+
+PAGE = """<!doctype html><meta charset="utf-8"><script type="module">
+MODULE
+const model = new Model();
+const state = model.start();
+const outputs = INPUTS.map((input) => Array.from(model.step(state, input)));
+document.documentElement.dataset.outputs = JSON.stringify(outputs);
+</script>"""
+
+
+def run_page(browser: Sequence[str], module: Path, folder: Path, inputs: Tensor) -> Any:
+    """The outputs of a module in a page of its own, in a browser without a window."""
+    page = folder / "page.html"
+    code = module.read_text(encoding="utf-8")
+    text = PAGE.replace("MODULE", code).replace("INPUTS", json.dumps(inputs.tolist()))
+    page.write_text(text, encoding="utf-8")
+    options = [f"--user-data-dir={folder / 'profile'}", "--virtual-time-budget=10000", "--dump-dom"]
+    done = subprocess.run(
+        [*browser, *options, page.as_uri()], capture_output=True, text=True, timeout=120, check=True
+    )
+    found = re.search(r'data-outputs="([^"]*)"', done.stdout)
+    if not found:
+        raise RuntimeError(done.stderr[-500:])
+    return json.loads(html.unescape(found[1]))

@@ -9,16 +9,18 @@ from typing import Any
 from linnet.data.vocabulary import Vocabulary
 from linnet.deploy.c import export_c
 from linnet.deploy.javascript import export_js
+from linnet.deploy.wasm import export_wasm
 from linnet.runs.load import TrainedRun, load
 
-TARGETS = {"c": export_c, "js": export_js}
+TARGETS = {"c": export_c, "js": export_js, "wasm": export_wasm}
 
 
 def add_options(command: argparse.ArgumentParser) -> None:
     command.description = "Write one step of a trained model as source code that runs without Python."
     add = command.add_argument
     add("folder", type=Path, metavar="RUN")
-    add("--to", choices=list(TARGETS), required=True, help="c: C99 without libraries; js: one ES module")
+    about = "c: C99 without libraries; js: an ES module; wasm: WebAssembly in an ES module"
+    add("--to", choices=list(TARGETS), required=True, help=about)
     add("--out", type=Path, help="the folder to write (RUN/export/TARGET)")
     add("--int8", action="store_true", help="weights of eight bits: a quarter of the size")
     add("--weights", choices=("arrays", "file"), help="c: in the source, or in a file to map (arrays)")

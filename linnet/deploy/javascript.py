@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from torch import nn
 
 from linnet.deploy.quantize import in_int8
+
+if TYPE_CHECKING:
+    from linnet.deploy.step.program import Program
 
 
 def export_js(
@@ -29,7 +33,6 @@ def export_js(
     or an nn.Sequential of nn.Embedding, stacks and other layers. See docs/deploy.md.
     """
     # Imported here, not above: models of all tasks are not needed to import Linnet.
-    from linnet.deploy.source.folder import filled, new_folder
     from linnet.deploy.source.javascript import module_of
     from linnet.deploy.step.build import program_of
 
@@ -37,13 +40,24 @@ def export_js(
     program = program_of(model, keep_values=True)
     texts = None if vocabulary is None else [as_text(token) for token in vocabulary]
     text = module_of(program, texts)
-    record = {"target": "js", "int8": program.is_int8, "fingerprint": program.fingerprint}
-    with new_folder(Path(folder), record) as work:
-        (work / "model.js").write_text(text, encoding="utf-8")
-        kind = "number | ArrayLike<number>" if program.tokens else "ArrayLike<number>"
-        (work / "model.d.ts").write_text(filled("model.d.ts", {"INPUT": kind}), encoding="utf-8")
-        (work / "package.json").write_text('{ "type": "module", "main": "model.js" }\n', encoding="utf-8")
-    return Path(folder)
+    return write_module(Path(folder), text, program, "js")
+
+
+def write_module(folder: Path, text: str, program: Program, target: str) -> Path:
+    """Write a module with its types."""
+    from linnet.deploy.source.folder import filled, new_folder
+
+    kind = "number" if program.tokens else "ArrayLike<number>"
+    files = {
+        "model.js": text,
+        "model.d.ts": filled("model.d.ts" if target == "js" else "wasm.d.ts", {"INPUT": kind}),
+        "package.json": '{ "type": "module", "main": "model.js" }\n',
+    }
+    record = {"target": target, "int8": program.is_int8, "fingerprint": program.fingerprint}
+    with new_folder(folder, record) as work:
+        for name, contents in files.items():
+            (work / name).write_text(contents, encoding="utf-8")
+    return folder
 
 
 def as_text(token: str | bytes) -> str:

@@ -1,0 +1,18 @@
+/** The state of one stream: its parts by name. */
+export type State = Record<string, Float32Array>;
+/** The number of tokens if the input is a token, 0 if it is a vector. */
+export declare const tokens: number;
+/** The size of the input: 1 for a token. */
+export declare const inputSize: number;
+export declare const outputSize: number;
+/** Equal for equal models. */
+export declare const fingerprint: string;
+/** The text of each token, or null. */
+export declare const vocabulary: string[] | null;
+
+export declare class Model {
+  /** The state before the first step. */
+  start(): State;
+  /** Read one input, change `state`, and return the output. */
+  step(state: State, input: @INPUT@): Float32Array;
+}

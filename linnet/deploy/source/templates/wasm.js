@@ -1,0 +1,65 @@
+// One step of a recurrent model (@ABOUT@) in WebAssembly, written by Linnet. It needs nothing but this file.
+//
+//   import { Model } from "./model.js";
+//   const model = new Model();
+//   const state = model.start();              // one for each stream
+//   const output = model.step(state, input);  // a new Float32Array; `state` is now that after the step
+
+/** The number of tokens if the input is a token, 0 if it is a vector. */
+export const tokens = @TOKENS@;
+/** The size of the input: 1 for a token. */
+export const inputSize = @INPUT_SIZE@;
+export const outputSize = @OUTPUT_SIZE@;
+/** Equal for equal models. */
+export const fingerprint = "@FINGERPRINT@";
+/** The text of each token, or null. */
+export const vocabulary = @VOCABULARY@;
+
+// The parts of the state, in the order in which they are in memory.
+const parts = @PARTS@;
+const code = Uint8Array.from(atob("@CODE@"), (letter) => letter.charCodeAt(0));
+const { instance } = await WebAssembly.instantiate(code);
+const { memory, address_of_state, address_of_input, address_of_output, start, step } = instance.exports;
+
+const part = (address, size) => new Float32Array(memory.buffer, address, size);
+
+export class Model {
+  /** The state before the first step. */
+  start() {
+    start();
+    return this.stateIn({});
+  }
+
+  /** Read one input, change `state`, and return the output. */
+  step(state, input) {
+    check(input);
+    let at = address_of_state();
+    for (const [name, size] of parts) {
+      part(at, size).set(state[name]);
+      at += 4 * size;
+    }
+    if (!tokens) part(address_of_input(), inputSize).set(input);
+    step(tokens ? input : 0);
+    this.stateIn(state);
+    return part(address_of_output(), outputSize).slice();
+  }
+
+  stateIn(state) {
+    let at = address_of_state();
+    for (const [name, size] of parts) {
+      state[name] = part(at, size).slice();
+      at += 4 * size;
+    }
+    return state;
+  }
+}
+
+function check(input) {
+  if (tokens) {
+    if (Number.isInteger(input) && input >= 0 && input < tokens) return;
+    throw new RangeError(`the input is a token, a whole number from 0 to ${tokens - 1}; got ${input}`);
+  }
+  if (input?.length !== inputSize) {
+    throw new RangeError(`the input is an array of ${inputSize} numbers; got ${input?.length ?? input}`);
+  }
+}

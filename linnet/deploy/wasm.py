@@ -1,0 +1,40 @@
+"""Export of models to WebAssembly."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from importlib.util import find_spec
+from os import PathLike
+from pathlib import Path
+
+from torch import nn
+
+from linnet.deploy.javascript import as_text, write_module
+from linnet.deploy.quantize import in_int8
+
+
+def export_wasm(
+    model: nn.Module,
+    folder: str | PathLike[str],
+    *,
+    int8: bool = False,
+    vocabulary: Sequence[str | bytes] | None = None,
+) -> Path:
+    """Write one step of `model` as WebAssembly with SIMD in an ES module, `model.js`, and return the folder.
+
+    The arguments and the calls of the module are those of `linnet.export_js`, but it has no `values`. This
+    needs the package ziglang, which has a C compiler: pip install linnet-rnn[wasm].
+    """
+    if find_spec("ziglang") is None:
+        raise ImportError("export_wasm needs the package ziglang: pip install linnet-rnn[wasm]")
+    from linnet.deploy.c import check_size
+    from linnet.deploy.source.wasm import compiled, wasm_module
+    from linnet.deploy.step.build import program_of
+
+    program = program_of(in_int8(model) if int8 else model)
+    check_size(program, "arrays")
+    with tempfile.TemporaryDirectory() as work:
+        code = compiled(program, Path(work))
+    texts = None if vocabulary is None else [as_text(token) for token in vocabulary]
+    return write_module(Path(folder), wasm_module(program, code, texts), program, "wasm")
