@@ -7,6 +7,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from linnet.fuse.states import collect, is_collecting
+
 Values = dict[str, Tensor]
 
 
@@ -29,13 +31,19 @@ def scan(
     slices = {name: part.unbind(0) for name, part in parts.items()}
     start = {name: torch.zeros_like(tensor) for name, tensor in state.items()}
     outputs: list[Tensor] = []
+    states = [state]
     for t in reversed(range(times)) if reverse else range(times):
         if resets is not None:
             state = choose_state(resets[t], start, state)
         y, new = step({name: part[t] for name, part in slices.items()}, state)
         state = new if mask is None else choose_state(mask[t], new, state)
         outputs.append(y)
+        if is_collecting():
+            states.append(state)
     y = torch.stack(outputs[::-1] if reverse else outputs)
+    if is_collecting():
+        ordered = states[::-1] if reverse else states
+        collect({name: torch.stack([each[name] for each in ordered]) for name in state}, reverse)
     # Filled and not multiplied, so that a NaN in the gradient of a padded step stops there as well.
     return (y if mask is None else y.masked_fill(~mask[..., None], 0)), state
 

@@ -18,6 +18,7 @@ from linnet.fuse.operands import Flags, Operands, Source, as_dtype
 from linnet.fuse.ops import compiled_scan
 from linnet.fuse.plan import Fusible, Plan
 from linnet.fuse.recording import is_plain_tensor
+from linnet.fuse.states import collect, is_collecting
 from linnet.fuse.trace import Step
 
 
@@ -128,7 +129,7 @@ def fused_scan(
         flags = others.mask, others.resets, others.reverse
         y, *finals = compiled_scan(fusible.plan, tensors, *flags)
     else:
-        how = (kernels, others.flags, others.drops, wants_gradients(tensors))
+        how = (kernels, others.flags, others.drops, wants_gradients(tensors) or is_collecting())
         y, *finals = FusedScan.apply(fusible, *how, *tensors)
     return y, dict(zip(fusible.plan.traced.states, finals, strict=True))
 
@@ -152,7 +153,10 @@ def projected_scan(
 def without_gradients(
     plan: Plan, source: Source, others: OtherOperands, tensors: Sequence[Tensor]
 ) -> tuple[Tensor, list[Tensor]]:
-    _, y, sequences, _ = run_projected(plan, others.flags, source, tensors, others.drops, keep=False)
+    keep = is_collecting()
+    _, y, sequences, _ = run_projected(plan, others.flags, source, tensors, others.drops, keep)
+    if keep:
+        collect(dict(zip(plan.traced.states, sequences, strict=True)), others.reverse)
     return y, ends(sequences, others.reverse, y.dtype)
 
 
@@ -188,6 +192,8 @@ class FusedScan(torch.autograd.Function):
     def forward(ctx, fusible: Fusible, kernels, flags: Flags, drops, keep: bool, *tensors):
         operands = Operands.of(fusible.plan, flags, tensors, drops=drops)
         y, sequences, products = kernels.run_forward(operands, keep)
+        if keep:
+            collect(dict(zip(fusible.plan.traced.states, sequences, strict=True)), operands.reverse)
         ctx.fusible, ctx.kernels, ctx.drops = fusible, kernels, drops
         if keep:
             save(ctx, flags, (*tensors, *sequences, *products))
@@ -215,6 +221,7 @@ class ProjectedScan(torch.autograd.Function):
         ctx.fusible, ctx.drops, ctx.unused = fusible, drops, [True]
         how = (flags, Source(x, weight, bias), tensors, drops)
         operands, y, sequences, products = run_projected(fusible.plan, *how, keep=True)
+        collect(dict(zip(fusible.plan.traced.states, sequences, strict=True)), operands.reverse)
         save(ctx, flags, (x, weight, bias, operands.joint, *tensors, *sequences, *products))
         return y, *ends(sequences, operands.reverse, y.dtype)
 

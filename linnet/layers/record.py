@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from linnet.fuse.backend import backend
 from linnet.fuse.frames import Call, all_variables, watching
+from linnet.fuse.states import collecting
 from linnet.fuse.unit import Named
 from linnet.layers.cell import Cell
 from linnet.layers.direction import Direction
@@ -83,12 +84,15 @@ class Recording(Sequence[StepValues]):
         return "\n".join(map(repr, self.layers))
 
 
-def record(model: nn.Module, *inputs: Any, **named_inputs: Any) -> Recording:
+def record(model: nn.Module, *inputs: Any, return_states: bool = False, **named_inputs: Any) -> Recording:
     """Call `model(*inputs, **named_inputs)` and return everything that the steps of its layers compute.
 
-    model   a layer such as linnet.SRU, or any module that contains such layers
+    model           a layer such as linnet.SRU, or any module that contains such layers
+    return_states   return the states of all steps and nothing else, as the kernels compute them: fast,
+                    and without a graph
 
-    The model runs in evaluation mode and on the reference loop, which calls `step` at each time step.
+    The model runs in evaluation mode and, without return_states, on the reference loop, which calls `step` at
+    each time step.
     """
     directions = {name: module for name, module in model.named_modules() if isinstance(module, Direction)}
     if not directions:
@@ -96,11 +100,25 @@ def record(model: nn.Module, *inputs: Any, **named_inputs: Any) -> Recording:
             f"record takes a layer such as linnet.SRU or a model that contains one; {type(model).__name__} "
             "contains none. For a cell of your own, define class MyUnit(linnet.Recurrent, cell=MyCell)"
         )
+    if return_states:
+        return record_states(model, directions, inputs, named_inputs)
     functions = {each for direction in directions.values() for each in functions_of(direction.cell)}
     layers: list[StepValues] = []
     calls: list[Call] = []
     append = partial(append_values, layers, calls)
     with evaluating(model), backend("reference"), watching(functions, calls), hooked(directions, append):
+        output = model(*inputs, **named_inputs)
+    return Recording(tuple(layers), output)
+
+
+@torch.no_grad()
+def record_states(
+    model: nn.Module, directions: Mapping[str, Direction], inputs: Any, named_inputs: Any
+) -> Recording:
+    layers: list[StepValues] = []
+    sequences: list[Named] = []
+    append = partial(append_states, layers, sequences)
+    with evaluating(model), collecting(sequences), hooked(directions, append):
         output = model(*inputs, **named_inputs)
     return Recording(tuple(layers), output)
 
@@ -142,6 +160,34 @@ def append_values(
     layers.append(StepValues(name, direction, tensors, before, arguments, x, outputs[0]))
 
 
+def append_states(
+    layers: list[StepValues],
+    sequences: list[Named],
+    name: str,
+    direction: Direction,
+    inputs: tuple[Any, ...],
+    outputs: tuple[Tensor, Named],
+) -> None:
+    """Append the states of a direction that has just run; `sequences` are those of its stages."""
+    x, start, mask = inputs[:3]
+    found = {state: sequence for stage in sequences for state, sequence in stage.items()}
+    sequences.clear()
+    if set(found) != set(direction.cell.states):
+        raise RuntimeError(
+            f"the kernel of {direction.cell.unit_name} ({name}) does not keep its states; "
+            'call record without return_states, or within linnet.backend("reference")'
+        )
+    order = {state: found[state] for state in direction.cell.states}
+    before = {state: shifted(found[state], start[state], direction.reverse) for state in order}
+    tensors, before = (zero_at_padding(each, mask) for each in (order, before))
+    layers.append(StepValues(name, direction, tensors, before, {}, x, outputs[0]))
+
+
+def shifted(sequence: Tensor, start: Tensor, reverse: bool) -> Tensor:
+    """Return the states before each step."""
+    return torch.cat([sequence[1:], start[None]] if reverse else [start[None], sequence[:-1]])
+
+
 def variables_of(call: Call) -> dict[str, Any]:
     """Return the variables of the steps inside a call of `advance`."""
     if call.function != "advance":
@@ -163,10 +209,19 @@ def states_before(call: Call) -> Named:
 
 def stacked(steps: Sequence[Mapping[str, Any]], x: Tensor, mask: Tensor | None) -> Named:
     """Return the tensors of all steps that have a row for each sequence of x, [T, B, ...] by name."""
-    values = {}
-    for name, first in steps[0].items():
-        if isinstance(first, Tensor) and first.shape[:1] == x.shape[1:2]:
-            value = torch.stack([step[name] for step in steps])
-            padded = None if mask is None else ~mask.reshape(*mask.shape, *[1] * (value.dim() - 2))
-            values[name] = value if padded is None else value.masked_fill(padded, 0)
-    return values
+    rows = x.shape[1:2]
+    values = {
+        name: torch.stack([step[name] for step in steps])
+        for name, first in steps[0].items()
+        if isinstance(first, Tensor) and first.shape[:1] == rows
+    }
+    return zero_at_padding(values, mask)
+
+
+def zero_at_padding(values: Named, mask: Tensor | None) -> Named:
+    if mask is None:
+        return values
+    return {
+        name: value.masked_fill(~mask.reshape(*mask.shape, *[1] * (value.dim() - 2)), 0)
+        for name, value in values.items()
+    }

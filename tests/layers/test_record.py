@@ -121,6 +121,28 @@ def test_a_whole_model_is_recorded_in_evaluation_mode_and_left_as_it_was():
     assert not any(module._forward_hooks for module in model.modules())
 
 
+@pytest.mark.parametrize("name", ["sru", "lstm", "scrn", "nru", "eurnn"])
+def test_states_of_all_steps_come_from_the_kernels(name: str, monkeypatch: pytest.MonkeyPatch):
+    """In both directions and with padding, without calling `step`; EURNN has no kernel."""
+    rnn = linnet.UNITS[name](6, 8, num_layers=2, bidirectional=True)
+    x, lengths = torch.randn(5, 3, 6), [5, 4, 2]
+    expected = linnet.record(rnn, x, lengths=lengths)
+    rnn(x)  # traces the step
+    if name != "eurnn":
+        for cell in rnn.cells:
+            monkeypatch.setattr(cell, "advance", None)
+    found = linnet.record(rnn, x, lengths=lengths, return_states=True)
+    assert len(found) == len(expected) == 4
+    for ours, theirs in zip(found, expected, strict=True):
+        assert list(ours) == list(theirs.cell.states)
+        for state in ours:
+            torch.testing.assert_close(ours[state], theirs[state].detach(), rtol=1e-4, atol=1e-5)
+            torch.testing.assert_close(
+                ours.before[state], theirs.before[state].detach(), rtol=1e-4, atol=1e-5
+            )
+    torch.testing.assert_close(found.output[0], expected.output[0].detach(), rtol=1e-4, atol=1e-5)
+
+
 def test_errors_say_what_record_takes():
     with pytest.raises(TypeError, match="Linear contains none"):
         linnet.record(nn.Linear(2, 2), torch.zeros(1, 2))

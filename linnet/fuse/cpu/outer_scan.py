@@ -14,6 +14,7 @@ from linnet.fuse.cpu.width import vector_width
 from linnet.fuse.operands import Flags
 from linnet.fuse.outer_inputs import Misfit, OuterInputs, falls_into_vectors
 from linnet.fuse.recording import is_plain_tensor
+from linnet.fuse.states import collect
 
 # In errors, which are read by those who know the unit and not this file.
 CALLED = {
@@ -52,6 +53,8 @@ class OuterScan(torch.autograd.Function):
     def forward(ctx, recipe: OuterRecipe, flags: Flags, *tensors):
         mask, resets, ctx.reverse = flags
         y, final, *kept = run_forward(recipe, flags, OuterInputs(*tensors))
+        h, m = kept[0].tensor_split([y.shape[-1]], -1)
+        collect({"h": h, "m": m}, ctx.reverse)
         ctx.recipe = recipe
         # The flags too: torch then detects if they are changed before the backward pass.
         ctx.save_for_backward(mask, resets, *tensors, *kept)
