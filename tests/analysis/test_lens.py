@@ -319,6 +319,32 @@ def test_the_command_writes_the_lens_of_runs(tmp_path: Path, capsys: pytest.Capt
     assert "one run or two; got 3" in capsys.readouterr().err
 
 
+@needs_chromium
+def test_the_text_of_a_widget_is_that_of_its_page(open_page: Any):
+    pytest.importorskip("anywidget", reason="anywidget is not installed")
+    shown = page_of(language_model("rnn"), "RNN").widget(height=700)
+    assert (shown.text, shown.height) == (TEXT, 700)
+    page = open_page(page_of(language_model("lrn"), "LRN"))
+    page.evaluate(
+        """async ([code, values]) => {
+          const { default: widget } = await import(`data:text/javascript,${encodeURIComponent(code)}`);
+          const changed = [];
+          const model = { get: name => values[name], set: (name, value) => (values[name] = value),
+                          save_changes: () => 0, on: (_, call) => changed.push(call) };
+          const el = document.body.appendChild(document.createElement("div"));
+          widget.render({ model, el });
+          window.widget = { values, changed, frame: el.querySelector("iframe") };
+        }""",
+        [shown._esm, {"page": shown.page, "text": shown.text, "height": shown.height}],
+    )
+    page.wait_for_function("widget.changed.length === 1 && widget.frame.contentWindow.lens")
+    page.frame_locator("iframe").locator("textarea").fill("the cat")
+    assert page.evaluate("widget.values.text") == "the cat"
+    page.evaluate("widget.values.text = 'a bird'; widget.changed[0]()")
+    words = page.frame_locator("iframe").locator(".words span").all_inner_texts()
+    assert words == ["a", "bird"]
+
+
 def test_a_notebook_shows_the_page_in_a_frame():
     frame = page_of(language_model("lrn"), "LRN")._repr_html_()
     assert frame.startswith("<iframe")

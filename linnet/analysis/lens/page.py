@@ -21,6 +21,7 @@ from torch import nn
 
 from linnet.analysis.lens.bundle import as_expression, bundle, harmless, read
 from linnet.analysis.lens.describe import describe, text_of
+from linnet.analysis.lens.widget import widget
 from linnet.base.files import write_atomically
 from linnet.deploy.source.int8 import with_int8
 from linnet.deploy.source.javascript import module_of
@@ -79,6 +80,10 @@ class Lens:
     def beside(self, other: Lens) -> Lens:
         """Return a page with the models of both, side by side; the text is that of this one."""
         return Lens((*self.models, *other.models), self.text)
+
+    def widget(self, height: int = FRAME_HEIGHT) -> Any:
+        """Return the page as a notebook widget: its `text` is what is typed, and can be set from Python."""
+        return widget(self.html, self.text, height)
 
     def _repr_html_(self) -> str:
         frame = f'style="width: 100%; height: {FRAME_HEIGHT}px; border: 0"'
