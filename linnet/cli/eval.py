@@ -11,8 +11,9 @@ from typing import Any
 from linnet.cli.folders import task_of
 from linnet.cli.options import add_dataclass, add_run_options, given_options
 from linnet.cli.output import result_line, say, section_table
+from linnet.deploy.quantize import quantize
 from linnet.runs.config import options as options_of
-from linnet.runs.load import load
+from linnet.runs.load import TrainedRun, load
 from linnet.train import dynamic
 
 
@@ -27,6 +28,13 @@ def add_options(command: argparse.ArgumentParser) -> None:
     add("--checkpoint", choices=("best", "last"), default="best", help="(best)")
     add("--splits", nargs="+", choices=("train", "valid", "test", "all"), default=["valid", "test"])
     add("--dynamic", action="store_true", help="keep learning while evaluating")
+    add(
+        "--int8",
+        nargs="?",
+        const="all",
+        choices=("all", "weights"),
+        help="evaluate the model in int8 (linnet.quantize); weights: round only the weights",
+    )
     others = tuple(field.name for part, field, _ in options_of(task) if part != "data")
     add_run_options(command, task, without=others)
     add_dataclass(command, dynamic.DynamicConfig)
@@ -38,6 +46,8 @@ def run(options: argparse.Namespace) -> None:
     if trained.config.task != options.filled_for:
         raise ValueError("the run comes first: linnet eval RUN ...")
     trained = trained.on(**given)
+    if options.int8 is not None:
+        trained = in_int8(trained, options)
     if options.dynamic:
         evaluate = dynamic_evaluation(options, trained.task, trained.model)
         for split in options.splits:
@@ -48,6 +58,13 @@ def run(options: argparse.Namespace) -> None:
         say(result_line(split, figures))
         for section in sections:
             say(f"\n{section.title} ({split}). {section.about}\n\n{section_table(section)}\n")
+
+
+def in_int8(trained: TrainedRun, options: argparse.Namespace) -> TrainedRun:
+    if options.dynamic:
+        raise ValueError("--dynamic trains the model, and a model in int8 cannot be trained; leave out one")
+    model = quantize(trained.model, activations=options.int8 == "all")
+    return dataclasses.replace(trained, model=model)
 
 
 def dynamic_evaluation(

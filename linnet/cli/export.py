@@ -8,19 +8,26 @@ from typing import Any
 
 from linnet.data.vocabulary import Vocabulary
 from linnet.deploy.c import export_c
+from linnet.deploy.hub import export_hub
 from linnet.deploy.javascript import export_js
 from linnet.deploy.wasm import export_wasm
 from linnet.runs.load import TrainedRun, load
 
 TARGETS = {"c": export_c, "js": export_js, "wasm": export_wasm}
+HUB = "hub"
 
 
 def add_options(command: argparse.ArgumentParser) -> None:
-    command.description = "Write one step of a trained model as source code that runs without Python."
+    command.description = (
+        "Write a trained model for other places: one step of it as source code that runs without Python, or "
+        "all of it as a folder that the Hugging Face Hub understands."
+    )
     add = command.add_argument
     add("folder", type=Path, metavar="RUN")
-    about = "c: C99 without libraries; js: an ES module; wasm: WebAssembly in an ES module"
-    add("--to", choices=list(TARGETS), required=True, help=about)
+    about = (
+        "c: C99 without libraries; js: an ES module; wasm: WebAssembly in one; hub: for the Hugging Face Hub"
+    )
+    add("--to", choices=[*TARGETS, HUB], required=True, help=about)
     add("--out", type=Path, help="the folder to write (RUN/export/TARGET)")
     add("--int8", action="store_true", help="weights of eight bits: a quarter of the size")
     add("--weights", choices=("arrays", "file"), help="c: in the source, or in a file to map (arrays)")
@@ -33,11 +40,18 @@ def run(options: argparse.Namespace) -> None:
         raise ValueError(f"--weights is an option of --to c; --to {options.to} has its weights in the module")
     trained = load(options.folder, options.checkpoint)
     out = options.out or options.folder / "export" / options.to
+    if options.to == HUB:
+        say_written(export_hub(trained, out, int8=options.int8))
+        return
     given: dict[str, Any] = {"int8": options.int8, "vocabulary": tokens_of(trained)}
     if options.weights:
         given["weights"] = options.weights
     written = TARGETS[options.to](trained.model, out, **given)
-    print(f"{written}: {', '.join(sorted(path.name for path in written.iterdir()))}")
+    say_written(written)
+
+
+def say_written(folder: Path) -> None:
+    print(f"{folder}: {', '.join(sorted(path.name for path in folder.iterdir()))}")
 
 
 def tokens_of(trained: TrainedRun) -> list[str | bytes] | None:

@@ -21,6 +21,7 @@ from linnet.layers.int8_modules import (
     Int8WordEmbedding,
     Quantised,
 )
+from linnet.layers.pretrained import CHANGES, Pretrained
 from linnet.layers.projection import Projection
 from linnet.layers.softmax import FullSoftmax, MixtureSoftmax
 
@@ -48,7 +49,8 @@ def quantize(model: nn.Module, skip: Sequence[str] = (), activations: bool = Tru
     with one scale for each row. Biases and norms, which are small, stay in float32.
     """
     check_model(model)
-    skipped = names_to_skip(model, [skip] if isinstance(skip, str) else skip)
+    skip = [skip] if isinstance(skip, str) else skip
+    skipped = names_to_skip(model, skip)
     made = copy.deepcopy(model).eval()
     for name, module in list(made.named_modules()):
         kind = REPLACEMENTS.get(type(module))
@@ -57,11 +59,19 @@ def quantize(model: nn.Module, skip: Sequence[str] = (), activations: bool = Tru
     for module in made.modules():
         if isinstance(module, Cell):
             module.is_quantised = activations and isinstance(module.input, Quantised)
+    if isinstance(made, Pretrained):
+        made.changes = {
+            **made.__dict__.get("changes", {}),
+            "int8": {"skip": [*skip], "activations": activations},
+        }
     if not any(isinstance(module, Quantised) for module in made.modules()):
         raise ValueError(
             f"{type(model).__name__} has no matrix that quantize could round{' but for skip' * bool(skip)}"
         )
     return made
+
+
+CHANGES["int8"] = quantize
 
 
 def in_int8(model: nn.Module) -> nn.Module:

@@ -110,11 +110,12 @@ class Quantised(nn.Module):
     def set_matrix(self, name: str, matrix: Tensor) -> None:
         numbers, scales = quantised(matrix)
         self.register_buffer(f"{name}_int8", numbers)
-        self.register_buffer(f"{name}_scale", scales)
+        # A parameter, so that a quantised model has some: they tell its device and its dtype.
+        self.register_parameter(f"{name}_scale", nn.Parameter(scales, requires_grad=False))
 
     def matrix(self, name: str = "weight") -> Int8Matrix:
         """The matrix `name`. It is made again if one of its tensors has been replaced or changed."""
-        numbers, scales = self._buffers[f"{name}_int8"], self._buffers[f"{name}_scale"]
+        numbers, scales = self._buffers[f"{name}_int8"], self._parameters[f"{name}_scale"]
         assert numbers is not None
         assert scales is not None
         kept = self.made.get(name)

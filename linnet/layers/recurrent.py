@@ -25,10 +25,11 @@ from linnet.base.suggest import no_such
 from linnet.fuse.unit import Named
 from linnet.layers.cell import Cell
 from linnet.layers.direction import Direction, layer_dropout, run_layer
+from linnet.layers.pretrained import Pretrained
 from linnet.layers.sequence import check_flags, mask_of_lengths, repack, unpack
 
 
-class Recurrent(nn.Module):
+class Recurrent(Pretrained):
     """Stacked layers of one unit, in one or both directions.
 
     The arguments of nn.LSTM, and for every unit:

@@ -21,6 +21,7 @@ from linnet.layers.characters import CharacterMax
 from linnet.layers.dropout import Dropout, RowDropout
 from linnet.layers.embedding import WordDropout, WordEmbedding, check_tokens
 from linnet.layers.nested import map_tensors
+from linnet.layers.pretrained import Pretrained
 from linnet.layers.recurrent import Recurrent
 from linnet.layers.sequence import mask_of_lengths
 from linnet.models.config import EncoderConfig, TextConfig, find_unit
@@ -39,7 +40,7 @@ class Encoded(NamedTuple):
     layers: tuple[Tensor, ...]  # the output of each layer before its dropout
 
 
-class Encoder(nn.Module):
+class Encoder(Pretrained):
     """Runs a stack over sequences; a subclass defines `stack`, `read` and, for dropouts, `after`."""
 
     @property

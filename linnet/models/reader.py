@@ -32,6 +32,7 @@ from linnet.layers.dropout import Dropout
 from linnet.layers.embedding import TUNED, WordEmbedding, check_tokens
 from linnet.layers.masks import with_same_masks
 from linnet.layers.pooling import AttentivePooling, LinearPooling
+from linnet.layers.pretrained import Pretrained
 from linnet.layers.sequence import mask_for
 from linnet.layers.spans import BilinearSpans, PointerNetwork, SpanLogits
 from linnet.models.bidirectional import BidirectionalEncoder
@@ -108,7 +109,7 @@ class Aligned(NamedTuple):
     weights: Tensor  # [B, 1, T, Q]: the words of the question for each word of the passage
 
 
-class DocumentReader(nn.Module):
+class DocumentReader(Pretrained):
     """DrQA's reader. The input of the passage's encoder is, for each word,
 
         [its vector; its features; the result of its attention to the question; the vectors of its tags]
@@ -226,7 +227,7 @@ class RNetReading(NamedTuple):
     self_weights: Tensor  # [B, 1, T, T]: its attention to the passage
 
 
-class RNet(nn.Module):
+class RNet(Pretrained):
     """R-Net. The encoder and the layers after each attention have the unit of the settings; the characters
     and the pointer network have a GRU.
 

@@ -31,6 +31,7 @@ from linnet.layers.embedding import check_tokens
 from linnet.layers.matching import Matched, MatchingRecurrence, PairRecurrence
 from linnet.layers.nested import repeat_rows
 from linnet.layers.pooling import last
+from linnet.layers.pretrained import Pretrained
 from linnet.layers.projection import NORM_EPS, norm_layer
 from linnet.layers.recurrent import Recurrent
 from linnet.layers.sequence import mask_for
@@ -117,7 +118,7 @@ class Decoded(NamedTuple):
     state: Any = None  # after one step
 
 
-class Translator(nn.Module):
+class Translator(Pretrained):
     """The base class of both forms. Subclasses define `start`, `decode` and `step`.
 
     source_words, target_words   the sizes of the vocabularies
