@@ -1,0 +1,89 @@
+"""The memory tasks of the NRU paper."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from linnet.train.recipes.book import Settings, put
+
+PEEPHOLES: Settings = {"peepholes": True, "init": "orthogonal"}
+NORMED: Settings = {"activation": "relu", "layer_norm": True}
+# name: the unit, its hidden size for 23.5k and for 165k parameters, its options. The sizes are the authors'.
+# Neither the paper nor the code gives those of GORU and of EURNN at 23.5k: they come closest to the budget.
+NRU_RIVALS: dict[str, tuple[str, int, int, Settings]] = {
+    "rnn-orth": ("rnn", 143, 400, {**NORMED, "init": "orthogonal"}),
+    "rnn-id": ("rnn", 143, 400, {**NORMED, "init": "identity"}),
+    "lstm": ("lstm", 70, 200, PEEPHOLES),
+    "lstm-chrono": ("lstm", 70, 200, PEEPHOLES),
+    "gru": ("gru", 82, 232, {"form": "before", "init": "orthogonal"}),
+    "janet": ("janet", 101, 283, {}),
+    "statistical": ("statisticalru", 60, 150, {}),
+    "eurnn": ("eurnn", 940, 1024, {}),
+    "goru": ("goru", 98, 282, {}),
+}
+STATISTICS = ({"statistics_size": 55, "summary_size": 16}, {"statistics_size": 155, "summary_size": 50})
+MEMORY_RUN: Settings = {"optimiser": "adam", "lr": 1e-3, "seed": 5}
+ENDLESS_RUN: Settings = {
+    "batch": 10,
+    "data_seed": 5,
+    "steps": 200_000,
+    "evaluate_every": 1000,
+    "log_every": 100,
+}
+# name: the task, its words, its settings, the steps of a sequence, and how NRU is trained
+NRU_MEMORY: dict[str, tuple[str, str, Settings, int, Settings]] = {
+    "copy-100": (
+        *("memory.copy", "Figure 1: copying, T = 100", {"span": 100}, 120),
+        {"clip": 0.5, "amsgrad": True},
+    ),
+    "copy-200": (
+        *("memory.copy", "Figure 1: copying, T = 200", {"span": 200}, 220),
+        {"clip": 0.5, "amsgrad": True},
+    ),
+    "variable-100": ("memory.variable", "Figure 2: variable copying, T = 100", {"span": 100}, 120, {}),
+    "variable-200": (
+        *("memory.variable", "Figure 2: variable copying, T = 200", {"span": 200}, 220),
+        {"amsgrad": True},
+    ),
+    "denoise": ("memory.denoise", "Figure 4: denoising, T = 100", {"span": 100}, 111, {}),
+}
+IMAGES: Settings = {
+    **{"images": "mnist", "batch": 100, "data_seed": 50, "cut_seed": 50, "epochs": 100},
+    **MEMORY_RUN,
+}
+
+
+def rivals(large: bool, length: int) -> Iterator[tuple[str, Settings]]:
+    """Each with its size and the clipping of the paper: none where the transition keeps the norm."""
+    for name, (unit, small_size, large_size, options) in NRU_RIVALS.items():
+        more: Settings = {"chrono": length} if name in ("lstm-chrono", "janet") else {}
+        more = STATISTICS[large] if name == "statistical" else more
+        size = large_size if large else small_size
+        clip = 0.0 if name in ("eurnn", "goru") else 1.0
+        yield name, {"unit": unit, "hidden_size": size, "unit_options": {**options, **more}, "clip": clip}
+
+
+def add_nru_memory() -> None:
+    nru: Settings = {"unit": "nru", "hidden_size": 80, "unit_options": {"memory_size": 64, "num_heads": 4}}
+    for name, (task, words, settings, length, how) in NRU_MEMORY.items():
+        shared = (ENDLESS_RUN, MEMORY_RUN, settings)
+        put(task, f"nru-{name}", f"NRU, {words}", *shared, nru, {"clip": 1.0}, how)
+        for rival, its in rivals(False, length):
+            put(task, f"nru-{name}-{rival}", f"NRU, {words}: {rival}", *shared, its)
+    add_nru_checks(nru)
+    words, task = "NRU, Table 3: permuted MNIST", "memory.psmnist"
+    large: Settings = {"hidden_size": 212, "unit_options": {"memory_size": 256, "num_heads": 4}, "clip": 1.0}
+    put(task, "nru-psmnist", words, IMAGES, nru, large)
+    for rival, its in rivals(True, 785):
+        put(task, f"nru-psmnist-{rival}", f"{words}: {rival}", IMAGES, its)
+
+
+def add_nru_checks(nru: Settings) -> None:
+    """Of the section Model Analysis: does it forget, does it stay stable."""
+    shared = (ENDLESS_RUN, MEMORY_RUN, nru, NRU_MEMORY["copy-100"][-1])
+    for kept in (2, 5, 10):
+        words = f"NRU, Forgetting Ability: copying, the memory reset every {kept} examples"
+        put("memory.copy", f"nru-forget-{kept}", words, *shared, {"span": 100, "reset_every": kept})
+    for span in (100, 200, 500):
+        words = f"NRU, Stability: copying, T = {span}, random labels"
+        put("memory.copy", f"nru-stable-{span}", words, *shared, {"span": span, "random_labels": True})
