@@ -89,7 +89,7 @@ def fit(name: str, value: Any, hint: Any) -> Any:
 
 
 def has_type(value: Any, expected: Any) -> bool:
-    """True and False are no numbers here, although bool is a subclass of int."""
+    """True and False are not numbers here, although bool is a subclass of int."""
     if expected is Any:
         return True
     return isinstance(value, expected) and not (expected is int and isinstance(value, bool))

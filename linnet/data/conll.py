@@ -128,7 +128,7 @@ def checked(where: str, number: int, fields: list[str], expected: int) -> list[s
 
 
 def sentence(where: str, line: int, rows: list[list[str]], columns: Columns) -> list[Sentence]:
-    """Return the sentence of these rows, in a list; a mark between documents is no sentence."""
+    """Return the sentence of these rows, in a list; a mark between documents is not a sentence."""
     if rows[0][0] == DOCUMENT:
         return []
     words, tags = (tuple(row[each] for row in rows) for each in (columns.word, columns.tag))

@@ -39,7 +39,7 @@ class Foreign:
         return torch.zeros(shape)
 
     def check_scale(self, key: str, cell: Any) -> None:
-        """Check that alpha of the skip, which is no parameter in Linnet, is the one of the options."""
+        """Check that alpha of the skip, which is not a parameter in Linnet, is the one of the options."""
         self.unused.discard(key)
         if key in self.tensors and cell.skip_from is not None:
             scale = float(self.tensors[key])

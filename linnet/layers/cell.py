@@ -92,7 +92,7 @@ class Cell(Unit):
         return {}
 
     def recur(self, **state: Tensor) -> Named:
-        """Return the products with the previous state; override it if the recurrence is no matrix product."""
+        """Return the products with the previous state; override it if they are not matrix products."""
         products: Named = {}
         for attribute, name in self.recurrence.items():
             products |= getattr(self, attribute)(state[name])
@@ -117,7 +117,7 @@ class Cell(Unit):
         if type(self).project is not Cell.project:
             return ByNature("its projection is its own")
         if type(self).recur is not Cell.recur:
-            return ByNature("its recurrence is no plain matrix")
+            return ByNature("its recurrence is not a plain matrix")
         if not all(isinstance(getattr(self, name).norm, nn.Identity) for name in self.recurrence):
             return ByNature("its products with the state have norms")
         return None if self.projection is None else ByNature("its projected output recurs")

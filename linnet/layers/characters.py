@@ -17,7 +17,7 @@ from linnet.layers.embedding import check_range
 class CharacterEmbedding(nn.Module):
     """Ids [..., C] -> vectors [..., C, size], 0 at padding; dropout while training.
 
-    fixed   a dropout mask, already divided by what is kept, to use instead of drawing one
+    fixed   a dropout mask, already divided by the share that is kept, to use instead of drawing one
     """
 
     fixed: Tensor | None

@@ -74,7 +74,7 @@ class RecurrentFeedForward(nn.Module):
 
 
 class TransformerEncoderLayer(nn.Module):
-    """Self-attention and a feed-forward part; dropout on attention weights and on what is added to x."""
+    """Self-attention and a feed-forward part; dropout on attention weights and on the output of each part."""
 
     def __init__(
         self, size: int, heads: int, feed_forward: nn.Module, dropout: float = 0.0, device=None, dtype=None

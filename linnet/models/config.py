@@ -109,9 +109,9 @@ class EncoderConfig:
     def check_unit_options(self) -> None:
         for name in self.unit_options:
             if name in TAKEN:
-                raise ValueError(f"{name} is no unit option of a {self.noun}; set its {TAKEN[name]}")
+                raise ValueError(f"{name} is not a unit option of a {self.noun}; set its {TAKEN[name]}")
             if name in self.refused:
-                raise ValueError(f"{name} is no unit option of a {self.noun}: {self.refused[name]}")
+                raise ValueError(f"{name} is not a unit option of a {self.noun}: {self.refused[name]}")
 
     def check_fit(self) -> None:
         """Raise for settings that cannot be combined."""

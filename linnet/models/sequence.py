@@ -52,7 +52,7 @@ class SequenceModelConfig:
         check_size("num_layers", self.num_layers, most=MOST_LAYERS)
         for name in self.unit_options:
             if name in REFUSED:
-                raise ValueError(f"{name} is no unit option of a sequence model: {REFUSED[name]}")
+                raise ValueError(f"{name} is not a unit option of a sequence model: {REFUSED[name]}")
 
 
 class SequenceModel(Encoder):

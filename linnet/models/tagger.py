@@ -96,7 +96,7 @@ class Tagger(StackEncoder):
     tags         the number of tags
     characters   the number of ids of characters; 0 is padding
     fixed_words  further words, whose ids follow: their vectors are not trained, because no training sentence
-                 has them, and are no parameters
+                 has them, so they are not parameters
     """
 
     config: TaggerConfig

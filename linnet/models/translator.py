@@ -102,7 +102,7 @@ class TranslatorConfig:
             refused |= NOT_OF_CELLS | dict.fromkeys(STACK_DROPOUTS, "set its dropout")
         for name in self.unit_options:
             if name in refused:
-                raise ValueError(f"{name} is no unit option of a translator: {refused[name]}")
+                raise ValueError(f"{name} is not a unit option of a translator: {refused[name]}")
 
     @property
     def depth(self) -> int:

@@ -209,7 +209,7 @@ def read(path: Path, name: str) -> Checkpoint:
 def check_file(path: Path, name: str, code: Any) -> None:
     """Check a file; only names that Linnet writes are opened."""
     known = FILES.fullmatch(name) is not None
-    check(known, path / MANIFEST, f"it names {name!r}, which is no file of a checkpoint")
+    check(known, path / MANIFEST, f"it names {name!r}, which is not a file of a checkpoint")
     check(has_file(path / name), path / name, "it is missing")
     check(digest(path / name) == code, path / name, f"its digest is not that of {MANIFEST}")
 

@@ -8,7 +8,7 @@ metrics.csv        the same numbers, one per line
 speed.jsonl        seconds and tokens, and when checkpoints were written: these differ between equal runs
 speed.json         tokens per second, measured by `linnet compare` for each model alone
 result.json        the figures of the finished run
-details.json       tables of its test that are no figures, such as a confusion matrix, if its task has any
+details.json       tables of its test besides the figures, such as a confusion matrix, if its task has any
 best/, last/       checkpoints, and in last.old/ the one before the last
 events/            the files of --logger
 
@@ -243,7 +243,7 @@ def read_config(folder: Path) -> RunConfig:
     path = Path(folder) / "config.json"
     values = read_json(path)
     if values is None:
-        raise FileNotFoundError(f"{folder} is no run: it has no config.json")
+        raise FileNotFoundError(f"{folder} is not a run: it has no config.json")
     return config_from(path, values)
 
 
@@ -319,7 +319,7 @@ def read_details(folder: Path) -> list[Section]:
         return []
     found = unsealed(path, value, ())
     check_object(path, "it", found, ("sections",))
-    check(isinstance(found["sections"], list), path, "its sections are no list")
+    check(isinstance(found["sections"], list), path, "its sections are not a list")
     return [section_from(path, each) for each in found["sections"]]
 
 
@@ -329,7 +329,7 @@ def section_from(path: Path, value: Any) -> Section:
         check_text(path, name, value[name])
     head, rows = value["head"], value["rows"]
     right = isinstance(rows, list) and all(is_strings(row) and len(row) == len(head) for row in [head, *rows])
-    check(right, path, "the rows of a section are no lists of as many strings as its head")
+    check(right, path, "each row of a section must be a list of as many strings as its head")
     return Section(value["title"], value["about"], tuple(head), tuple(tuple(row) for row in rows))
 
 

@@ -88,5 +88,5 @@ def named_tuple(name: str) -> type:
     for part in path.split("."):
         found = getattr(found, part, None)
     if not (isinstance(found, type) and issubclass(found, tuple) and hasattr(found, "_fields")):
-        raise Mismatch(f"the checkpoint carries a state of {name}, which is no named tuple here")
+        raise Mismatch(f"the checkpoint carries a state of {name}, which is not a named tuple here")
     return found

@@ -236,7 +236,7 @@ def read_safetensors(path: Path) -> dict[str, Any]:
     try:
         return load_file(path)
     except (SafetensorError, ValueError, KeyError) as error:
-        raise Damaged(f"{path} is damaged: it is no file of safetensors ({error})") from None
+        raise Damaged(f"{path} is damaged: it is not a safetensors file ({error})") from None
 
 
 def read_torch(path: Path) -> Any:
@@ -259,7 +259,7 @@ def refuse_packed(path: Path) -> None:
         with zipfile.ZipFile(path) as archive:
             entries = archive.infolist()
     except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
-        raise Damaged(f"{path} is damaged: it is no archive of torch ({error})") from None
+        raise Damaged(f"{path} is damaged: it is not a torch archive ({error})") from None
     stored = all(entry.compress_type == zipfile.ZIP_STORED for entry in entries)
     fits = sum(entry.file_size for entry in entries) <= path.stat().st_size
     check(stored and fits, path, "it unpacks to more than it has")

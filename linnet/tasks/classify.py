@@ -11,10 +11,9 @@ accuracy on the validation set.
 from __future__ import annotations
 
 import json
-import logging
 import sys
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -26,6 +25,7 @@ from torch.nn import functional as F
 from linnet.base.settings import Checked, option
 from linnet.data.batches import IGNORE
 from linnet.data.characters import count_characters
+from linnet.data.classes import check_label, classes_of, parse_classes
 from linnet.data.errors import DataError
 from linnet.data.labelled import (
     FOLDS,
@@ -38,8 +38,6 @@ from linnet.data.labelled import (
     load_from,
 )
 from linnet.data.padded import ORDERS, Example, PaddedBatch, Sequences, collate
-from linnet.data.tables import Labelled
-from linnet.data.text import parse_json
 from linnet.data.vectors import read_vectors
 from linnet.data.vocabulary import EOS, UNK, Vocabulary, by_frequency
 from linnet.models.classifier import CNN, Classifier, ClassifierConfig
@@ -48,8 +46,6 @@ from linnet.tasks.base import SPLITS, Comparison, Variant, unit_options_checked
 from linnet.tasks.results import LOSS, Figure, Metric, Metrics, Section, StepResult
 from linnet.tasks.typed import TypedText
 from linnet.tasks.words import PAD, WordTask, most_confident_mistakes
-
-log = logging.getLogger("linnet")
 
 CLASSES = "classes.json"
 VOCABULARIES = ("train", "all", "vectors")
@@ -294,7 +290,7 @@ class Classify(WordTask):
 
     def restore(self, assets: Mapping[str, bytes]) -> None:
         super().restore(assets)
-        self.classes = class_names(assets[CLASSES])
+        self.classes = parse_classes(CLASSES, assets[CLASSES])
 
     def describe(self) -> dict[str, Any]:
         return {**super().describe(), "classes": list(self.classes)}
@@ -383,45 +379,6 @@ def macro_f1(confusion: Tensor) -> float:
     both = confusion.sum(0) + confusion.sum(1)
     scores = 2 * confusion.diagonal()[both > 0].double() / both[both > 0]
     return float(scores.mean()) if len(scores) else 0.0
-
-
-# ----------------------------------------------------------------------------------------- classes
-
-
-def classes_of(splits: Splits) -> tuple[str, ...]:
-    """Return the classes of the training set: numbers by value, others by name."""
-    found = {row.label for row in splits.train}
-    if len(found) < 2:
-        only = f"only {min(found)!r}" if found else "no text"
-        raise DataError(f"the training set has {only}; classification needs at least two classes")
-    for split in ("valid", "test"):
-        check_split(split, getattr(splits, split), found)
-    numbers = all(label.lstrip("-").isdecimal() for label in found)
-    return tuple(sorted(found, key=(lambda label: (int(label), label)) if numbers else None))
-
-
-def check_split(split: str, rows: Sequence[Labelled], known: set[str]) -> None:
-    """Refuse a split without texts or with classes that are not known; name the classes that it lacks."""
-    if not rows:
-        raise DataError(f"the {split} set has no texts; give more texts or a file of its own")
-    for row in rows:
-        check_label(split, row, known)
-    if missing := known - {row.label for row in rows}:
-        log.warning("the %s set has no text of the class %s", split, ", ".join(sorted(missing)))
-
-
-def check_label(split: str, row: Labelled, known: Collection[str]) -> None:
-    if row.label not in known:
-        where = row.where or f"the {split} set"
-        listed = ", ".join(sorted(known)[:10])
-        raise DataError(f"{where} has the class {row.label!r}, which no training text has; expected {listed}")
-
-
-def class_names(content: bytes) -> tuple[str, ...]:
-    names = parse_json(CLASSES, content)
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names) or len(names) < 2:
-        raise DataError(f"{CLASSES} must be a list of two or more names of classes")
-    return tuple(names)
 
 
 def shortened(text: str, most: int = 300) -> str:

@@ -8,25 +8,21 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from linnet.base.settings import Checked, option
 from linnet.data.batches import IGNORE
-from linnet.data.digits import SOURCES, Digits, load_digits, read_order
 from linnet.data.errors import DataError
-from linnet.data.memory import BLANK, Adding, Copying, Denoising, Recall, SequenceBatch
-from linnet.data.vocabulary import Vocabulary
+from linnet.data.memory import BLANK, SequenceBatch
 from linnet.models.language import detach
 from linnet.models.sequence import SequenceModel, SequenceModelConfig
 from linnet.tasks.base import Comparison, Task, Variant, unit_options_checked
 from linnet.tasks.results import LOSS, Figure, Metrics, StepResult
-from linnet.tasks.typed import TypedText
 
 CLOSE = 0.04
 """How close a sum must be to count as right, by Hochreiter and Schmidhuber (1997)."""
@@ -46,31 +42,6 @@ class EndlessData(Checked):
     reset_every: int = option(
         1, "sequences before the state is reset to zeros: 1, or more to test forgetting", least=1
     )
-
-
-@dataclass(frozen=True)
-class RecallData(EndlessData):
-    """Symbols to remember, generated when they are needed."""
-
-    symbols: int = option(8, "n: the number of different symbols", least=2)
-    recalled: int = option(10, "k: the number of symbols to remember", least=1)
-    random_labels: bool = option(False, "ask for symbols that were not shown: a test of stability")
-
-
-@dataclass(frozen=True)
-class ImageData(Checked):
-    """Images of digits, pixel by pixel."""
-
-    images: str = option(
-        "auto", "mnist, the small digits, or auto: the small ones if MNIST is not found", choices=SOURCES
-    )
-    data_dir: str | None = option(None, "the folder where the files of MNIST are searched first")
-    batch: int = option(100, "images in a batch, over all processes", least=1)
-    data_seed: int | None = option(None, "seed of the order of the images in each epoch (--seed)", least=0)
-    cut_seed: int = option(50, "seed of the validation set, and of the permutation", least=0)
-    permutation: str | None = option(None, "psmnist: a file with the order of the pixels, .npy or text")
-    eval_batch: int = option(500, "images in a batch of an evaluation", least=1)
-    eval_examples: int = option(0, "images of an evaluation (0: all of them)", least=0)
 
 
 # -------------------------------------------------------------------------------------------- answers
@@ -309,161 +280,3 @@ def numbers(raw: Any, kind: type, what: str) -> list[Any]:
         return [kind(word) for word in words]
     except (TypeError, ValueError) as error:
         raise DataError(f"expected {what}; got {raw!r} ({error})") from None
-
-
-# ------------------------------------------------------------------------------------------ symbols
-
-
-class Symbols(Memory):
-    """Symbols to remember: `predict` takes k symbols, "3 1 4 1 5 2 6 5 3 5", and returns those recalled."""
-
-    Data = RecallData
-    defaults = ENDLESS
-
-    def encode(self, raw: Any) -> Tensor:
-        source: Recall = self.source  # type: ignore[assignment]
-        what = f"{source.recalled} symbols, each from 1 to {source.symbols}"
-        shown = numbers(raw, int, what)
-        if len(shown) != source.recalled or not all(1 <= each <= source.symbols for each in shown):
-            raise DataError(f"{self.name} takes {what}; got {raw!r}")
-        return self.lay_out(np.array(shown))
-
-    @abstractmethod
-    def lay_out(self, shown: np.ndarray) -> Tensor:
-        """Return the sequence [T, 1] that shows these symbols."""
-
-    def typed_text(self) -> TypedText | None:
-        """_ is a blank, ? asks for the answer, and the symbols are digits, if there are not too many."""
-        source: Recall = self.source  # type: ignore[assignment]
-        symbols = [str(number) for number in range(1, source.symbols + 1)]
-        tokens = ("_", *symbols, "?")
-        if source.symbols > 9 or source.input_size != len(tokens):
-            return None
-        shown = np.resize(np.arange(1, source.symbols + 1)[::-1], source.recalled)
-        example = "".join(tokens[number] for number in self.lay_out(shown)[:, 0].tolist())
-        labels = tokens[: source.output_size]
-        return TypedText(Vocabulary("char", tokens), labels=labels, example=example)
-
-    def answer(self, outputs: Tensor) -> list[int]:
-        """Return the k symbols; a blank cannot be an answer."""
-        recalled = self.source.recalled  # type: ignore[attr-defined]
-        return (outputs[-recalled:, 1:].argmax(-1) + 1).tolist()
-
-
-class Copy(Symbols):
-    """See linnet.data.memory.Copying."""
-
-    name, about = "memory.copy", "copying memory: ten symbols, a wait, the ten symbols again"
-
-    @classmethod
-    def source_of(cls, data: RecallData) -> Copying:
-        return Copying(data.span, data.symbols, data.recalled, data.random_labels)
-
-    def lay_out(self, shown: np.ndarray) -> Tensor:
-        source: Copying = self.source  # type: ignore[assignment]
-        return source.lay_out((source.span, shown[:, None], shown[:, None]))[0]
-
-
-class VariableCopy(Copy):
-    """See linnet.data.memory.Copying; `predict` waits for the whole span."""
-
-    name, about = "memory.variable", "copying memory after a wait of varying length"
-
-    @classmethod
-    def source_of(cls, data: RecallData) -> Copying:
-        return replace(super().source_of(data), variable=True)
-
-
-class Denoise(Symbols):
-    """See linnet.data.memory.Denoising; `predict` spreads the symbols evenly over the span."""
-
-    name, about = "memory.denoise", "denoising: ten symbols scattered among blanks"
-
-    @classmethod
-    def source_of(cls, data: RecallData) -> Denoising:
-        return Denoising(data.span, data.symbols, data.recalled, data.random_labels)
-
-    def lay_out(self, shown: np.ndarray) -> Tensor:
-        source: Denoising = self.source  # type: ignore[assignment]
-        steps = np.linspace(0, source.span - 1, len(shown)).astype(np.int64)
-        return source.lay_out((steps[None], shown[None], shown[None]))[0]
-
-
-# ------------------------------------------------------------------------------------------ numbers
-
-
-class Add(Memory):
-    """See linnet.data.memory.Adding.
-
-    `predict` takes numbers of which two are marked by a star, "0.5* 0.1 0.9 0.25*", and returns their sum.
-    """
-
-    name, about = "memory.adding", "the adding problem: the sum of the two marked numbers of a sequence"
-    Data = EndlessData
-    defaults = ENDLESS
-
-    @classmethod
-    def source_of(cls, data: EndlessData) -> Adding:
-        return Adding(data.span)
-
-    def encode(self, raw: Any) -> Tensor:
-        what = 'numbers of which two are marked, like "0.5* 0.1 0.9 0.25*"'
-        words = raw.replace(",", " ").split() if isinstance(raw, str) else [str(each) for each in raw]
-        marks = [float(word.endswith("*")) for word in words]
-        if sum(marks) != 2:
-            raise DataError(f"{self.name} takes {what}; got {raw!r}")
-        values = numbers([word.rstrip("*") for word in words], float, what)
-        return torch.tensor([values, marks]).T[:, None]
-
-    def answer(self, outputs: Tensor) -> float:
-        return float(outputs[-1, 0])
-
-
-class Pixels(Memory):
-    """See linnet.data.digits.
-
-    `predict` takes the pixels of an image row by row, numbers from 0 to the value of white (255 for MNIST, 16
-    for the small digits), and returns the digit.
-    """
-
-    name, about = "memory.smnist", "the digits of MNIST, one pixel at a time"
-    Data = ImageData
-    defaults = ADAM
-    comparison = Comparison(UNITS, budget=165_000)
-    judged_by = (ACCURACY, LOSS, BASELINE)
-
-    @classmethod
-    def source_of(cls, data: ImageData) -> Digits:
-        if data.permutation is not None:
-            raise ValueError(
-                "memory.smnist reads the pixels in their own order; --permutation is for memory.psmnist"
-            )
-        return load_digits(data.images, seed=data.cut_seed, data_dir=data.data_dir)
-
-    @classmethod
-    def title(cls, data: ImageData) -> str:
-        return cls.name if data.images == "auto" else f"{cls.name}, {data.images}"
-
-    def encode(self, raw: Any) -> Tensor:
-        source: Digits = self.source  # type: ignore[assignment]
-        what = f"{len(source.order)} pixels from 0 to {source.brightest}"
-        pixels = numbers(raw, float, what)
-        if len(pixels) != len(source.order) or not all(0 <= each <= source.brightest for each in pixels):
-            raise DataError(f"{self.name} takes {what}; got {len(pixels)} numbers")
-        return source.steps(np.array(pixels, dtype=np.float32)[None])
-
-    def answer(self, outputs: Tensor) -> int:
-        return int(outputs[-1].argmax())
-
-
-class PermutedPixels(Pixels):
-    """The same with the pixels in a fixed random order."""
-
-    name, about = "memory.psmnist", "the digits of MNIST, one pixel at a time in a fixed random order"
-
-    @classmethod
-    def source_of(cls, data: ImageData) -> Digits:
-        order = None if data.permutation is None else read_order(data.permutation)
-        return load_digits(
-            data.images, permuted=True, seed=data.cut_seed, order=order, data_dir=data.data_dir
-        )

@@ -77,7 +77,7 @@ def import_tasks(name: str) -> None:
     path = Path(name).resolve()
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None or not path.is_file():
-        raise ValueError(f"{VARIABLE} names {name}, which is no Python file")
+        raise ValueError(f"{VARIABLE} names {name}, which is not a Python file")
     if path.stem not in sys.modules:
         module = sys.modules[path.stem] = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
@@ -88,12 +88,12 @@ TASKS = Tasks(
         "lm": "linnet.tasks.language:Language",
         "classify": "linnet.tasks.classify:Classify",
         "nli": "linnet.tasks.nli:Nli",
-        "memory.copy": "linnet.tasks.memory:Copy",
-        "memory.variable": "linnet.tasks.memory:VariableCopy",
-        "memory.denoise": "linnet.tasks.memory:Denoise",
-        "memory.adding": "linnet.tasks.memory:Add",
-        "memory.smnist": "linnet.tasks.memory:Pixels",
-        "memory.psmnist": "linnet.tasks.memory:PermutedPixels",
+        "memory.copy": "linnet.tasks.recall:Copy",
+        "memory.variable": "linnet.tasks.recall:VariableCopy",
+        "memory.denoise": "linnet.tasks.recall:Denoise",
+        "memory.adding": "linnet.tasks.adding:Add",
+        "memory.smnist": "linnet.tasks.pixels:Pixels",
+        "memory.psmnist": "linnet.tasks.pixels:PermutedPixels",
         "tag": "linnet.tasks.tag:Tag",
         "translate": "linnet.tasks.translate:Translate",
         "read": "linnet.tasks.read:Read",

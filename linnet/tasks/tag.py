@@ -300,7 +300,7 @@ def answers(decoder: Any, scores: Tensor, batch: PaddedBatch, counted: Tensor) -
 
 
 def names(tags: Sequence[str], numbers: Iterable[int]) -> list[str]:
-    """Return the tags of these numbers; the released CRF has one more, for padding, which is no entity."""
+    """Return the tags of these numbers; the released CRF has one more, for padding, which is outside."""
     return [tags[number] if number < len(tags) else OUTSIDE for number in numbers]
 
 

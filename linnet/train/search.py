@@ -227,7 +227,7 @@ def mend(path: Path) -> None:
         check(
             isinstance(entry, dict) and isinstance(entry.get("op_code"), int),
             where,
-            "it is no entry of Optuna",
+            "it is not an entry of Optuna",
         )
     if whole != content:
         with open_file(path, "ab") as file:

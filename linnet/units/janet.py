@@ -6,8 +6,8 @@ van der Westhuizen and Lasenby (2018), as the NRU authors use it for comparison:
     j_t = tanh(W_j x_t + U_j h_{t-1} + b_j)
     h_t = f_t h_{t-1} + (1 - f_t) j_t
 
-Differs from JANET's own code, which writes with 1 - sigmoid(a_t - beta), a_t what stands inside f_t
-and beta = 1: beta=1.0 gives that, 0.0 the NRU authors' form.
+Differs from JANET's own code, where the factor of j_t is 1 - sigmoid(a_t - beta) with beta = 1 and the
+argument a_t of the sigmoid of f_t: beta=1.0 gives that, 0.0 the NRU authors' form.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ product of two short vectors (15-17): with directions="joint" two vectors of sqr
 directions at once, as the authors do; "per-head" is two vectors of sqrt(m) for each head, and
 "full" produces each v as it is (13, 14).
 
-Differs from the paper, as the authors' code does: x_t is no input of the heads (heads_read_input=True
+Differs from the paper, as the authors' code does: x_t is not an input of the heads (heads_read_input=True
 is the paper's reading), and (10) takes the mean over the heads (head_reduction="sum" is the paper's).
 """
 

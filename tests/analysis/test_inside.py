@@ -7,7 +7,9 @@ from torch import Tensor
 
 from linnet.analysis.inside import memory_changes, reach, unroll
 from linnet.models.sequence import SequenceModel, SequenceModelConfig
-from linnet.tasks.memory import Add, Copy, EndlessData, RecallData
+from linnet.tasks.adding import Add
+from linnet.tasks.memory import EndlessData
+from linnet.tasks.recall import Copy, RecallData
 
 NRU = SequenceModelConfig("nru", {"memory_size": 4, "num_heads": 1}, hidden_size=5)
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from linnet import cli
-from linnet.analysis import colours, drawing, plots
+from linnet.analysis import bar_plots, colours, drawing, inside_plots, plots
 from linnet.analysis.runs import (
     Recorded,
     baseline,
@@ -220,7 +220,7 @@ def test_bars_are_as_long_as_it_took(comparison: Path):
 
 
 def test_variations_are_found_around_the_one_in_the_middle(varied: Path):
-    found = plots.variations(groups(find_runs([varied])))
+    found = bar_plots.variations(groups(find_runs([varied])))
     values = {
         option: {value: group.runs[0].name for value, group in by.items()} for option, by in found.items()
     }
@@ -242,7 +242,7 @@ def test_the_memory_of_the_first_seed_is_shown(comparison: Path):
 
 
 def test_units_of_which_nothing_reaches_back_are_named(comparison: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(plots, "reach_rows", lambda run: [])
+    monkeypatch.setattr(inside_plots, "reach_rows", lambda run: [])
     (axes,) = plots.draw_distance([read_run(comparison / "nru-1")]).axes
     assert list(lines(axes)) == ["nru: 0 at every distance"]
 
@@ -284,7 +284,7 @@ def test_a_picture_is_the_same_file_each_time(comparison: Path, tmp_path: Path):
         (["--what", "los"], 2, "did you mean 'loss'?"),
         (["--what", "decay", "--text", "a word"], 1, "no run is a classifier with a checkpoint"),
         (["--what", "variance"], 1, "no run with a checkpoint has several layers"),
-        (["--text", "a word"], 1, "give --what decay as well"),
+        (["--text", "a word"], 1, "give --what attention or --what decay as well"),
         (["--by", "lag"], 1, "these runs have no setting 'lag'"),
     ],
 )

@@ -217,7 +217,7 @@ class SortingStack(linnet.Recurrent, cell=Sorting):
         (lambda: linnet.SRU(3, 4, bidirectional=True), "SRU reads in both directions"),
         (
             lambda: nn.LSTM(3, 4),
-            "LSTM is no model that can be exported step by step; Recurrent, LanguageModel",
+            "LSTM is not a model that can be exported step by step; Recurrent, LanguageModel",
         ),
         (
             lambda: nn.Sequential(nn.Linear(3, 4)),

@@ -411,7 +411,7 @@ def test_a_cell_is_one_step(path: Path):
 
 # ----------------------------------------------------------------------------------------- errors
 
-NO_MATRIX = "its recurrence is no plain matrix"
+NO_MATRIX = "its recurrence is not a plain matrix"
 UNFUSED = dict.fromkeys(("nru", "statisticalru", "eurnn", "goru"), NO_MATRIX)
 
 

@@ -107,7 +107,7 @@ def test_settings_are_checked():
     with pytest.raises(ValueError, match="no unit 'nur'; did you mean 'nru'"):
         SequenceModelConfig(unit="nur")
     with pytest.raises(
-        ValueError, match="bidirectional is no unit option of a sequence model: it reads in one direction"
+        ValueError, match="bidirectional is not a unit option of a sequence model: it reads in one direction"
     ):
         SequenceModelConfig(unit_options={"bidirectional": True})
     with pytest.raises(ValueError, match="hidden_size must be at least 1"):

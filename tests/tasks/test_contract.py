@@ -137,7 +137,7 @@ def test_unknown_tasks_and_files_are_answered(monkeypatch: pytest.MonkeyPatch):
         RunConfig(task="ln")
     monkeypatch.setenv("LINNET_TASKS", "nowhere.py")
     monkeypatch.setattr(TASKS, "files_read", False)
-    with pytest.raises(ValueError, match=r"LINNET_TASKS names nowhere\.py, which is no Python file"):
+    with pytest.raises(ValueError, match=r"LINNET_TASKS names nowhere\.py, which is not a Python file"):
         list(TASKS)
 
 

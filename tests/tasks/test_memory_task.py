@@ -15,9 +15,12 @@ from linnet.data.batches import IGNORE
 from linnet.data.digits import Digits, Part
 from linnet.data.memory import Adding, Copying, Denoising, SequenceBatch
 from linnet.models.sequence import SequenceModel, SequenceModelConfig
+from linnet.tasks.adding import Add
 from linnet.tasks.base import Task
 from linnet.tasks.evaluation import evaluate
-from linnet.tasks.memory import Add, Copy, Denoise, ImageData, Memory, Pixels, RecallData
+from linnet.tasks.memory import Memory
+from linnet.tasks.pixels import ImageData, Pixels
+from linnet.tasks.recall import Copy, Denoise, RecallData
 
 CONFIG = SequenceModelConfig(unit="ran", hidden_size=6)
 

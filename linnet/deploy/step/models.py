@@ -61,8 +61,8 @@ def step_of(model: nn.Module) -> ModelStep:
             return make(model)
     known = ", ".join(kind.__name__ for kind in KINDS)
     raise CannotExport(
-        f"{type(model).__name__} is no model that can be exported step by step; {known} can. For a model of "
-        "your own, pass nn.Sequential(embedding, rnn, output) of its parts"
+        f"{type(model).__name__} is not a model that can be exported step by step; {known} can. For a model "
+        "of your own, pass nn.Sequential(embedding, rnn, output) of its parts"
     )
 
 
