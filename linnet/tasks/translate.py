@@ -109,9 +109,9 @@ class Translate(TextTask):
     splits = (*SPLITS, "all")
     has_attention = True
     defaults = {
-        # The Bible in ten minutes on two cores; see docs/log.md.
+        # The Bible in ten minutes on one core; see docs/log.md.
         **{"optimiser": "adam", "lr": 2e-3, "clip": 1.0, "fused": True, "epochs": 2},
-        **{"schedule": "cosine", "warmup": 100},
+        **{"schedule": "cosine", "warmup": 200},
         **{"hidden_size": 192, "num_layers": 1, "heads": 4, "inner_size": 512},
     }
     comparison = Comparison(budget=2_000_000, settings={"epochs": 1})
