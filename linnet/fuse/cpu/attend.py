@@ -138,12 +138,13 @@ class AttendKernel:
                 above, share = self.load(self.one, ds, i), self.load(self.one, a, i)
 
                 def body(emit: Emitter, at: ir.Value, new: Any, k_i=k_i, dk_i=dk_i, dv_i=dv_i) -> None:
-                    gradients = self.gradients(emit, q, k_i, w, at, above)
-                    self.add_to(emit, dk_i, at, gradients["d.k"], new)
-                    spread = broadcast(emit, above)
-                    self.add_to(emit, dw, at, emit.emit_mul(spread, self.value(emit, q, k_i, at)), new)
-                    value = emit.emit_mul(broadcast(emit, share), self.load(emit, dc, at))
-                    self.add_to(emit, dv_i, at, value, new)
+                    # All before the first store, after which the compiler would load and compute f again.
+                    gradient = self.gradients(emit, q, k_i, w, at, above)["d.k"]
+                    value = emit.emit_mul(broadcast(emit, above), self.value(emit, q, k_i, at))
+                    read = emit.emit_mul(broadcast(emit, share), self.load(emit, dc, at))
+                    self.add_to(emit, dk_i, at, gradient, new)
+                    self.add_to(emit, dw, at, value, new)
+                    self.add_to(emit, dv_i, at, read, new)
 
                 self.along(self.size, body)
 
