@@ -423,7 +423,7 @@ def janet_original(v: Vectors) -> Ran:
 
 @case("nru/baseline_rnn_relu_ln")
 def rnn_relu_ln(v: Vectors) -> Ran:
-    rnn = linnet.RNN(v["x"].shape[-1], v["s0.h"].shape[-1], activation="relu", layer_norm=True)
+    rnn = linnet.RNN(v["x"].shape[-1], v["s0.h"].shape[-1], nonlinearity="relu", layer_norm=True)
     parameters = {
         "input.weight": v["w.W_i2h"].T,
         "input.bias": v["w.b_h"],

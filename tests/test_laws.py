@@ -102,8 +102,8 @@ VARIANTS = [
     variant(linnet.LSTM, proj_size=2),
     variant(linnet.GRU, form="before"),
     variant(linnet.GRU, form="ran"),
-    variant(linnet.RNN, activation="relu", layer_norm=True),
-    variant(linnet.RNN, activation="sigmoid", init="identity"),
+    variant(linnet.RNN, nonlinearity="relu", layer_norm=True),
+    variant(linnet.RNN, nonlinearity="sigmoid", init="identity"),
     variant(linnet.StatisticalRU, statistics_size=7, summary_size=4, scales=(0.0, 0.9)),
     variant(linnet.EURNN, bias=False),
     variant(linnet.GORU, bias=False),
@@ -190,7 +190,7 @@ def test_stepping_the_cell_equals_running_the_module(variant: Variant, shape: Sh
     y, final = rnn(shape.x(variant), state)
     held, outputs = each(lambda s: s[0], state), []
     for x_t in shape.x(variant):
-        y_t, held = cell(x_t, held)
+        y_t, held = cell.run_step(x_t, held)
         outputs.append(y_t)
     same(torch.stack(outputs), y)
     same(each(lambda s: s[None], held), final)
@@ -200,7 +200,7 @@ def test_stepping_the_cell_equals_running_the_module(variant: Variant, shape: Sh
 def test_a_step_without_batch_or_state_is_a_batch_of_one_from_zeros(variant: Variant):
     rnn = variant.build(4, 4)
     x = randn(4)
-    y, state = rnn.first_cell(x)
+    y, state = rnn.first_cell.run_step(x)
     batched, final = rnn(x[None, None])
     same(y, batched[0, 0])
     same(state, each(lambda s: s[0, 0], final))
@@ -603,7 +603,7 @@ def test_input_and_hidden_size_are_enough(variant: Variant, sizes: tuple[int, in
     assert y.shape == (3, 2, rnn.output_size)
     assert all(s.shape[:2] == (1, 2) for s in tensors(state))
     cell = variant.cell(*sizes)
-    y, state = cell(torch.randn(2, sizes[0]))
+    y, state = cell.run_step(torch.randn(2, sizes[0]))
     assert y.shape == (2, rnn.output_size)
     assert all(s.shape[:1] == (2,) for s in tensors(state))
 
@@ -612,7 +612,10 @@ def test_input_and_hidden_size_are_enough(variant: Variant, sizes: tuple[int, in
 def test_the_signature_shows_torch_arguments_shared_options_and_the_papers(variant: Variant):
     parameters = inspect.signature(variant.unit).parameters
     torch_arguments = "input_size hidden_size num_layers bias batch_first dropout bidirectional device dtype"
-    assert list(parameters)[:9] == torch_arguments.split()
+    expected = torch_arguments.split()
+    if variant.unit is linnet.RNN:
+        expected.insert(3, "nonlinearity")
+    assert list(parameters)[: len(expected)] == expected
     shared = {"variational", "input_dropout", "state_dropout", "zoneout", "weight_drop", "weight_drop_on"}
     shared |= {"norm", "prenorm", "proj_size", "residual"}
     cell = inspect.signature(variant.cell).parameters.values()
@@ -625,7 +628,7 @@ def test_the_signature_shows_torch_arguments_shared_options_and_the_papers(varia
 def test_code_written_for_nn_lstm_runs_with_every_unit():
     """The seven leading arguments go by position, and the calls around a run are there."""
     for unit in linnet.UNITS.values():
-        rnn = unit(3, 4, 2, True, True, 0.1, True)
+        rnn = unit(3, 4, 2, *(["tanh"] if unit is linnet.RNN else []), True, True, 0.1, True)
         rnn.flatten_parameters()
         assert (rnn.num_layers, rnn.batch_first, rnn.dropout, rnn.bidirectional) == (2, True, 0.1, True)
         assert isinstance(rnn, nn.Module)

@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrizations, prune
 
 from linnet.fuse.backend import FallbackWarning, backend
+from linnet.layers.cell import Cell
 from linnet.layers.recurrent import Recurrent
 from linnet.layers.stream import Stream, stream
 from tools.cases import (
@@ -343,9 +344,9 @@ def check_races(case: Case) -> None:
     same_as_alone(case, [Differentiated(rnn, x)] * 3)
 
 
-def stepped(cell: nn.Module, x: Tensor, change: Change = unchanged) -> Results:
+def stepped(cell: Cell, x: Tensor, change: Change = unchanged) -> Results:
     with changing(cell, change), torch.no_grad():
-        return named_results(*cell(change(x)))
+        return named_results(*cell.run_step(change(x)))
 
 
 class Differentiated:

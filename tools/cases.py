@@ -69,7 +69,7 @@ CHOICES: dict[str, dict[str, tuple[Any, ...]]] = {
         "activation": ("tanh", "identity"),
     },
     "gru": {"form": ("after", "before", "ran")},
-    "rnn": {"activation": ("tanh", "relu", "sigmoid"), "layer_norm": (False, False, True)},
+    "rnn": {"nonlinearity": ("tanh", "relu", "sigmoid"), "layer_norm": (False, False, True)},
 }
 SHARED: dict[str, tuple[Any, ...]] = {
     "num_layers": (1, 1, 2),

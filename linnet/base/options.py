@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from typing import Any
 
 
 def choose(option: str, value: object, allowed: Iterable[object]) -> None:
@@ -12,6 +13,13 @@ def choose(option: str, value: object, allowed: Iterable[object]) -> None:
     if value not in allowed:
         names = ", ".join(repr(item) for item in allowed)
         raise ValueError(f"{option} must be one of {names}; got {value!r}")
+
+
+def either(name: str, value: Any, other_name: str, other: Any) -> Any:
+    """Return the value of an argument that has two names, Linnet's and torch's."""
+    if value is not None and other is not None:
+        raise TypeError(f"{name} and {other_name} are two names of one argument; give one of them")
+    return other if value is None else value
 
 
 def check_size(option: str, value: object, least: int = 1, most: int | None = None) -> None:

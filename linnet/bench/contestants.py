@@ -118,8 +118,7 @@ def cell_step(unit: str, shape: Shape) -> Contestant:
         make: Any = nn.LSTMCell if unit == "nn.LSTMCell" else UNITS[unit].cell_class
         cell, x = make(shape.d, shape.d).eval(), torch.randn(shape.B, shape.d)
         with torch.no_grad():
-            result = cell(x)
-        state = result if unit == "nn.LSTMCell" else result[1]
+            state = cell(x) if unit == "nn.LSTMCell" else cell.run_step(x)[1]
 
         @torch.no_grad()
         def call() -> None:

@@ -303,6 +303,8 @@ def kernels_for(x: Tensor) -> Kernels:
 
 def choose_backend(recurrence: Recurrence, x: Tensor) -> Backend:
     """Return the backend that runs `recurrence` on x."""
+    if x.shape[-2] == 0:
+        return REFERENCE  # an empty batch, for which torch's operations have nothing to compute either
     recorded = is_recorded(x)
     obstacle, kernels = recurrence.obstacle(recorded), kernels_for(x)
     if is_compiling():

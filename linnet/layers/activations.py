@@ -22,7 +22,9 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-def pointwise(name: str, allowed: Iterable[str] = ("tanh", "identity")) -> Callable[[Tensor], Tensor]:
-    """Return the function that the option `activation` names, if the unit allows it."""
-    choose("activation", name, allowed)
+def pointwise(
+    name: str, allowed: Iterable[str] = ("tanh", "identity"), option: str = "activation"
+) -> Callable[[Tensor], Tensor]:
+    """Return the function that an option names, if the unit allows it."""
+    choose(option, name, allowed)
     return ACTIVATIONS[name]

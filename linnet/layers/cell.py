@@ -18,7 +18,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from linnet.base.options import check_size
+from linnet.base.errors import InputError, InputTypeError
+from linnet.base.options import check_size, either
+from linnet.base.show import ShowsOptions
 from linnet.fuse.backend import run_step, step_again
 from linnet.fuse.hooks import hooked_submodule
 from linnet.fuse.unit import ByNature, Named, OwnKernel, Stage, Unit
@@ -33,7 +35,7 @@ def argument_names(function: Callable[..., object]) -> tuple[str, ...]:
     return tuple(parameter.name for parameter in parameters if parameter.kind != parameter.VAR_KEYWORD)
 
 
-class Cell(Unit):
+class Cell(ShowsOptions, Unit):
     """One step of a recurrent unit: x_t [B, input_size], state -> y_t [B, output_size], state.
 
     A subclass defines `self.input` (a Projection), `reset_parameters` and `step`, and names in
@@ -167,12 +169,12 @@ class Cell(Unit):
         if len(tensors) != len(self.states) or not all(isinstance(t, Tensor) for t in tensors):
             expected = f"one tensor ({names})" if len(self.states) == 1 else f"a tuple ({names})"
             got = ", ".join(type(t).__name__ for t in tensors)
-            raise TypeError(f"the state of {self.unit_name} is {expected}; got ({got})")
+            raise InputTypeError(f"the state of {self.unit_name} is {expected}; got ({got})")
         return tensors
 
     def check_state(self, name: str, tensor: Tensor, shape: tuple[int, ...], like: Tensor) -> None:
         if tuple(tensor.shape) != shape:
-            raise ValueError(
+            raise InputError(
                 f"the state {name!r} of {self.unit_name} must have shape {shape}; got {tuple(tensor.shape)}"
             )
         self.check_like(f"the state {name!r}", tensor, like)
@@ -182,12 +184,12 @@ class Cell(Unit):
         if like.is_meta and not tensor.is_meta:
             self.check_without_values()
         elif tensor.device != like.device:
-            raise ValueError(
+            raise InputError(
                 f"{what} is on {tensor.device}, but {self.unit_name} works on {like.device}; "
                 f"move one of them with .to(device)"
             )
         if tensor.dtype != like.dtype and not torch.is_autocast_enabled(like.device.type):
-            raise TypeError(
+            raise InputTypeError(
                 f"{what} is {tensor.dtype}, but {self.unit_name} works in {like.dtype}; "
                 f"convert one of them with .to(dtype)"
             )
@@ -210,15 +212,31 @@ class Cell(Unit):
         return self.input.example if "input" in self._modules else next(self.parameters())
 
     def forward(
-        self, x: Tensor, state: Any = None, run_sequence: RunSequence | None = None
-    ) -> tuple[Tensor, Any]:
+        self,
+        x: Tensor | None = None,
+        state: Any = None,
+        run_sequence: RunSequence | None = None,
+        *,
+        input: Tensor | None = None,
+        hx: Any = None,
+    ) -> Any:
         """One step: x [B, input_size] or [input_size], and the previous state (default: zeros).
 
+        input, hx      torch's names of x and state
         run_sequence   passed by a layer, which runs the cell over whole sequences in one call: x is then
                        [T, B, input_size], the state is a dict, and hooks of the cell run once per sequence
         """
         if run_sequence is not None:
-            return run_sequence(x, state)
+            return run_sequence(x, state)  # type: ignore[arg-type]
+        x, state = either("x", x, "input", input), either("state", state, "hx", hx)
+        return self.returned(*self.run_step(x, state))
+
+    def returned(self, y: Tensor, state: Any) -> Any:
+        """What a call returns. The cells that torch has too return the state only, of which y is a part."""
+        return y, state
+
+    def run_step(self, x: Tensor, state: Any = None) -> tuple[Tensor, Any]:
+        """One step of any cell: the output and the new state."""
         again = step_again(self, x, state if isinstance(state, tuple) else (state,))
         if again is not None:
             y, states = again
@@ -237,13 +255,8 @@ class Cell(Unit):
         if not isinstance(x, Tensor):
             raise TypeError(f"{type(self).__name__} takes x as a Tensor; got {type(x).__name__}")
         if x.dim() not in (1, 2) or x.shape[-1] != self.input_size:
-            raise ValueError(
+            raise InputError(
                 f"{type(self).__name__} was built with input_size={self.input_size} and got x of shape "
                 f"{tuple(x.shape)}; one step takes x as [batch, input_size] or [input_size]"
             )
-        if not all(x.shape):
-            raise ValueError(f"{type(self).__name__} got an empty batch: x has shape {tuple(x.shape)}")
         self.check_like("x", x, self.example)
-
-    def extra_repr(self) -> str:
-        return f"{self.input_size}, {self.hidden_size}"

@@ -11,7 +11,8 @@ from torch import Tensor
 
 def keep_mask(shape: Sequence[int], rate: float, like: Tensor) -> Tensor:
     """Return a mask of zeros (with probability `rate`) and 1 / (1 - rate), which preserves the mean."""
-    return torch.empty(shape, dtype=like.dtype, device=like.device).bernoulli_(1 - rate).div_(1 - rate)
+    mask = torch.empty(shape, dtype=like.dtype, device=like.device).bernoulli_(1 - rate)
+    return mask.div_(1 - rate) if rate < 1 else mask
 
 
 Result = TypeVar("Result")

@@ -12,7 +12,7 @@ nn.LSTM:
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -20,7 +20,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from linnet.base.options import check_rate, check_size
+from linnet.base.errors import InputError
+from linnet.base.options import check_share, check_size, either
+from linnet.base.show import ShowsOptions
 from linnet.base.suggest import no_such
 from linnet.fuse.unit import Named
 from linnet.layers.cell import Cell
@@ -28,8 +30,11 @@ from linnet.layers.direction import Direction, layer_dropout, run_layer
 from linnet.layers.pretrained import Pretrained
 from linnet.layers.sequence import check_flags, mask_of_lengths, repack, unpack
 
+# The arguments of every cell that belong to no paper.
+EVERY_CELL_HAS = ("input_size", "hidden_size", "bias", "device", "dtype")
 
-class Recurrent(Pretrained):
+
+class Recurrent(ShowsOptions, Pretrained):
     """Stacked layers of one unit, in one or both directions.
 
     The arguments of nn.LSTM, and for every unit:
@@ -56,7 +61,7 @@ class Recurrent(Pretrained):
         super().__init_subclass__(**kwargs)
         if cell is not None:
             cls.cell_class = cell
-            cls.__signature__ = joint_signature(cell)  # type: ignore[attr-defined]
+            cls.__signature__ = joint_signature(cls.__init__, cell)  # type: ignore[attr-defined]
             cls.__doc__ = "\n\n".join(inspect.cleandoc(each.__doc__ or "") for each in (cls, cell, Recurrent))
 
     def __init__(
@@ -88,7 +93,7 @@ class Recurrent(Pretrained):
         check_size("hidden_size", hidden_size)
         check_size("num_layers", num_layers)
         check_size("proj_size", proj_size, least=0)
-        check_rate("dropout", dropout)
+        check_share("dropout", dropout)
         self.check_options(unit_options)
         self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
         self.bias, self.batch_first, self.dropout = bias, batch_first, dropout
@@ -121,11 +126,8 @@ class Recurrent(Pretrained):
     @classmethod
     def options(cls) -> dict[str, inspect.Parameter]:
         """The options of the unit's own paper."""
-        return {
-            name: parameter
-            for name, parameter in inspect.signature(cls.cell_class).parameters.items()
-            if parameter.kind is parameter.KEYWORD_ONLY
-        }
+        arguments = named_arguments(cls.cell_class)
+        return {name: parameter for name, parameter in arguments.items() if name not in EVERY_CELL_HAS}
 
     def check_options(self, given: dict[str, Any]) -> None:
         known = list(inspect.signature(type(self)).parameters)
@@ -168,12 +170,14 @@ class Recurrent(Pretrained):
 
     def forward(
         self,
-        x: Tensor | PackedSequence,
+        x: Tensor | PackedSequence | None = None,
         state: Any = None,
         *,
         lengths: Tensor | Sequence[int] | None = None,
         mask: Tensor | None = None,
         resets: Tensor | None = None,
+        input: Tensor | PackedSequence | None = None,
+        hx: Any = None,
     ) -> tuple[Any, Any]:
         """Run over whole sequences.
 
@@ -182,9 +186,11 @@ class Recurrent(Pretrained):
         lengths   [B]: how many steps of each sequence are real
         mask      bool, laid out as x: True where a step is real; elsewhere the state stays and y is 0
         resets    bool, laid out as x: True where a new sequence starts, from a state of zeros
+        input, hx torch's names of x and state
 
         Returns the output, laid out as x, and the state after the last real step.
         """
+        x, state = either("x", x, "input", input), either("state", state, "hx", hx)
         if isinstance(x, PackedSequence):
             return self.run_packed(x, state, {"lengths": lengths, "mask": mask, "resets": resets})
         self.check_input(x)
@@ -196,7 +202,7 @@ class Recurrent(Pretrained):
                 raise ValueError("lengths and mask both say which steps are real; give one of them")
             if x.dim() == 2:
                 lengths = torch.as_tensor(lengths, device="cpu").reshape(-1)
-            mask = mask_of_lengths(lengths, like=time_first)
+            mask = mask_of_lengths(lengths, like=time_first, least=0)
         y, new = self.run(time_first, self.read_state(state, x, time_first), mask, resets)
         return self.from_time_first(y, x), self.write_state(new, x.dim() == 3)
 
@@ -205,7 +211,7 @@ class Recurrent(Pretrained):
             if value is not None:
                 raise ValueError(f"{name} is for padded input; a PackedSequence has its own lengths")
         if x.data.dim() != 2:
-            raise ValueError(
+            raise InputError(
                 f"a PackedSequence for {type(self).__name__} holds steps of [input_size]; "
                 f"got data of shape {tuple(x.data.shape)}"
             )
@@ -247,7 +253,7 @@ class Recurrent(Pretrained):
                 f"{type(self).__name__} takes x as a Tensor or a PackedSequence; got {type(x).__name__}"
             )
         if x.dim() not in (2, 3):
-            raise ValueError(
+            raise InputError(
                 f"{type(self).__name__} takes x as {self.layout} or, unbatched, [time, input_size]; "
                 f"got {x.dim()} dimensions, shape {tuple(x.shape)}"
             )
@@ -255,16 +261,20 @@ class Recurrent(Pretrained):
 
     def check_size_and_kind(self, x: Tensor) -> None:
         if x.shape[-1] != self.input_size:
-            raise ValueError(
+            raise InputError(
                 f"{type(self).__name__} was built with input_size={self.input_size} and got x of shape "
                 f"{tuple(x.shape)}; x is {self.layout if x.dim() == 3 else '[time, input_size]'}"
             )
-        if not all(x.shape):
-            raise ValueError(
-                f"{type(self).__name__} got an empty batch or no time steps: x has shape {tuple(x.shape)}"
+        if not x.shape[self.time_dimension(x)]:
+            raise InputError(
+                f"{type(self).__name__} takes sequences of at least one time step; got x of shape "
+                f"{tuple(x.shape)}, which is {self.layout if x.dim() == 3 else '[time, input_size]'}"
             )
         cell = self.first_cell
         cell.check_like("x", x, cell.example)
+
+    def time_dimension(self, x: Tensor) -> int:
+        return 1 if self.batch_first and x.dim() == 3 else 0
 
     @property
     def layout(self) -> str:
@@ -301,22 +311,22 @@ class Recurrent(Pretrained):
     def write_state(self, state: Named, batched: bool) -> Any:
         return self.first_cell.pack_state(state if batched else {name: s[:, 0] for name, s in state.items()})
 
-    def extra_repr(self) -> str:
-        text = f"{self.input_size}, {self.hidden_size}, num_layers={self.num_layers}"
-        return f"{text}, bidirectional=True" if self.bidirectional else text
-
 
 def reorder(state: Named, order: Tensor | None) -> Named:
     return state if order is None else {name: s.index_select(1, order) for name, s in state.items()}
 
 
-def joint_signature(cell: type[Cell]) -> inspect.Signature:
-    """The driver's arguments, then those of the cell's paper: what help() and editors show."""
-    shared = list(inspect.signature(Recurrent.__init__).parameters.values())[1:-1]
-    names = {parameter.name for parameter in shared}
-    own = [
-        parameter
-        for parameter in inspect.signature(cell).parameters.values()
-        if parameter.kind is parameter.KEYWORD_ONLY and parameter.name not in names
-    ]
-    return inspect.Signature([*shared, *own])
+def joint_signature(constructor: Callable[..., None], cell: type[Cell]) -> inspect.Signature:
+    """The arguments of the stack, then those of the cell's paper: what help() and editors show."""
+    parameters = named_arguments(constructor)
+    parameters |= {k: p for k, p in named_arguments(Recurrent.__init__).items() if k not in parameters}
+    own = {k: p for k, p in named_arguments(cell).items() if k not in parameters}
+    parameters |= {k: p.replace(kind=p.KEYWORD_ONLY) for k, p in own.items()}
+    return inspect.Signature(list(parameters.values()))
+
+
+def named_arguments(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    """The arguments of a function that have names of their own, except `self`."""
+    parameters = inspect.signature(function).parameters
+    unnamed = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return {name: p for name, p in parameters.items() if name != "self" and p.kind not in unnamed}

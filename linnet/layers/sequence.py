@@ -10,15 +10,19 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 
 
-def mask_of_lengths(lengths: Tensor | Sequence[int], like: Tensor) -> Tensor:
-    """Return a mask [T, B] for `like` [T, B, D], True at the steps within the length of their sequence."""
+def mask_of_lengths(lengths: Tensor | Sequence[int], like: Tensor, least: int = 1) -> Tensor:
+    """Return a mask [T, B] for `like` [T, B, D], True at the steps within the length of their sequence.
+
+    least   the length of the shortest sequence that is allowed
+    """
     time, batch = like.shape[:2]
     try:
         # On the CPU, where the values are checked, whatever the default device is.
         lengths = lengths if isinstance(lengths, Tensor) else torch.as_tensor(lengths, device="cpu")
     except (TypeError, ValueError) as error:
         raise TypeError(f"lengths must be whole numbers, one for each sequence; got {lengths!r}") from error
-    if lengths.dtype.is_floating_point or lengths.dtype == torch.bool or lengths.dtype.is_complex:
+    whole = not (lengths.dtype.is_floating_point or lengths.dtype == torch.bool or lengths.dtype.is_complex)
+    if lengths.numel() and not whole:  # an empty list has torch's default dtype
         raise TypeError(f"lengths must be whole numbers; got {lengths.dtype}")
     if tuple(lengths.shape) != (batch,):
         raise ValueError(
@@ -26,7 +30,7 @@ def mask_of_lengths(lengths: Tensor | Sequence[int], like: Tensor) -> Tensor:
         )
     # Tensors in a graph that is being traced have no values to check.
     if not (torch.compiler.is_compiling() or is_unknown(lengths)):
-        check_range(lengths, time)
+        check_range(lengths, least, time)
     return torch.arange(time, device=like.device)[:, None] < lengths.to(like.device)
 
 
@@ -40,11 +44,12 @@ def is_unknown(lengths: Tensor) -> bool:
     return lengths.is_meta or isinstance(lengths, FakeTensor)
 
 
-def check_range(lengths: Tensor, time: int) -> None:
-    shortest, longest = int(lengths.min()), int(lengths.max())
-    if shortest < 1 or longest > time:
-        wrong = shortest if shortest < 1 else longest
-        raise ValueError(f"lengths must be between 1 and {time}, the number of time steps of x; got {wrong}")
+def check_range(lengths: Tensor, least: int, time: int) -> None:
+    wrong = lengths[(lengths < least) | (lengths > time)]
+    if len(wrong):
+        raise ValueError(
+            f"lengths must be between {least} and {time}, the number of time steps of x; got {int(wrong[0])}"
+        )
 
 
 def check_flags(what: str, flags: Tensor, shape: tuple[int, ...], layout: str, device: torch.device) -> None:

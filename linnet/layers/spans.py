@@ -96,7 +96,7 @@ class PointerNetwork(nn.Module):
         (kept,) = self.state_dropout(torch.ones_like(query)[None])
         start = self.scores(x, query * kept, mask)
         read = (masked_softmax(start, None).T[..., None] * x).sum(0)
-        state, _ = self.cell(self.read_dropout(read[None])[0], query)
+        state, _ = self.cell.run_step(self.read_dropout(read[None])[0], query)
         return SpanLogits(start, self.scores(x, state * kept, mask))
 
     def scores(self, x: Tensor, state: Tensor, mask: Tensor | None) -> Tensor:

@@ -22,7 +22,7 @@ equivalent to (5). It is not quite: in (5) the gate that meets h_{t-1} reads x_t
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -44,7 +44,9 @@ torch.serialization.add_safe_globals([GRUState])
 
 
 class GRUCell(Cell):
-    """One step of GRU: x_t [B, input_size], h [B, hidden_size] -> h; with form="ran" the state is (c, h).
+    """One step of GRU: x_t [B, input_size], h [B, hidden_size] -> h, as nn.GRUCell.
+
+    With form="ran" the state is (c, h), and a call returns c and the state.
 
     form      where the reset gate acts: "after" the product (torch's), "before" it (the papers'), or "ran"
     init      "uniform" (torch's), "xavier" (the LRN authors) or "orthogonal" (the NRU authors)
@@ -115,6 +117,9 @@ class GRUCell(Cell):
         n = torch.tanh(n + (self.candidate(r * h)["n_h"] if n_h is None else r * n_h))
         h = (1 - z) * n + z * h
         return h, {"h": h}
+
+    def returned(self, y: Tensor, state: Any) -> Any:
+        return (y, state) if self.form == "ran" else state
 
 
 class GRU(Recurrent, cell=GRUCell):

@@ -18,7 +18,7 @@ Differs from torch.nn.LSTM in having one bias a gate instead of two that are onl
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -39,7 +39,7 @@ class LSTMState(NamedTuple):
 
 
 class LSTMCell(Cell):
-    """One step of LSTM: x_t [B, input_size], (h, c) -> h [B, hidden_size], (h, c).
+    """One step of LSTM: x_t [B, input_size], (h, c) -> (h, c), as nn.LSTMCell.
 
     peepholes     gates read c, channel by channel
     output_gate   False: h = g(c)
@@ -137,6 +137,9 @@ class LSTMCell(Cell):
             o = torch.sigmoid(peep(o + o_h, self.p_o, c))
             h = o * h
         return h, {"h": h, "c": c}
+
+    def returned(self, y: Tensor, state: Any) -> Any:
+        return state
 
 
 def peep(a: Tensor, p: Tensor | None, c: Tensor) -> Tensor:

@@ -2,11 +2,13 @@
 
     h_t = g(norm(x_t W + h_{t-1} R + b))
 
-g is tanh as in torch.nn.RNN. The NRU authors' RNN-orth and RNN-id are activation="relu",
+g is tanh as in torch.nn.RNN. The NRU authors' RNN-orth and RNN-id are nonlinearity="relu",
 layer_norm=True and init="orthogonal" or "identity": without the norm both were unstable.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -22,9 +24,9 @@ from linnet.layers.recurrent import Recurrent
 class RNNCell(Cell):
     """One step of a plain RNN: x_t [B, input_size], h [B, hidden_size] -> h.
 
-    activation   g: "tanh", "relu" or "sigmoid"
-    layer_norm   layer norm inside g
-    init         "uniform" (torch's), "xavier", "orthogonal" or "identity" (R = I, else as "orthogonal")
+    nonlinearity   g: "tanh", "relu" or "sigmoid"
+    layer_norm     layer norm inside g
+    init           "uniform" (torch's), "xavier", "orthogonal" or "identity" (R = I, else as "orthogonal")
     """
 
     recurrence = {"recurrent": "h"}
@@ -34,17 +36,17 @@ class RNNCell(Cell):
         input_size: int,
         hidden_size: int,
         bias: bool = True,
+        nonlinearity: str = "tanh",
         device=None,
         dtype=None,
         *,
-        activation: str = "tanh",
         layer_norm: bool = False,
         init: str = "uniform",
         **projection,
     ):
         super().__init__(input_size, hidden_size, {"h": hidden_size})
         choose("init", init, (*INITS, "identity"))
-        self.g = pointwise(activation, ("tanh", "relu", "sigmoid"))
+        self.g = pointwise(nonlinearity, ("tanh", "relu", "sigmoid"), "nonlinearity")
         self.init = init
         where = {"device": device, "dtype": dtype}
         self.input = Projection(input_size, {"a": hidden_size}, bias, **where, **projection)
@@ -63,6 +65,21 @@ class RNNCell(Cell):
         h = self.g(self.norm(a + hR))
         return h, {"h": h}
 
+    def returned(self, y: Tensor, state: Any) -> Any:
+        return state
+
 
 class RNN(Recurrent, cell=RNNCell):
     """The plain recurrent network (Elman 1990)."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        nonlinearity: str = "tanh",
+        *args: Any,
+        **options: Any,
+    ):
+        # As in nn.RNN, and only there, another argument comes before the bias.
+        super().__init__(input_size, hidden_size, num_layers, *args, nonlinearity=nonlinearity, **options)

@@ -77,8 +77,8 @@ OTHER_STEPS = [
     variant(linnet.LSTM, peepholes=True),
     variant(linnet.LSTM, output_gate=False, content="linear", activation="identity"),
     variant(linnet.GRU, form="ran"),
-    variant(linnet.RNN, activation="relu"),
-    variant(linnet.RNN, activation="sigmoid", bias=False),
+    variant(linnet.RNN, nonlinearity="relu"),
+    variant(linnet.RNN, nonlinearity="sigmoid", bias=False),
 ]
 
 

@@ -20,7 +20,7 @@ TWICE = [linnet.SRU, linnet.LRN, linnet.RAN, linnet.SCRN, linnet.LSTM, linnet.GR
 
 def use(module: torch.nn.Module, x: torch.Tensor, how: str) -> None:
     with torch.set_grad_enabled(how != "no_grad"):
-        y, state = module(x)
+        y, state = module.run_step(x) if isinstance(module, linnet.Cell) else module(x)
         if how == "backward":
             (y.sum() + sum(s.sum() for s in tensors(state))).backward()
         if how == "twice":

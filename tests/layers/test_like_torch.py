@@ -133,7 +133,7 @@ def gru_bias(name: str, gradient: Tensor) -> Tensor:
 
 def test_relu_is_a_nonlinearity_of_both():
     module = liven(nn.RNN(3, 4, nonlinearity="relu"))
-    rnn = linnet.RNN(3, 4, activation="relu", dtype=torch.double)
+    rnn = linnet.RNN(3, 4, nonlinearity="relu", dtype=torch.double)
     linnet.load_foreign(rnn, module.state_dict(), source="torch")
     x = randn(5, 2, 3)
     same(rnn(x), tuple(module(x)))
