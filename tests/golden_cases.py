@@ -22,6 +22,7 @@ from torch.func import functional_call
 
 import linnet
 from linnet.deploy.checkpoints import convert
+from linnet.layers.torch_names import convert_state_dict
 
 # More vectors of the same kind can be tried: LINNET_GOLDEN=folder.
 OURS = Path(__file__).parent / "golden"
@@ -96,6 +97,7 @@ def files() -> list[Path]:
 
 def run(rnn: linnet.Recurrent, parameters: dict[str, Tensor], x: Tensor, state: Any, **kwargs: Any):
     """Run with the given parameters, and with nothing but them."""
+    parameters = convert_state_dict(rnn, parameters)  # the cases name them as Linnet 0.1.0 did
     assert set(parameters) == {name for name, _ in rnn.named_parameters()}
     return functional_call(rnn.double(), parameters, (x, state), kwargs)
 

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from linnet.base.options import choose
 from linnet.layers.recurrent import Recurrent
+from linnet.layers.torch_names import TorchStack, convert_state_dict
 from linnet.units import GRU, LRN, LSTM, NRU, RNN, SRU
 
 
@@ -148,40 +149,13 @@ def from_sru(rnn: Recurrent, foreign: Foreign) -> dict[str, Tensor]:
     return converted
 
 
-# Our names of the gates, in the order of the rows of torch's matrices.
-TORCH_GATES = {LSTM: ("i", "f", "content", "o"), GRU: ("r", "z", "n"), RNN: ("a",)}
-
-
 def from_torch(rnn: Recurrent, foreign: Foreign) -> dict[str, Tensor]:
-    """Convert `weight_ih`, `weight_hh` and two biases; Linnet has one, except for the candidate of GRU."""
-    converted: dict[str, Tensor] = {}
-    gates = next(gates for unit, gates in TORCH_GATES.items() if isinstance(rnn, unit))
-    size, read = rnn.hidden_size, rnn.proj_size or rnn.hidden_size
-    for index, cell in enumerate(rnn.cells):
-        suffix = f"_l{index // rnn.num_directions}{'_reverse' if index % rnn.num_directions else ''}"
-
-        def rows(kind: str, *shape: int, suffix: str = suffix) -> dict[str, Tensor]:
-            tensor = foreign.take(kind + suffix, len(gates) * size, *shape)
-            return dict(zip(gates, tensor.chunk(len(gates)), strict=True))
-
-        ours = f"directions.{index}.cell."
-        w_x, w_h = rows("weight_ih", cell.input_size), rows("weight_hh", read)
-        names = list(cell.input.parts)
-        if set(names) != set(gates):
-            foreign.problems.append(f"it has the gates {', '.join(gates)}, this unit {', '.join(names)}")
-        converted[f"{ours}input.weight"] = torch.cat([w_x[name] for name in names])
-        if rnn.bias:
-            b_x, b_h = rows("bias_ih"), rows("bias_hh")
-            if "n" in gates:
-                converted[f"{ours}candidate.bias"] = b_h.pop("n")
-            biases = [b_x[name] + b_h[name] if name in b_h else b_x[name] for name in names]
-            converted[f"{ours}input.bias"] = torch.cat(biases)
-        if "n" in gates:
-            converted[f"{ours}candidate.weight"] = w_h.pop("n")
-        converted[f"{ours}recurrent.weight"] = torch.cat([w_h[name] for name in names if name in w_h])
-        if rnn.proj_size:
-            converted[f"{ours}projection.weight"] = foreign.take(f"weight_hr{suffix}", rnn.proj_size, size)
-    return converted
+    """Take what torch's module would have; LSTM, GRU and RNN rename it themselves."""
+    if not isinstance(rnn, TorchStack) or not rnn.first_cell.has_torch_layout:
+        foreign.problems.append(f"no module of torch has the matrices of this {type(rnn).__name__}")
+        return {}
+    pairs = zip(rnn._flat_weights_names, rnn._flat_weights, strict=True)
+    return convert_state_dict(rnn, {name: foreign.take(name, *weight.shape) for name, weight in pairs})
 
 
 def prefix_of(foreign: Foreign, rnn: Recurrent, key: str, prefix: str) -> str:

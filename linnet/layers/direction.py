@@ -108,10 +108,10 @@ class Direction(nn.Module):
         return with_weights(self, weights)(x, state, mask, resets)
 
     def droppable_weights(self) -> list[str]:
-        kinds = (".weight", ".reduce")
+        kinds = ("weight", "reduce")
         names = [name for name, weight in self.cell.named_parameters() if weight.dim() > 1]
         # The angles of a rotation are not dropped: that would make another rotation.
-        matrices = [f"cell.{name}" for name in names if name.endswith(kinds)]
+        matrices = [f"cell.{name}" for name in names if name.rpartition(".")[2].startswith(kinds)]
         recurrent = [name for name in matrices if not name.startswith("cell.input.")]
         self.check_droppable()
         return recurrent if recurrent and self.weight_drop_on == "recurrent" else matrices
@@ -119,7 +119,7 @@ class Direction(nn.Module):
     def check_droppable(self) -> None:
         """A matrix that is no longer a parameter would be skipped without a message."""
         for name, module in self.cell.named_modules():
-            if isinstance(module, Projection) and "weight" not in module._parameters:
+            if isinstance(module, Projection) and module.weight_name not in module._parameters:
                 raise RuntimeError(
                     f"weight_drop drops weights that are parameters, and that of {name!r} has been replaced "
                     "by pruning, weight norm or a parametrization; remove that, or build with weight_drop=0"

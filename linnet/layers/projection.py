@@ -9,6 +9,7 @@ the state.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -78,6 +79,12 @@ class Projection(nn.Module):
     norm_groups   the sizes of groups of parts with a norm of their own (None: one norm for all)
     """
 
+    # The names of the parameters, which a subclass can change.
+    weight_name: ClassVar[str] = "weight"
+    bias_name: ClassVar[str] = "bias"
+    weight: Tensor
+    bias: Tensor | None
+
     def __init__(
         self,
         input_size: int,
@@ -111,13 +118,17 @@ class Projection(nn.Module):
         biases = sum(parts[name] for name in names)
         self.prenorm = norm_layer("prenorm", prenorm, input_size, PRENORM_EPS, **where)
         self.reduce = nn.Parameter(torch.empty(rank, input_size, **where)) if rank else None
-        self.weight = nn.Parameter(torch.empty(size, rank or input_size, **where))
+        self.register_parameter(
+            self.weight_name, nn.Parameter(torch.empty(size, rank or input_size, **where))
+        )
         self.norm = (
             norm_layer("norm", norm, size, NORM_EPS, **where)
             if norm is None or norm_groups is None
             else GroupNorms(norm, norm_groups, NORM_EPS, **where)
         )
-        self.bias = nn.Parameter(torch.empty(biases, **where)) if biases else None
+        self.register_parameter(
+            self.bias_name, nn.Parameter(torch.empty(biases, **where)) if biases else None
+        )
 
     def forward(self, x: Tensor) -> dict[str, Tensor]:
         return self.split(self.joint(x))

@@ -88,7 +88,7 @@ def uniform_weights(model: nn.Module, scale: float, but: Sequence[Tensor] = ()) 
         if isinstance(module, (nn.LayerNorm, nn.RMSNorm)):
             continue
         for name, weight in module.named_parameters(recurse=False):
-            if name == "bias":
+            if name.startswith("bias"):
                 weight.zero_()
             elif all(weight is not kept for kept in but):
                 weight.uniform_(-scale, scale)

@@ -25,6 +25,7 @@ from torch import Tensor, nn
 
 from linnet.base.files import sync_folder
 from linnet.base.settings import fingerprint
+from linnet.layers.torch_names import convert_state_dict
 from linnet.runs import untrusted
 from linnet.runs.config import RunConfig
 from linnet.runs.errors import Damaged, Mismatch, log, missing, room_for
@@ -235,7 +236,7 @@ def read_tensors(path: Path) -> Any:
 
 
 def load_weights(path: Path, model: nn.Module) -> None:
-    weights = read_weights(path)
+    weights = convert_state_dict(model, read_weights(path))
     refuse_other_shapes(path / WEIGHTS, weights, model)
     model.load_state_dict(weights)
 
@@ -252,10 +253,11 @@ def load_model(checkpoint: Checkpoint, config: RunConfig, task: Any) -> Any:
             sketch = task.build()
     except (TypeError, ValueError, OverflowError, RuntimeError) as error:
         raise Damaged(f"{settings} describes a model that cannot be built: {error}") from None
-    here = {**task.describe(), "weights": shape_code(sketch)}
+    here = {**task.describe(), "weights": shape_code(weights)}
     files = "".join(f"; {name} was changed or is that of another run" for name in task.asset_files)
     refuse_foreign(checkpoint.path, guard_of(checkpoint), here, files)
     refuse_other_settings(checkpoint, config)
+    weights = convert_state_dict(sketch, weights)
     refuse_other_shapes(checkpoint.path / WEIGHTS, weights, sketch)
     model = task.build()
     model.load_state_dict(weights)
@@ -291,9 +293,9 @@ def refuse_other_shapes(path: Path, weights: Mapping[str, Tensor], model: nn.Mod
         )
 
 
-def shape_code(model: nn.Module) -> str:
+def shape_code(weights: Mapping[str, Tensor]) -> str:
     """Return a code that two models share if the weights of one fit the other."""
-    return fingerprint({name: list(tensor.shape) for name, tensor in model.state_dict().items()})
+    return fingerprint({name: list(tensor.shape) for name, tensor in weights.items()})
 
 
 def refuse_foreign(path: Path, there: Mapping[str, Any], here: Mapping[str, Any], files: str = "") -> None:

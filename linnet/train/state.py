@@ -49,7 +49,7 @@ class Store:
 
     def guard(self) -> Row:
         """Return what must agree for a checkpoint to be read here."""
-        weights = checkpoints.shape_code(self.updater.model)
+        weights = checkpoints.shape_code(self.updater.model.state_dict())
         return {**self.context.task.describe(), "weights": weights}
 
     def circumstances(self) -> Row:

@@ -29,10 +29,9 @@ from torch import Tensor
 
 from linnet.base.options import choose
 from linnet.fuse.unit import ByNature, Named
-from linnet.layers.cell import Cell
 from linnet.layers.init import INITS, clear_, gated_
-from linnet.layers.projection import Projection, norm_of_state
-from linnet.layers.recurrent import Recurrent
+from linnet.layers.projection import norm_of_state
+from linnet.layers.torch_names import OfInput, OfState, TorchCell, TorchStack, move
 
 
 class GRUState(NamedTuple):
@@ -43,7 +42,7 @@ class GRUState(NamedTuple):
 torch.serialization.add_safe_globals([GRUState])
 
 
-class GRUCell(Cell):
+class GRUCell(TorchCell):
     """One step of GRU: x_t [B, input_size], h [B, hidden_size] -> h, as nn.GRUCell.
 
     With form="ran" the state is (c, h), and a call returns c and the state.
@@ -72,23 +71,30 @@ class GRUCell(Cell):
         states = ("c", "h") if form == "ran" else ("h",)
         super().__init__(input_size, hidden_size, dict.fromkeys(states, hidden_size))
         self.form, self.init = form, init
-        self.recurrence = {"recurrent": "h"} if form == "before" else {"recurrent": "h", "candidate": "h"}
-        if form == "ran":
-            self.State = GRUState  # type: ignore[misc]
-            self.recurrence = {"recurrent": "c", "candidate": "h"}
         where = {"device": device, "dtype": dtype}
         parts = dict.fromkeys(("r", "z", "n"), hidden_size)
         norm = norm_of_state(norm_on, projection.get("norm"))
         groups = None if norm is None else (2 * hidden_size, hidden_size)
-        self.input = Projection(input_size, parts, bias, norm_groups=groups, **where, **projection)
+        self.input = OfInput(input_size, parts, bias, norm_groups=groups, **where, **projection)
+        self.has_torch_layout = form == "after" and norm is None
         gates, candidate = {"r_h": hidden_size, "z_h": hidden_size}, {"n_h": hidden_size}
-        self.recurrent = Projection(hidden_size, gates, norm=norm, **where)
-        self.candidate = Projection(hidden_size, candidate, bias and form == "after", norm=norm, **where)
+        biased = ("n_h",) if bias and form == "after" else ()
+        if self.has_torch_layout:
+            self.recurrent = OfState(hidden_size, {**gates, **candidate}, biased, **where)
+            self.recurrence = {"recurrent": "h"}
+        else:
+            self.recurrent = OfState(hidden_size, gates, norm=norm, **where)
+            self.candidate = OfState(hidden_size, candidate, biased, norm=norm, **where)
+            self.recurrence = {"recurrent": "h", **({} if form == "before" else {"candidate": "h"})}
+        if form == "ran":
+            self.State = GRUState  # type: ignore[misc]
+            self.recurrence = {"recurrent": "c", "candidate": "h"}
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         clear_(self)
-        gated_(self.init, [self.input, self.recurrent, self.candidate], self.hidden_size)
+        matrices = [self.recurrent] if self.has_torch_layout else [self.recurrent, self.candidate]
+        gated_(self.init, [self.input, *matrices], self.hidden_size)
 
     def structural_obstacle(self) -> str | None:
         if self.form == "before":
@@ -121,6 +127,14 @@ class GRUCell(Cell):
     def returned(self, y: Tensor, state: Any) -> Any:
         return (y, state) if self.form == "ran" else state
 
+    def convert_old(self, tensors: dict[str, Any], prefix: str) -> None:
+        """Linnet 0.1.0 had the candidate's matrix on its own."""
+        gates, candidate = f"{prefix}recurrent.weight", f"{prefix}candidate.weight"
+        if self.has_torch_layout and gates in tensors and candidate in tensors:
+            tensors[gates] = torch.cat([tensors[gates], tensors.pop(candidate)])
+            move(tensors, f"{prefix}candidate.bias", f"{prefix}recurrent.bias")
+        super().convert_old(tensors, prefix)
 
-class GRU(Recurrent, cell=GRUCell):
+
+class GRU(TorchStack, cell=GRUCell):
     """The gated recurrent unit (Cho et al. 2014)."""

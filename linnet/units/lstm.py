@@ -13,7 +13,8 @@ The peepholes p are there with peepholes=True (the LSTM of the NRU authors). The
 4.2) takes two steps from here: output_gate=False leaves h_t = g(c_t), and content="linear" leaves
 content_t = W_cx x_t; both together are RAN.
 
-Differs from torch.nn.LSTM in having one bias a gate instead of two that are only ever added.
+Differs from torch.nn.LSTM in having one bias a gate instead of two that are only ever added. The rows of
+the matrices are in torch's order of gates, i, f, content, o.
 """
 
 from __future__ import annotations
@@ -26,10 +27,9 @@ from torch import Tensor, nn
 from linnet.base.options import check_size, choose
 from linnet.fuse.unit import Named
 from linnet.layers.activations import pointwise
-from linnet.layers.cell import Cell
 from linnet.layers.init import INITS, chrono_, clear_, gated_
-from linnet.layers.projection import Projection, norm_of_state
-from linnet.layers.recurrent import Recurrent
+from linnet.layers.projection import norm_of_state
+from linnet.layers.torch_names import OfInput, OfOutput, OfState, TorchCell, TorchStack, reorder_rows
 from linnet.units.janet import check_chrono
 
 
@@ -38,7 +38,7 @@ class LSTMState(NamedTuple):
     c: Tensor
 
 
-class LSTMCell(Cell):
+class LSTMCell(TorchCell):
     """One step of LSTM: x_t [B, input_size], (h, c) -> (h, c), as nn.LSTMCell.
 
     peepholes     gates read c, channel by channel
@@ -81,18 +81,20 @@ class LSTMCell(Cell):
         self.g = pointwise(activation)
         self.chrono, self.init = check_chrono(chrono, bias), init
         where = {"device": device, "dtype": dtype}
-        gates = ("i", "f", "o") if output_gate else ("i", "f")
-        recurring = gates if content == "linear" else ("content", *gates)
-        parts = dict.fromkeys(("content", *gates), hidden_size)
         norm = norm_of_state(norm_on, projection.get("norm"))
+        self.has_torch_layout = content == "recurrent" and norm is None
+        gates = ("i", "f", "o") if output_gate else ("i", "f")
+        names = ("i", "f", "content", "o")[: len(gates) + 1] if self.has_torch_layout else ("content", *gates)
+        recurring = gates if content == "linear" else names
+        parts = dict.fromkeys(names, hidden_size)
         groups = None if norm is None else (hidden_size, len(gates) * hidden_size)
         biased = recurring if bias else False
-        self.input = Projection(input_size, parts, biased, norm_groups=groups, **where, **projection)
+        self.input = OfInput(input_size, parts, biased, norm_groups=groups, **where, **projection)
         products = {f"{gate}_h": hidden_size for gate in recurring}
         of_h = groups if content == "recurrent" else None
-        self.recurrent = Projection(read, products, norm=norm, norm_groups=of_h, **where)
+        self.recurrent = OfState(read, products, norm=norm, norm_groups=of_h, **where)
         if proj_size:
-            self.projection = Projection(hidden_size, {"y": proj_size}, **where)
+            self.projection = OfOutput(hidden_size, {"y": proj_size}, **where)
         self.p_i, self.p_f, self.p_o = (
             nn.Parameter(torch.empty(hidden_size, **where)) if peepholes and gate in gates else None
             for gate in ("i", "f", "o")
@@ -138,13 +140,25 @@ class LSTMCell(Cell):
             h = o * h
         return h, {"h": h, "c": c}
 
-    def returned(self, y: Tensor, state: Any) -> Any:
-        return state
+    def convert_old(self, tensors: dict[str, Any], prefix: str) -> None:
+        """Linnet 0.1.0 had the content first."""
+        new = list(self.input.parts)
+        old = ["content", *(name for name in new if name != "content")]
+        for name in (
+            "input.weight",
+            "input.bias",
+            "input.norm.weight",
+            "input.norm.bias",
+            "recurrent.weight",
+        ):
+            if new != old and f"{prefix}input.weight" in tensors and f"{prefix}{name}" in tensors:
+                tensors[prefix + name] = reorder_rows(tensors[prefix + name], old, new)
+        super().convert_old(tensors, prefix)
 
 
 def peep(a: Tensor, p: Tensor | None, c: Tensor) -> Tensor:
     return a if p is None else a + p * c
 
 
-class LSTM(Recurrent, cell=LSTMCell):
+class LSTM(TorchStack, cell=LSTMCell):
     """The long short-term memory (Hochreiter and Schmidhuber 1997)."""

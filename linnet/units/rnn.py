@@ -15,13 +15,11 @@ from torch import Tensor, nn
 from linnet.base.options import choose
 from linnet.fuse.unit import Named
 from linnet.layers.activations import pointwise
-from linnet.layers.cell import Cell
 from linnet.layers.init import INITS, clear_, gated_
-from linnet.layers.projection import Projection
-from linnet.layers.recurrent import Recurrent
+from linnet.layers.torch_names import OfInput, OfState, TorchCell, TorchStack
 
 
-class RNNCell(Cell):
+class RNNCell(TorchCell):
     """One step of a plain RNN: x_t [B, input_size], h [B, hidden_size] -> h.
 
     nonlinearity   g: "tanh", "relu" or "sigmoid"
@@ -30,6 +28,7 @@ class RNNCell(Cell):
     """
 
     recurrence = {"recurrent": "h"}
+    has_torch_layout = True
 
     def __init__(
         self,
@@ -49,8 +48,8 @@ class RNNCell(Cell):
         self.g = pointwise(nonlinearity, ("tanh", "relu", "sigmoid"), "nonlinearity")
         self.init = init
         where = {"device": device, "dtype": dtype}
-        self.input = Projection(input_size, {"a": hidden_size}, bias, **where, **projection)
-        self.recurrent = Projection(hidden_size, {"hR": hidden_size}, **where)
+        self.input = OfInput(input_size, {"a": hidden_size}, bias, **where, **projection)
+        self.recurrent = OfState(hidden_size, {"hR": hidden_size}, **where)
         self.norm = nn.LayerNorm(hidden_size, **where) if layer_norm else nn.Identity()
         self.reset_parameters()
 
@@ -65,11 +64,8 @@ class RNNCell(Cell):
         h = self.g(self.norm(a + hR))
         return h, {"h": h}
 
-    def returned(self, y: Tensor, state: Any) -> Any:
-        return state
 
-
-class RNN(Recurrent, cell=RNNCell):
+class RNN(TorchStack, cell=RNNCell):
     """The plain recurrent network (Elman 1990)."""
 
     def __init__(
