@@ -151,7 +151,7 @@ def test_the_table_lists_every_unit():
 
 @pytest.mark.parametrize("name", STACKS)
 def test_the_table_describes_the_unit(name: str):
-    paper, recurrence, state, formula = table_of_units()[name]
+    paper, recurrence, state, _, formula = table_of_units()[name]
     unit = STACKS[name]
     (cell,) = unit(2, 3).cells
     assert paper in str(unit.__doc__)
@@ -161,6 +161,20 @@ def test_the_table_describes_the_unit(name: str):
     for d, h in SIZES:
         counted = sum(weight.numel() for weight in unit(d, h).parameters())
         assert evaluate(formula, d=d, h=h) == counted, (d, h)
+
+
+@pytest.mark.parametrize("name", STACKS)
+def test_the_table_says_which_state_the_output_is(name: str):
+    output = table_of_units()[name][3]
+    rnn = STACKS[name](2, 3)
+    y, final = rnn(torch.randn(4, 1, 2))
+    states = dict(
+        zip(rnn.first_cell.states, (final,) if isinstance(final, torch.Tensor) else final, strict=True)
+    )
+    if output == "no state":
+        assert not any(torch.equal(y[-1:], state) for state in states.values())
+    else:
+        assert torch.equal(y[-1:], torch.cat([states[each] for each in output.split(" and ")], -1))
 
 
 def refuses_state_dropout(unit: type[linnet.Recurrent]) -> bool:

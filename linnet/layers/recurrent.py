@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from linnet.base.errors import InputError
+from linnet.base.errors import InputError, InputTypeError
 from linnet.base.options import check_share, check_size, either
 from linnet.base.show import ShowsOptions
 from linnet.base.suggest import no_such
@@ -32,6 +32,9 @@ from linnet.layers.sequence import check_flags, mask_of_lengths, repack, unpack
 
 # The arguments of every cell that belong to no paper.
 EVERY_CELL_HAS = ("input_size", "hidden_size", "bias", "device", "dtype")
+
+# With as_lstm=True, the name of the last output among the states of a stack; no state of a cell has it.
+LAST_OUTPUT = "last output"
 
 
 class Recurrent(ShowsOptions, Pretrained):
@@ -51,6 +54,8 @@ class Recurrent(ShowsOptions, Pretrained):
     proj_size        project the output of each layer to `proj_size` dimensions (0: no projection); in units
                      whose output is their recurrent state (LSTM, RAN), the projected output recurs
     residual         each layer whose input and output agree in size adds its input to its output
+    as_lstm          take and return the pair (h, c) as nn.LSTM does, for a unit with one state: c is its
+                     state, and h the last output of each layer, which it ignores when it is given
 
     Further options are those of the unit's paper; see its cell.
     """
@@ -86,6 +91,7 @@ class Recurrent(ShowsOptions, Pretrained):
         prenorm: str | None = None,
         proj_size: int = 0,
         residual: bool = False,
+        as_lstm: bool = False,
         **unit_options: Any,
     ):
         super().__init__()
@@ -117,6 +123,12 @@ class Recurrent(ShowsOptions, Pretrained):
                 )
         self.output_size = self.layer_output_size(num_layers - 1)
         self.check_residual()
+        self.as_lstm = as_lstm and list(self.first_cell.states) != ["h", "c"]
+        if self.as_lstm and len(self.first_cell.states) > 1:
+            raise ValueError(
+                "as_lstm=True makes the pair (h, c) of the output and the one state of a unit; "
+                f"{self.first_cell.unit_name} has the states {', '.join(self.first_cell.states)}"
+            )
 
     def make_cell(self, position: dict[str, int], options: dict[str, Any]) -> Cell:
         sizes = {"hidden_size": self.hidden_size, "num_layers": self.num_layers}
@@ -234,10 +246,14 @@ class Recurrent(ShowsOptions, Pretrained):
         for number in range(self.num_layers):
             layer, first = self.layer(number), len(finals)
             states = [{name: s[first + i] for name, s in state.items()} for i in range(len(layer))]
+            before = [each.pop(LAST_OUTPUT, None) for each in states]
             y, ends = run_layer(layer, x, states, mask, resets)
-            finals += ends
             if self.residual and y.shape == x.shape:
                 y = y + x
+            if self.as_lstm:
+                lasts = last_outputs(y, before, mask)  # type: ignore[arg-type]
+                ends = [{**end, LAST_OUTPUT: last} for end, last in zip(ends, lasts, strict=True)]
+            finals += ends
             last = number == self.num_layers - 1
             x = layer_dropout(y, self.dropout, self.variational) if self.drops(last) else y
         if len(finals) == 1:
@@ -303,13 +319,54 @@ class Recurrent(ShowsOptions, Pretrained):
         """The state of all layers by name, [num_layers * num_directions, B, size]."""
         rows = len(self.directions)
         if state is None:
-            return self.first_cell.initial_state((rows, time_first.shape[1]), time_first)
+            return self.zeros((rows, time_first.shape[1]), time_first)
         batch = (rows, time_first.shape[1]) if x.dim() == 3 else (rows,)
-        named = self.first_cell.unpack_state(state, batch, x)
+        unpack_state = self.unpack_pair if self.as_lstm else self.first_cell.unpack_state
+        named = unpack_state(state, batch, x)
         return named if x.dim() == 3 else {name: s[:, None] for name, s in named.items()}
 
+    def zeros(self, batch: tuple[int, int], like: Tensor) -> Named:
+        named = self.first_cell.initial_state(batch, like)
+        if self.as_lstm:
+            named[LAST_OUTPUT] = like.new_zeros(*batch, self.layer(0)[0].output_size)
+        return named
+
+    def unpack_pair(self, state: Any, batch: tuple[int, ...], x: Tensor) -> Named:
+        cell = self.first_cell
+        if not isinstance(state, (tuple, list)) or len(state) != 2:
+            raise InputTypeError(
+                f"the state of {cell.unit_name} with as_lstm=True is a tuple (h, c); "
+                f"got {type(state).__name__}"
+            )
+        h, c = state
+        cell.check_state("h", h, (*batch, self.layer(0)[0].output_size), x)
+        return {**cell.unpack_state(c, batch, x), LAST_OUTPUT: h}
+
     def write_state(self, state: Named, batched: bool) -> Any:
-        return self.first_cell.pack_state(state if batched else {name: s[:, 0] for name, s in state.items()})
+        state = state if batched else {name: s[:, 0] for name, s in state.items()}
+        if not self.as_lstm:
+            return self.first_cell.pack_state(state)
+        h = state.pop(LAST_OUTPUT)
+        return h, self.first_cell.pack_state(state)
+
+
+def last_outputs(y: Tensor, before: Sequence[Tensor], mask: Tensor | None) -> list[Tensor]:
+    """The output of each direction [B, size] at the last step that it has read; `before` if it has read none.
+
+    y [T, B, directions * size]; a second direction reads backwards.
+    """
+    ways = zip(y.chunk(len(before), -1), before, (False, True), strict=False)
+    if mask is None:
+        return [part[0] if reverse else part[-1] for part, _, reverse in ways]
+    steps = torch.arange(1, len(y) + 1, device=y.device)[:, None]
+    real = {False: (steps * mask).amax(0), True: ((len(y) + 1 - steps) * mask).amax(0)}
+    found = []
+    for part, old, reverse in ways:
+        count = real[reverse]
+        place = (len(y) - count if reverse else count - 1).clamp(0, len(y) - 1)
+        last = part.gather(0, place[None, :, None].expand(1, -1, part.shape[-1]))[0]
+        found.append(torch.where(count[:, None] > 0, last, old))
+    return found
 
 
 def reorder(state: Named, order: Tensor | None) -> Named:

@@ -54,6 +54,7 @@ class OfOutput(TorchProjection):
 class TorchCell(Cell):
     """A cell that torch has too, with `input` (OfInput), `recurrent` (OfState) and perhaps `projection`."""
 
+    recurrent: OfState
     # Whether the rows of the matrices are torch's gates in torch's order.
     has_torch_layout: bool
 
@@ -102,15 +103,12 @@ class TorchCell(Cell):
         """Add what was written to `bias_hh` to the bias."""
         if not self.second_bias:
             return
-        given = self.second_bias.pop()
-        stored = self.recurrent.bias
-        added, own = (
-            given.split([len(given) - len(stored), len(stored)]) if stored is not None else (given, None)
-        )
+        given, stored = self.second_bias.pop(), self.recurrent.bias
+        added = given if stored is None else given[: len(given) - len(stored)]
         if added.any():
             self.input.bias[: len(added)] += added.to(self.input.bias)  # type: ignore[index]
-        if own is not None and not torch.equal(own, stored):
-            stored.copy_(own)
+        if stored is not None and not torch.equal(given[len(added) :], stored):
+            stored.copy_(given[len(added) :])
 
     def require_layout(self) -> Any:
         if not self.has_torch_layout:
