@@ -137,13 +137,14 @@ def test_pruned_weights_are_read_anew_at_each_pass(unit, step):
 @pytest.mark.parametrize("unit", [linnet.SRU, linnet.LSTM], ids=lambda unit: unit.__name__)
 def test_weight_norm_by_hooks_and_by_parametrization_agree(unit):
     ours, theirs, x = liven(unit(4, 4)), liven(unit(4, 4)), randn(3, 2, 4)
-    nn.utils.weight_norm(ours.first_cell.input)
-    parametrizations.weight_norm(theirs.first_cell.input)
+    name = ours.first_cell.input.weight_name
+    nn.utils.weight_norm(ours.first_cell.input, name)
+    parametrizations.weight_norm(theirs.first_cell.input, name)
     for _ in range(2):
         same(ours(x)[0], theirs(x)[0])
         with torch.no_grad():
-            ours.first_cell.input.weight_g.mul_(2)
-            theirs.first_cell.input.parametrizations.weight.original0.mul_(2)
+            getattr(ours.first_cell.input, f"{name}_g").mul_(2)
+            theirs.first_cell.input.parametrizations[name].original0.mul_(2)
 
 
 def test_the_loop_that_a_hook_leads_to_is_told_once():
@@ -175,7 +176,7 @@ def test_a_kernel_that_was_asked_for_is_not_given_up_for_a_hook():
 @pytest.mark.parametrize("wrap", [prune.identity, parametrizations.weight_norm], ids=["pruned", "normed"])
 def test_weights_that_cannot_be_dropped_are_an_error(wrap):
     rnn = linnet.LSTM(4, 4, weight_drop=0.5)
-    wrap(rnn.first_cell.recurrent, "weight")
+    wrap(rnn.first_cell.recurrent, "weight_hh")
     with pytest.raises(RuntimeError, match=r"weight_drop .* of 'recurrent' has been replaced"):
         rnn(torch.randn(3, 2, 4))
     assert rnn.eval()(torch.randn(3, 2, 4))[0].isfinite().all()

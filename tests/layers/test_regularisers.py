@@ -30,8 +30,10 @@ def over(units: list[Any]) -> Any:
 
 
 def cell_weights(rnn: linnet.Recurrent, layer: int = 0) -> dict[str, Tensor]:
+    """By their names without torch's _ih and _hh."""
     prefix = f"directions.{layer}.cell."
-    return {k.removeprefix(prefix): v for k, v in rnn.named_parameters() if k.startswith(prefix)}
+    own = {k.removeprefix(prefix): v for k, v in rnn.named_parameters() if k.startswith(prefix)}
+    return {k.removesuffix("_ih").removesuffix("_hh"): v for k, v in own.items()}
 
 
 @torch.no_grad()
