@@ -75,7 +75,7 @@ def variants(steps: int) -> list[Case]:
         stack(linnet.GRU, 2, steps, zoneout=0.1),
         stack(linnet.GRU, 2, steps, form="before"),
         stack(linnet.GRU, 2, steps, form="ran", norm="layer", norm_on="all"),
-        stack(linnet.RNN, 2, steps, layer_norm=True, activation="relu"),
+        stack(linnet.RNN, 2, steps, layer_norm=True, nonlinearity="relu"),
         stack(linnet.SCRN, 2, steps, hidden_reads="previous"),
         stack(linnet.NRU, 2, steps, memory_size=16, directions="full", heads_read_input=True),
         stack(linnet.NRU, 1, steps, memory_size=16, directions="per-head", layer_norm=True),

@@ -27,6 +27,13 @@ def with_parameters(module: nn.Module, parameters: Mapping[str, Tensor]) -> Any:
     return other
 
 
+def with_modules(module: nn.Module, modules: Mapping[str, nn.Module]) -> Any:
+    """Return a copy of the module with other children, by their names."""
+    other = with_parameters(module, module._parameters)  # type: ignore[arg-type]
+    other.__dict__["_modules"] = {**module._modules, **modules}
+    return other
+
+
 def with_weights(module: nn.Module, weights: Mapping[str, Tensor]) -> Any:
     """`with_parameters` for some of the parameters, by their names in `module.named_parameters()`."""
     inner: dict[str, dict[str, Tensor]] = {}
@@ -37,7 +44,5 @@ def with_weights(module: nn.Module, weights: Mapping[str, Tensor]) -> Any:
             inner.setdefault(first, {})[rest] = weight
         else:
             own[path] = weight  # type: ignore[assignment]
-    other = with_parameters(module, own)  # type: ignore[arg-type]
     changed = {name: with_weights(module._modules[name], theirs) for name, theirs in inner.items()}  # type: ignore[arg-type]
-    other.__dict__["_modules"] = {**module._modules, **changed}
-    return other
+    return with_parameters(with_modules(module, changed), own)  # type: ignore[arg-type]

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
@@ -24,6 +25,7 @@ from linnet.base.show import ShowsOptions
 from linnet.fuse.backend import run_step, step_again
 from linnet.fuse.hooks import hooked_submodule
 from linnet.fuse.unit import ByNature, Named, OwnKernel, Stage, Unit
+from linnet.layers.adapters import adapters_of, run_inside, without_adapters
 from linnet.layers.projection import Projection
 
 # x [T, B, input_size], state -> y [T, B, output_size], state.
@@ -241,6 +243,9 @@ class Cell(ShowsOptions, Unit):
         if again is not None:
             y, states = again
             return y, self.pack_state(dict(zip(self.states, states, strict=True)))
+        adapters = adapters_of(self)
+        if adapters:
+            return run_inside(adapters, x, partial(without_adapters(self, adapters).run_step, x, state))
         self.check_step_input(x)
         batch = x.shape[:-1]
         named = self.initial_state(batch, x) if state is None else self.unpack_state(state, batch, x)

@@ -18,8 +18,9 @@ from linnet.fuse.backend import run, run_pair
 from linnet.fuse.devices import check_devices
 from linnet.fuse.hooks import has_hooks, hook_obstacle
 from linnet.fuse.plan_cache import PlanCache, PlansOrReason
-from linnet.fuse.substitute import with_weights
+from linnet.fuse.substitute import with_modules, with_weights
 from linnet.fuse.unit import Flags, Named
+from linnet.layers.adapters import adapters_of, run_inside, without_adapters
 from linnet.layers.cell import Cell
 from linnet.layers.dropout import Dropout
 from linnet.layers.masks import keep_mask
@@ -97,6 +98,10 @@ class Direction(nn.Module):
         self, x: Tensor, state: Named, mask: Tensor | None = None, resets: Tensor | None = None
     ) -> tuple[Tensor, Named]:
         """`forward`, with `weight_drop` applied to the weights while training."""
+        adapters = adapters_of(self.cell)
+        if adapters:
+            plain = with_modules(self, {"cell": without_adapters(self.cell, adapters)})
+            return run_inside(adapters, x, partial(plain.run, x, state, mask, resets))
         if not (self.training and self.weight_drop):
             return self(x, state, mask, resets)
         weights = {
@@ -213,7 +218,7 @@ class Direction(nn.Module):
 
     def may_share_a_launch(self) -> bool:
         """Whether kernels may run both directions at once: elementwise units without hooks or weight_drop."""
-        hooked = has_hooks(self) or has_hooks(self.cell)
+        hooked = has_hooks(self) or has_hooks(self.cell) or bool(adapters_of(self.cell))
         drops_weights = self.training and self.weight_drop
         one_stage = len(self.cell.stages()) == 1 and type(self.cell).output is Cell.output
         return self.cell.is_elementwise and one_stage and not (hooked or drops_weights)

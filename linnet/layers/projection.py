@@ -8,8 +8,8 @@ the state.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -130,8 +130,9 @@ class Projection(nn.Module):
             self.bias_name, nn.Parameter(torch.empty(biases, **where)) if biases else None
         )
 
-    def forward(self, x: Tensor) -> dict[str, Tensor]:
-        return self.split(self.joint(x))
+    def forward(self, x: Tensor, inside: Callable[[], Any] | None = None) -> Any:
+        """x -> the parts by name. `inside`: call this instead; see linnet.layers.adapters."""
+        return self.split(self.joint(x)) if inside is None else inside()
 
     def joint(self, x: Tensor) -> Tensor:
         """All parts side by side, [..., sum of sizes]."""

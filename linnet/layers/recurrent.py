@@ -12,6 +12,7 @@ nn.LSTM:
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any, ClassVar
@@ -179,6 +180,22 @@ class Recurrent(ShowsOptions, Pretrained):
 
     def flatten_parameters(self) -> None:
         """Do nothing. Code written for nn.LSTM calls it."""
+
+    @property
+    def qconfig(self) -> None:
+        """torch.ao sets this attribute of every module that it could quantise, and swaps none of Linnet's."""
+
+    @qconfig.setter
+    def qconfig(self, value: Any) -> None:
+        warnings.warn(
+            f"torch.ao's quantisation leaves linnet's {type(self).__name__} as it is; "
+            "for half the memory, convert it with .to(torch.bfloat16)",
+            stacklevel=2,
+        )
+
+    @qconfig.deleter
+    def qconfig(self) -> None:
+        """torch.ao deletes it in the end."""
 
     def forward(
         self,
