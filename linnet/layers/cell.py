@@ -256,6 +256,9 @@ class Cell(ShowsOptions, Unit):
         y, new = run_step(self, x, named)
         return y, self.pack_state(new)
 
+    def settle(self) -> None:
+        """Complete changes that wait for the next call."""
+
     def check_step_input(self, x: Tensor) -> None:
         if not isinstance(x, Tensor):
             raise TypeError(f"{type(self).__name__} takes x as a Tensor; got {type(x).__name__}")

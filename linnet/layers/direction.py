@@ -212,6 +212,8 @@ class Direction(nn.Module):
         """Why kernels cannot run this direction, or None. `recorded`: by a compiler or a tracer."""
         if self.training and self.state_dropout and recorded:
             return "state_dropout is not compiled"
+        if adapters_of(self.cell):
+            return "an adapter changes its weights at each call"
         if self.zoneout and len(self.cell.stages()) > 1:
             return "zoneout comes after all of its stages"
         return hook_obstacle(self.cell)

@@ -274,7 +274,7 @@ class Recurrent(ShowsOptions, Pretrained):
             last = number == self.num_layers - 1
             x = layer_dropout(y, self.dropout, self.variational) if self.drops(last) else y
         if len(finals) == 1:
-            return x, {name: final[None] for name, final in finals[0].items()}
+            return x, {name: finals[0][name][None] for name in state}
         return x, {name: torch.stack([final[name] for final in finals]) for name in state}
 
     def drops(self, last: bool) -> bool:
@@ -361,10 +361,8 @@ class Recurrent(ShowsOptions, Pretrained):
 
     def write_state(self, state: Named, batched: bool) -> Any:
         state = state if batched else {name: s[:, 0] for name, s in state.items()}
-        if not self.as_lstm:
-            return self.first_cell.pack_state(state)
-        h = state.pop(LAST_OUTPUT)
-        return h, self.first_cell.pack_state(state)
+        own = self.first_cell.pack_state({name: state[name] for name in self.first_cell.states})
+        return (state[LAST_OUTPUT], own) if LAST_OUTPUT in state else own
 
 
 def last_outputs(y: Tensor, before: Sequence[Tensor], mask: Tensor | None) -> list[Tensor]:

@@ -157,6 +157,8 @@ class Stream:
                 f"the weights are {example.dtype} on {example.device} now, and this stream was made for "
                 f"{self.dtype} on {self.device}; make a new one with linnet.stream"
             )
+        for direction in self.layers:
+            direction.cell.settle()
         self.run: Any = None
         self.shape = torch.Size((self.batch, self.rnn.input_size))
         self.watch = Watch(self.rnn, list(self.rnn.modules()))

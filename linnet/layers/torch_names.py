@@ -60,7 +60,7 @@ class TorchCell(Cell):
 
     def __init__(self, *args: Any, **options: Any):
         super().__init__(*args, **options)
-        # The last `bias_hh` that was asked for. A list, which copies of the cell with other weights share.
+        # The `bias_hh` that was asked for. A list, which copies of the cell with other weights share.
         self.second_bias: list[Tensor] = []
 
     def returned(self, y: Tensor, state: Any) -> Any:
@@ -87,7 +87,8 @@ class TorchCell(Cell):
         if self.require_layout().input.bias is None:
             return None
         if not self.second_bias:
-            self.second_bias.append(self.make_second_bias())
+            # Another list, because that is a change which `linnet.fuse.watch` sees.
+            self.second_bias = [self.make_second_bias()]
         return self.second_bias[0]
 
     def make_second_bias(self) -> Tensor:
@@ -99,7 +100,7 @@ class TorchCell(Cell):
         return made
 
     @torch.no_grad()
-    def take_second_bias(self) -> None:
+    def settle(self) -> None:
         """Add what was written to `bias_hh` to the bias."""
         if not self.second_bias:
             return
@@ -119,8 +120,13 @@ class TorchCell(Cell):
 
     def forward(self, *args: Any, **named: Any) -> Any:
         if self.second_bias:
-            self.take_second_bias()
+            self.settle()
         return super().forward(*args, **named)
+
+    def run_step(self, x: Tensor, state: Any = None) -> tuple[Tensor, Any]:
+        if self.second_bias:
+            self.settle()
+        return super().run_step(x, state)
 
     # ------------------------------------------------------------------------------ state dicts
 
@@ -159,7 +165,7 @@ class TorchCell(Cell):
         super()._load_from_state_dict(state_dict, prefix, *args)
 
     def _save_to_state_dict(self, *args: Any) -> None:
-        self.take_second_bias()
+        self.settle()
         super()._save_to_state_dict(*args)
 
 

@@ -104,6 +104,15 @@ def test_a_wrong_pair_is_answered():
         rnn(x, (torch.zeros(1, 3, 4), torch.zeros(1, 2, 4)))
 
 
+def test_a_stream_has_the_state_of_the_unit():
+    rnn = liven(linnet.SRU(3, 4, 2, as_lstm=True)).eval()
+    stream, x = linnet.stream(rnn), randn(4, 1, 3)
+    with torch.no_grad():
+        y, (_, c) = rnn(x)
+        same(torch.stack([stream(x_t) for x_t in x]), y)
+    same(stream.state, c)
+
+
 class Encoder(nn.Module):
     """Written for nn.LSTM, as an encoder of allennlp or flair is."""
 

@@ -71,12 +71,21 @@ def test_lora_on_the_matrices_trains_and_merges(unit: Any, targets: list[str]):
     same(adapted.merge_and_unload()(x), y)
 
 
+@pytest.mark.filterwarnings("ignore::linnet.FallbackWarning")
 def test_a_cell_with_lora_steps_as_its_stack():
     adapted, _ = lora(linnet.LSTM, ["input.weight_ih", "recurrent.weight_hh"])
     rnn, x = adapted.base_model.model.rnn, randn(2, 4)
     same(rnn.cells[0](x)[0], rnn.cells[0].run_step(x)[0])
     _, (h, _) = rnn(x[None])
     same(rnn.cells[0](x)[0], h[0])
+    with torch.no_grad():
+        for _ in range(3):  # a step without gradients prepares itself for the next
+            for weight in trained(adapted).values():
+                weight.mul_(1.5)
+            _, (h, _) = rnn(x[None])
+            same(rnn.cells[0](x)[0], h[0])
+        stream = linnet.stream(rnn.eval(), batch=2)
+        same(stream(x), rnn(x[None])[0][0])
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:torch.quantize_per_tensor:UserWarning")

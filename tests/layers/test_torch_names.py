@@ -163,6 +163,19 @@ def test_the_second_bias_reaches_copies_state_dicts_and_cells():
     torch.testing.assert_close(cell(x), theirs(x))
 
 
+def test_the_second_bias_reaches_a_stream_that_is_running():
+    rnn, x = linnet.LSTM(3, 4, dtype=torch.double).eval(), randn(1, 3)
+    stream = linnet.stream(rnn)
+    with torch.no_grad():
+        for value in (0.5, 1.5):
+            stream(x)
+            stream.reset()
+            rnn.bias_hh_l0.fill_(value)
+            y = stream(x)
+            same(y, rnn(x[None])[0][0])
+            stream.reset()
+
+
 # --------------------------------------------------------------------------------- initialisers
 
 
