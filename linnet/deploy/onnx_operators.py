@@ -55,7 +55,7 @@ def operators() -> dict[str, Operator]:
         (GRU(1, 1), GRU_OPERATOR),
         (GRU(1, 1, bias=False), GRU_OPERATOR),
         *(
-            (RNN(1, 1, activation=name.lower()), RNN_OPERATOR._replace(attributes={"activations": [name]}))
+            (RNN(1, 1, nonlinearity=name.lower()), RNN_OPERATOR._replace(attributes={"activations": [name]}))
             for name in ("Tanh", "Relu", "Sigmoid")
         ),
     ]

@@ -24,13 +24,14 @@ from linnet.layers.int8_modules import (
 from linnet.layers.pretrained import CHANGES, Pretrained
 from linnet.layers.projection import Projection
 from linnet.layers.softmax import FullSoftmax, MixtureSoftmax
+from linnet.layers.torch_names import OfInput, OfOutput, OfState
 
 # Modules of these classes themselves: a subclass may compute something else.
 REPLACEMENTS: dict[type[nn.Module], Callable[..., Quantised]] = {
     nn.Linear: Int8Linear,
     nn.Embedding: Int8Embedding,
     WordEmbedding: Int8WordEmbedding,
-    Projection: Int8Projection,
+    **dict.fromkeys((Projection, OfInput, OfState, OfOutput), Int8Projection),
     FullSoftmax: Int8FullSoftmax,
     MixtureSoftmax: Int8MixtureSoftmax,
 }
@@ -105,7 +106,7 @@ def names_to_skip(model: nn.Module, skip: Sequence[str]) -> set[str]:
 def check_whole(name: str, cell: Cell, skipped: set[str]) -> None:
     """The matrices of a cell are all in int8, or none of them."""
     inside = [
-        f"{name}.{child}".lstrip(".") for child, each in cell.named_modules() if type(each) is Projection
+        f"{name}.{child}".lstrip(".") for child, each in cell.named_modules() if isinstance(each, Projection)
     ]
     some = [each for each in inside if each in skipped]
     if some and len(some) < len(inside):

@@ -98,7 +98,10 @@ class Quantised(nn.Module):
         self.forget()
         for name, child in module.named_children():
             self.add_module(name, child)
+        # The matrices of LSTM, GRU and RNN have torch's names.
+        plain = {getattr(module, f"{kind}_name", kind): kind for kind in ("weight", "bias")}
         for name, tensor in {**module._parameters, **module._buffers}.items():
+            name = plain.get(name, name)
             if tensor is None or name not in names:
                 self.register_buffer(f"{name}_int8" if name in names else name, own_tensor(tensor))
             else:

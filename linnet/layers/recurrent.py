@@ -188,8 +188,7 @@ class Recurrent(ShowsOptions, Pretrained):
     @qconfig.setter
     def qconfig(self, value: Any) -> None:
         warnings.warn(
-            f"torch.ao's quantisation leaves linnet's {type(self).__name__} as it is; "
-            "for half the memory, convert it with .to(torch.bfloat16)",
+            f"torch.ao's quantisation leaves linnet's {type(self).__name__} as it is; use linnet.quantize",
             stacklevel=2,
         )
 

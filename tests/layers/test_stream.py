@@ -215,7 +215,7 @@ def by_a_hook(rnn: linnet.Recurrent) -> None:
 
 
 def by_a_parametrization(rnn: linnet.Recurrent) -> None:
-    nn.utils.parametrizations.weight_norm(rnn.first_cell.recurrent)
+    nn.utils.parametrizations.weight_norm(rnn.first_cell.recurrent, "weight_hh")
 
 
 def by_a_forward(rnn: linnet.Recurrent) -> None:
