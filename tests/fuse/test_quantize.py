@@ -178,9 +178,9 @@ def test_a_classifier():
 def test_skipped_modules_are_as_they_were():
     model = language_model(tied=True, unit="lstm")
     small = linnet.quantize(model, skip=["layers.0", "embedding"])
-    kept = {name for name in small.state_dict() if name in model.state_dict() and name.endswith("weight")}
+    kept = {name for name in small.state_dict() if name in model.state_dict() and ".weight" in name}
     assert "embedding.weight" in kept
-    assert "layers.0.directions.0.cell.input.weight" in kept
+    assert "layers.0.directions.0.cell.input.weight_ih" in kept
     assert not any(name.startswith("layers.1") for name in kept)
     with torch.no_grad():
         small.log_probs(torch.zeros(2, 2, dtype=torch.int64))
