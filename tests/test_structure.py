@@ -21,6 +21,7 @@ PACKAGE = Path(linnet.__file__).parent
 FOLDERS = ("base", "data", "fuse", "layers", "units", "models", "tasks", "runs", "train", "analysis", "cli")
 RANK = {folder: rank for rank, folder in enumerate(FOLDERS)} | {
     "fuse": FOLDERS.index("data"),  # neither knows the other
+    "contrib": FOLDERS.index("models"),
     "deploy": FOLDERS.index("analysis") - 0.5,  # analysis shows models by the code that deploy writes
     "bench": FOLDERS.index("analysis"),
 }
