@@ -22,6 +22,11 @@ def adapters_of(cell: nn.Module) -> dict[str, Any]:
     return {name: child for name, child in children if child is not None and "base_layer" in child._modules}
 
 
+def unwrapped(module: Any) -> Any:
+    """The module that an adapter holds, or `module` itself."""
+    return module.get_base_layer() if "base_layer" in module._modules else module
+
+
 def run_inside(adapters: dict[str, Any], x: Tensor, run: Callable[[], Any]) -> Any:
     """Call `run` while all adapters are at work."""
     for adapter in adapters.values():
@@ -31,4 +36,4 @@ def run_inside(adapters: dict[str, Any], x: Tensor, run: Callable[[], Any]) -> A
 
 def without_adapters(cell: nn.Module, adapters: dict[str, Any]) -> Any:
     """A copy of the cell with the modules that were there before, whose weights the adapters change."""
-    return with_modules(cell, {name: adapter.get_base_layer() for name, adapter in adapters.items()})
+    return with_modules(cell, {name: unwrapped(adapter) for name, adapter in adapters.items()})

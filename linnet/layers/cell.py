@@ -25,7 +25,7 @@ from linnet.base.show import ShowsOptions
 from linnet.fuse.backend import run_step, step_again
 from linnet.fuse.hooks import hooked_submodule
 from linnet.fuse.unit import ByNature, Named, OwnKernel, Stage, Unit
-from linnet.layers.adapters import adapters_of, run_inside, without_adapters
+from linnet.layers.adapters import adapters_of, run_inside, unwrapped, without_adapters
 from linnet.layers.projection import Projection
 
 # x [T, B, input_size], state -> y [T, B, output_size], state.
@@ -211,7 +211,7 @@ class Cell(ShowsOptions, Unit):
     @property
     def example(self) -> Tensor:
         """A parameter, with the device and the dtype of the cell."""
-        return self.input.example if "input" in self._modules else next(self.parameters())
+        return unwrapped(self.input).example if "input" in self._modules else next(self.parameters())
 
     def forward(
         self,
