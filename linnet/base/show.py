@@ -15,7 +15,8 @@ class ShowsOptions:
     given: tuple[tuple, dict[str, Any]]
 
     def __new__(cls, *args: Any, **options: Any) -> Any:
-        self = super().__new__(cls)
+        make: Any = super().__new__
+        self = make(cls) if make is object.__new__ else make(cls, *args, **options)
         self.__dict__["given"] = (args, options)
         return self
 
