@@ -12,14 +12,16 @@ from pathlib import Path
 
 from linnet.base.pages import filled
 from linnet.base.tables import markdown
-from linnet.bench.report import NOTHING, latest, name_of, raced, shape_of, shapes_in, units_in
+from linnet.bench.report import NOTHING, cell_steps, latest, name_of, raced, shape_of, shapes_in, units_in
 from linnet.bench.rows import Row, read
 from linnet.bench.settings import Shape
 
 ROOT = Path(__file__).parents[1]
 README, BENCHMARKS = ROOT / "README.md", ROOT / "benchmarks" / "README.md"
 RESULTS, PLOT = ROOT / "benchmarks" / "results.csv", ROOT / "benchmarks" / "speed.png"
-README_UNITS, README_SHAPE = ("sru", "lrn", "ran", "nru", "scrn", "lstm"), Shape(256, 32, 512)
+README_UNITS = ("sru", "lrn", "ran", "nru", "scrn", "gru", "lstm")
+README_SHAPES = (Shape(256, 32, 512), Shape(128, 1, 512))
+README_STEPS = (Shape(1, 1, 64), Shape(1, 1, 512))
 
 
 def write_readme(readme: Path, rows: Sequence[Row]) -> None:
@@ -55,22 +57,42 @@ def measured(rows: Sequence[Row]) -> list[Row]:
 
 
 def short_table(rows: Sequence[Row]) -> str:
-    known = measured(rows)
-    shapes = shapes_in(known)
-    layer = README_SHAPE if README_SHAPE in shapes else next(s for s in shapes if not s.is_step)
-    shown = [layer, *(shape for shape in shapes if shape.is_step)]
-    known = [row for row in known if row["unit"] in README_UNITS and shape_of(row) in shown]
-    head = ["unit", f"layer, {layer}: inference / training", *(f"one step, {shape}" for shape in shown[1:])]
-    body = [[name_of(unit), *(ratios(known, unit, shape) for shape in shown)] for unit in units_in(known)]
-    return f"{conditions(known)}\n\n{markdown(head, body)}"
+    layers, cells = measured(rows), cell_steps(rows)
+    shapes = shapes_in(layers)
+    shapes = [shape for shape in README_SHAPES if shape in shapes] or shapes[:1]
+    sizes = list(dict.fromkeys(map(shape_of, cells)))
+    steps = [shape for shape in README_STEPS if shape in sizes] or sizes[:1]
+    known = [row for row in layers if row["unit"] in README_UNITS and shape_of(row) in shapes]
+    stepped = [row for row in cells if row["unit"] in README_UNITS and shape_of(row) in steps]
+    head = ["unit", *(f"layer, {shape}: inference / training" for shape in shapes)]
+    head += [f"one step of a cell, {shape}" for shape in steps]
+    body = [
+        [
+            name_of(unit),
+            *(ratios(known, unit, shape) for shape in shapes),
+            *(ratios(stepped, unit, shape) for shape in steps),
+        ]
+        for unit in units_in(known)
+    ]
+    beside = " Steps of cells are without gradients and relative to `nn.LSTMCell`." if steps else ""
+    return f"{conditions([*known, *stepped])}{beside}\n\n{markdown(head, body)}"
 
 
 def speed_table(rows: Sequence[Row]) -> str:
     known = measured(rows)
     shapes = shapes_in(known)
-    head = ["unit", *(f"step {shape}" if shape.is_step else str(shape) for shape in shapes)]
-    body = [[name_of(unit), *(ratios(known, unit, shape) for shape in shapes)] for unit in units_in(known)]
-    return f"{conditions(known)} A column with two numbers is inference / training.\n\n{markdown(head, body)}"
+    tables = [table_of(known, shapes)]
+    steps = cell_steps(rows)
+    if steps:
+        tables.append("A step of a cell without gradients, relative to `nn.LSTMCell`:")
+        tables.append(table_of(steps, list(dict.fromkeys(map(shape_of, steps)))))
+    written = f"{conditions([*known, *steps])} A column with two numbers is inference / training."
+    return "\n\n".join([written, *tables])
+
+
+def table_of(rows: Sequence[Row], shapes: Sequence[Shape]) -> str:
+    body = [[name_of(unit), *(ratios(rows, unit, shape) for shape in shapes)] for unit in units_in(rows)]
+    return markdown(["unit", *map(str, shapes)], body)
 
 
 def conditions(rows: Sequence[Row]) -> str:
@@ -123,9 +145,13 @@ def measure(to: str) -> str:
 
 def reached(rows: Sequence[Row]) -> str:
     if not rows[0]["ratio"]:
-        return " to ".join(dict.fromkeys(f"{float(row['p50_ms']):.0f} ms" for row in rows))
+        return " to ".join(dict.fromkeys(time_in_words(float(row["p50_ms"])) for row in rows))
     low, *_, high = sorted(2 * [float(row["ratio"]) for row in rows])
     return " to ".join(dict.fromkeys((f"{low:.2f}", f"{high:.2f}")))
+
+
+def time_in_words(milliseconds: float) -> str:
+    return f"{milliseconds:.0f} ms" if milliseconds >= 1 else f"{1000 * milliseconds:.0f} µs"
 
 
 def verdict(rows: Sequence[Row]) -> str:

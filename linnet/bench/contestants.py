@@ -143,6 +143,55 @@ def limit(matrices: int, shape: Shape, mode: str) -> Contestant:
     return Contestant(f"limit of {matrices}", "torch", lambda: products(*size, training=mode == "training"))
 
 
+def own_products(unit: str, shape: Shape, mode: str) -> Contestant:
+    """Return the products of a unit with recurrent matrices: of all steps at once, and one at each step.
+
+    Training has those of the forward pass, those of each step backwards, and those of the weights and of x.
+    """
+
+    def build() -> Call:
+        cell, rows = UNITS[unit](shape.d, shape.d).first_cell, shape.L * shape.B
+        weights = [cell.input.weight, *(getattr(cell, name).weight for name in cell.recurrence)]
+        inputs, *recurrent = (weight.detach() for weight in weights)
+        at_once = products(rows, inputs.shape[1], len(inputs), mode == "training")
+        by_step = [step_products(shape.B, w, mode == "training") for w in recurrent]
+        gradients = [products_of_gradients(rows, w) for w in recurrent] if mode == "training" else []
+
+        def call() -> None:
+            at_once()
+            for _ in range(shape.L):
+                for product in by_step:
+                    product()
+            for product in gradients:
+                product()
+
+        return call
+
+    return Contestant(f"products of {unit}", "torch", build)
+
+
+def step_products(batch: int, weight: Tensor, training: bool) -> Call:
+    h, u = torch.randn(batch, weight.shape[1]), torch.empty(batch, len(weight))
+    above = torch.empty_like(h)
+
+    def call() -> None:
+        torch.mm(h, weight.T, out=u)
+        if training:
+            torch.mm(u, weight, out=above)
+
+    return call
+
+
+def products_of_gradients(rows: int, weight: Tensor) -> Call:
+    """The gradient of a recurrent matrix: one product over all steps."""
+    above, h, gradient = (
+        torch.randn(rows, len(weight)),
+        torch.randn(rows, weight.shape[1]),
+        torch.empty_like(weight),
+    )
+    return lambda: torch.mm(above.T, h, out=gradient)
+
+
 def products(rows: int, size: int, width: int, training: bool = True) -> Call:
     x, w = torch.randn(rows, size), torch.randn(width, size)
     u, dx, dw = torch.empty(len(x), len(w)), torch.empty_like(x), torch.empty_like(w)

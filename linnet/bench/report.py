@@ -39,8 +39,17 @@ def shape_of(row: Row) -> Shape:
 
 
 def raced(rows: Iterable[Row], huge_pages: str = "no") -> list[Row]:
-    """Return the rows of our layers relative to nn.LSTM."""
-    fixed = {"what": "speed", "ratio_to": "nn.LSTM", "huge_pages": huge_pages}
+    """Return the rows of our layers relative to nn.LSTM; not single steps, for which nn.LSTM is not made."""
+    return [row for row in fitting(rows, "speed", "nn.LSTM", huge_pages) if row["mode"] != "step"]
+
+
+def cell_steps(rows: Iterable[Row]) -> list[Row]:
+    """Return the rows of our cells relative to nn.LSTMCell."""
+    return fitting(rows, "cell", "nn.LSTMCell")
+
+
+def fitting(rows: Iterable[Row], what: str, to: str, huge_pages: str = "no") -> list[Row]:
+    fixed = {"what": what, "ratio_to": to, "huge_pages": huge_pages}
     return [row for row in latest(rows) if all(row[key] == value for key, value in fixed.items())]
 
 

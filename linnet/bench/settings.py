@@ -51,7 +51,16 @@ PASSAGES = tuple(
 PAIRS = Shape(8, 128, 300)  # words, pairs and hidden size of word-by-word attention
 # Words and sentences to translate, and the hidden size of the translator: a batch, and one sentence alone.
 TRANSLATED = tuple(Shape(20, batch, 512) for batch in (16, 1))
-SHAPES = (Shape(32, 32, 256), Shape(256, 32, 512), PEAK, Shape(784, 100, 128), STEP)
+ONE_ROW = (Shape(128, 1, 512), Shape(1000, 1, 256))  # sequences of a batch of one
+SHAPES = (
+    Shape(32, 32, 256),
+    Shape(256, 32, 512),
+    PEAK,
+    Shape(784, 100, 128),
+    *ONE_ROW,
+    STEP,
+    Shape(1, 16, 512),
+)
 RACED = ("sru", "lrn", "ran", "scrn", "atr", "lstm", "gru", "nru", "janet", "qrnn", "rnn")
 MODES = ("inference", "training")
 
@@ -104,7 +113,7 @@ class Settings:
 
 def quick(settings: Settings) -> Settings:
     """Return the settings with small sizes, to see whether everything runs."""
-    small = [Shape(min(s.L, 6), min(s.B, 3), min(s.d, 16)) for s in settings.shapes]
+    small = [Shape(min(s.L, 6), 1 if s.is_step else 3, min(s.d, 16)) for s in settings.shapes]
     return replace(
         settings,
         shapes=tuple(dict.fromkeys(small)),

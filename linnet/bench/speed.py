@@ -9,7 +9,7 @@ from linnet.bench import contestants
 from linnet.bench.contestants import Contestant
 from linnet.bench.rows import Book, Row
 from linnet.bench.settings import Settings, Shape
-from linnet.bench.targets import judged, target_of
+from linnet.bench.targets import WITH_MATRICES, judged, target_of
 from linnet.bench.timing import Call, Times, race
 
 
@@ -102,6 +102,9 @@ def against_torch(settings: Settings, units: list[str], shape: Shape, mode: str)
         count = contestants.matrices_of(unit)
         entrants[f"limit of {count}"] = contestants.limit(count, shape, mode)
         comparisons.append(Comparison(unit, f"limit of {count}", "limit"))
+    for unit in (unit for unit in units if unit in WITH_MATRICES):
+        entrants[f"products of {unit}"] = contestants.own_products(unit, shape, mode)
+        comparisons.append(Comparison(unit, f"products of {unit}", "own products"))
     if {"sru", "lrn"} <= set(units):
         comparisons.append(Comparison("lrn", "sru", "sru"))
     return Race("speed", shape, mode, entrants, comparisons)

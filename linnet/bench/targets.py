@@ -8,6 +8,7 @@ from linnet.bench.settings import RACED, SOFTMAXES, Shape
 
 ANY = Shape(0, 0, 0)
 LIGHT, MATRIX = ("sru", "lrn"), ("ran", "scrn", "atr")
+WITH_MATRICES = ("ran", "scrn", "atr", "janet", "gru", "lstm")
 LOSSES = tuple(dict.fromkeys(map(str, SOFTMAXES)))
 # Bytes: recurrences that fit into the cache are not limited by the bandwidth of the memory.
 BEYOND_CACHE = 64e6
@@ -24,10 +25,11 @@ class Target(NamedTuple):
     figure: float
     least: int = 0
     most: int = 1 << 30
+    batch: int = 0  # 0: any
 
     def fits(self, unit: str, mode: str, shape: Shape, to: str) -> bool:
-        wide = self.least <= shape.d <= self.most
-        return unit in self.units and mode in self.modes and to == self.to and wide
+        fits = self.least <= shape.d <= self.most and self.batch in (0, shape.B)
+        return unit in self.units and mode in self.modes and to == self.to and fits
 
 
 TARGETS = (
@@ -35,17 +37,22 @@ TARGETS = (
     Target(("ran", "gru", "lstm"), ("step",), "nn.LSTMCell", 1.0),
     Target(LIGHT, ("step",), "reading its weights", 1.2, least=512),
     Target(("sru", "lstm"), ("median under load", "p99 under load"), "one thread", 1.2),
+    Target(("lstm",), ("inference",), "nn.LSTM", 0.8, batch=1),
+    Target(("ran",), ("inference",), "nn.LSTM", 0.5, batch=1),
+    Target(("gru",), ("inference",), "nn.GRU", 0.5, batch=1),
+    Target(LIGHT, ("inference",), "limit", 1.15, batch=1),
+    Target(LIGHT, ("step",), "limit", 1.5),
     Target(LIGHT, ("inference",), "nn.LSTM", 0.30),
-    Target(LIGHT, ("step",), "nn.LSTM", 0.05),
     Target(LIGHT, ("training",), "nn.LSTM", 0.33),
-    Target(LIGHT, ("inference", "step"), "limit", 1.05, least=256),
-    Target(LIGHT, ("inference", "step"), "limit", 1.25, most=255),
-    Target(LIGHT, ("training",), "limit", 1.15, least=256),
+    Target(LIGHT, ("inference",), "limit", 1.10),
+    Target(LIGHT, ("training",), "limit", 1.20, least=256),
     Target(LIGHT, ("training",), "limit", 1.30, most=255),
+    Target(WITH_MATRICES, ("inference",), "own products", 1.25),
+    Target(WITH_MATRICES, ("training",), "own products", 1.40),
     Target(("lrn",), ("training",), "sru", 1.0),
-    Target(MATRIX, ("inference", "step", "training"), "nn.LSTM", 0.55),
-    Target(("lstm",), ("inference", "step", "training"), "nn.LSTM", 1.0),
-    Target(("gru",), ("inference", "step", "training"), "nn.GRU", 1.0),
+    Target(MATRIX, ("inference", "training"), "nn.LSTM", 0.55),
+    Target(("lstm",), ("inference", "training"), "nn.LSTM", 1.0),
+    Target(("gru",), ("inference", "training"), "nn.GRU", 1.0),
     Target(("nru",), ("training",), "reference", 0.33),
     Target(("sru",), ("inference",), "sru package", 1 / 2.5),
     Target(("sru",), ("training",), "sru package", 1 / 3),

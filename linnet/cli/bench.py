@@ -12,7 +12,7 @@ from linnet.bench.settings import MODES, RACED, SHAPES, Settings, Shape, quick
 from linnet.cli.parser import DEVICES, at_least_one, unit_name
 
 WHAT = (
-    *("speed", "recurrence", "checks", "growth", "memory", "start"),
+    *("speed", "steps", "recurrence", "checks", "growth", "memory", "start"),
     *("loss", "classifier", "tagging", "reading", "translating", "matching", "loop", "all"),
 )
 RESULTS, PLOT = Path("benchmarks/results.csv"), Path("benchmarks/speed.png")

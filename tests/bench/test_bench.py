@@ -52,7 +52,7 @@ def book(tmp_path: Path) -> rows.Book:
 def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The rows of a tiny run of the parts that need no other process."""
     path = tmp_path_factory.mktemp("bench") / "results.csv"
-    for what in ("speed", "recurrence", "checks", "growth"):
+    for what in ("speed", "steps", "recurrence", "checks", "growth"):
         run(TINY, what, path, again=False, say=Told())
     return path
 
@@ -326,7 +326,15 @@ def test_ratios_are_those_of_the_medians(measured: Path):
 
 def test_every_part_has_its_rows(measured: Path):
     found = rows.read(measured)
-    assert {row["what"] for row in found} == {"speed", "cell", "recurrence", "checks", "growth"}
+    assert {row["what"] for row in found} == {
+        "speed",
+        "cell",
+        "stream",
+        "load",
+        "recurrence",
+        "checks",
+        "growth",
+    }
     checked = [(row["unit"], row["mode"]) for row in found if row["backend"] == "checks"]
     assert {("sru", "inference"), ("sru", "training"), ("nru", "training")} <= set(checked)
     kinds = [(row["unit"], row["mode"]) for row in found if row["what"] == "recurrence"]
@@ -339,20 +347,23 @@ def test_every_part_has_its_rows(measured: Path):
 
 def test_the_default_run_covers_what_was_asked_for():
     asked = {(32, 32, 256), (256, 32, 512), (1024, 8, 512), (784, 100, 128), (1, 1, 512)}
-    assert set(map(tuple, SHAPES)) == asked
+    few_rows = {(128, 1, 512), (1000, 1, 256), (1, 16, 512)}
+    assert set(map(tuple, SHAPES)) == asked | few_rows
     assert Settings().lengths == (256, 512, 1024, 2048, 4096, 8192)
     made = [(race.shape, race.mode) for race in races(Settings(units=("sru",), references=()))]
-    both = [(shape, mode) for shape in SHAPES[:-1] for mode in ("inference", "training")]
-    assert made == [*both, (SHAPES[-1], "step"), (SHAPES[-1], "step")]
+    both = [(shape, mode) for shape in SHAPES[:-2] for mode in ("inference", "training")]
+    assert made == [*both, *((shape, "step") for shape in SHAPES[-2:])]
 
 
 @pytest.mark.parametrize(
     ("unit", "mode", "width", "to", "figure"),
     [
         ("sru", "inference", 512, "nn.LSTM", 0.30),
-        ("lrn", "step", 512, "nn.LSTM", 0.05),
+        ("lrn", "step", 512, "nn.LSTM", None),
+        ("lrn", "step", 64, "nn.LSTMCell", 0.7),
+        ("ran", "inference", 512, "own products", 1.25),
         ("sru", "training", 128, "limit", 1.30),
-        ("lrn", "inference", 256, "limit", 1.05),
+        ("lrn", "inference", 256, "limit", 1.10),
         ("scrn", "training", 128, "nn.LSTM", 0.55),
         ("gru", "training", 128, "nn.GRU", 1.0),
         ("gru", "training", 128, "nn.LSTM", None),

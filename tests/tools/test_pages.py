@@ -17,7 +17,8 @@ from tools import pages
 def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("bench") / "results.csv"
     settings = replace(quick(Settings(threads=1)), rounds=1, units=("sru", "lrn"), references=())
-    run(settings, "speed", path, again=False, say=lambda text: None)
+    for what in ("speed", "steps"):
+        run(settings, what, path, again=False, say=lambda text: None)
     return path
 
 
@@ -39,7 +40,7 @@ def test_the_readme_table_comes_from_the_last_rows(tmp_path: Path, measured: Pat
     assert text.startswith(f"before\n{begin}\n\nTime relative to `nn.LSTM`")
     assert text.endswith(f"\n\n{end}\nafter\n")
     assert "\nold\n" not in text
-    assert "| unit | layer, 6x3x16: inference / training | one step, 1x1x16 |" in text
+    assert "| unit | layer, 6x3x16: inference / training | one step of a cell, 1x1x16 |" in text
     assert "| SRU | 0.12 / " in text
     pages.write_readme(readme, [*found, {**old, "ratio": "0.1234", "met": "yes"}])
     assert readme.read_text(encoding="utf-8") == text
@@ -52,7 +53,8 @@ def test_the_page_of_benchmarks_has_all_sizes_and_the_targets(tmp_path: Path, me
     plot.write_bytes(b"")
     pages.write_benchmarks(page, rows.read(measured), plot)
     text = page.read_text(encoding="utf-8")
-    assert "| unit | 6x3x16 | step 1x1x16 |" in text
+    assert "| unit | 6x3x16 |" in text
+    assert "| unit | 1x1x16 |" in text
     assert "](folder/speed.png)" in text
     assert "| measured | relative to | result | target | met |" in text
     assert "| SRU, LRN training, d = 16 | the limit | " in text

@@ -14,10 +14,15 @@ from linnet.fuse.cpu import jit
 from linnet.fuse.cpu.gemm import ROWS
 from linnet.fuse.cpu.memory import new_empty
 from linnet.fuse.cpu.pack import packed
+from linnet.fuse.cpu.program import HEADER
 from linnet.fuse.cpu.threads import grain
 from linnet.fuse.cpu.width import vector_width
 from linnet.fuse.operands import Flags, as_dtype
 
+# How often a thread looks whether another one has finished before it does the work itself: some 50 µs.
+PATIENCE = 1 << 15
+# Fewer products than this are not worth a second thread, which may be late if the machine is busy.
+WORTH_SHARING = 1 << 24
 # The rows of a projection that are computed at a time: enough to be worth loading the matrix for, few enough
 # to stay in the cache until their steps have run.
 PROJECTED_ROWS = 192
@@ -31,6 +36,8 @@ class Call:
         self.places: dict[str, tuple[int, int, int]] = {}
         self.alive: list[Tensor] = []
         self.input_size = 0
+        # The number of products for each channel and step, if the kernel has any.
+        self.depth = 0
 
     def put(self, name: str, tensor: Tensor, offset: int = 0) -> Tensor:
         """Store the address and strides of `tensor`, from channel `offset` on.
@@ -102,6 +109,21 @@ class Call:
         """`chunk` steps are projected at a time; `by_rows`: channels are not independent of each other."""
         jit.run(function, *self.shared_out(names, chunk, kept, by_rows))
 
+    def run_shared(self, function: jit.Compiled, names: tuple[str, ...]) -> None:
+        """Threads share out the channels of each step, in at most 8 blocks; see source.Kernel.emit_shared."""
+        steps, batch, size = self.shape
+        block = -(-size // (8 * 16)) * 16
+        blocks = -(-size // block)
+        # For each step, which blocks are claimed, and which are finished.
+        claims = self.keep(torch.zeros(2, steps, dtype=torch.int64, device="cpu"))
+        self.places["claims"] = (claims.data_ptr(), 8, 8 * steps)
+        threads = min(torch.get_num_threads(), blocks)
+        if steps * batch * size * self.depth < WORTH_SHARING:
+            threads = 1
+        numbers = self.numbers(names, Cut(1, blocks, block))
+        numbers[HEADER.index("threads")], numbers[HEADER.index("patience")] = threads, PATIENCE
+        jit.run(function, threads, 1, numbers)
+
     def shared_out(
         self, names: tuple[str, ...], chunk: int, kept: bool, by_rows: bool
     ) -> tuple[int, int, array[int]]:
@@ -116,7 +138,7 @@ class Call:
         """The arguments of a kernel, in the order of program.HEADER and then of its operands."""
         steps, batch, size = self.shape
         *flags, reverse = self.flags
-        numbers = [steps, size, cut.blocks, cut.block, int(reverse), batch, cut.rows, chunk, int(kept)]
+        numbers = [steps, size, cut.blocks, cut.block, int(reverse), batch, cut.rows, chunk, int(kept), 1, 0]
         for flag in flags:
             numbers += (0, 0, 0) if flag is None else (flag.data_ptr(), *flag.stride())
         for name in names:

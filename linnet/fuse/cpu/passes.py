@@ -21,7 +21,10 @@ laid_out = side_by_side
 
 # A matrix of at least so many numbers is worth a product of our own.
 OWN_PRODUCT = 1 << 15
-
+# Up to this many rows a recurrent matrix is read without packing, and threads share out its rows.
+FEW_ROWS = 3
+# Bytes for the products of all steps.
+MOST_ROOM = 1 << 28
 # More rows than this are worth a product that packs its matrices.
 PLAIN_ROWS = 64
 
@@ -36,11 +39,14 @@ def run_forward(
     """
     traced, (steps, batch, size) = operands.plan.traced, operands.shape
     call = ScanCall(operands)
+    # Threads that share out a step need a place of its own for each.
+    shared = not projects and shares_channels(operands)
+    keep, plain = keep or shared, plain or shared
     same = share and operands.mask is None and operands.dtype == operands.real
-    shared = traced.output_state if same else None
+    same_state = traced.output_state if same else None
     sequences = []
     for name, start in zip(traced.states, operands.states, strict=True):
-        if keep or name == shared or steps == 1:
+        if keep or name == same_state or steps == 1:
             # A single step may be shared out among threads by channels, while its products read all of
             # them: it must not write where it reads.
             sequence = new_empty((steps + 1, batch, size), operands.real)
@@ -52,13 +58,15 @@ def run_forward(
             sequence = call.put(f"state.{name}", slot)[None]
         sequences.append(sequence)
     products = call.put_products(keep, plain)
-    if shared is None:
+    if same_state is None:
         y = call.put("y", new_empty((steps, batch, size), operands.dtype))
     else:
-        sequence = sequences[traced.states.index(shared)]
+        sequence = sequences[traced.states.index(same_state)]
         y = sequence[:-1] if operands.reverse else sequence[1:]
-    function, names = kernel_for(operands, "forward", (), shared is None, projects, plain)
-    if projects:
+    function, names = kernel_for(operands, "forward", (), same_state is None, projects, plain, shared)
+    if shared:
+        call.run_shared(function, names)
+    elif projects:
         assert operands.source is not None
         call.put_input(*operands.source, plain)
         by_rows = call.depth > 0 and not plain
@@ -66,6 +74,17 @@ def run_forward(
     else:
         call.run(function, names, call.depth)
     return y, sequences, products
+
+
+def shares_channels(operands: Operands) -> bool:
+    """Whether there are so few rows that threads share out the channels of each step instead of the rows.
+
+    This does not depend on the number of threads: a product is rounded in another way than by rows.
+    """
+    steps, batch, _ = operands.shape
+    room = steps * batch * sum(map(len, operands.matrices)) * operands.real.itemsize
+    few = steps > 1 and batch <= FEW_ROWS and room <= MOST_ROOM
+    return few and bool(operands.plan.products) and not operands.drops
 
 
 def is_plain(plan: Plan, x: Tensor, drops: Sequence[Tensor]) -> bool:

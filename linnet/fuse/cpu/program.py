@@ -15,7 +15,7 @@ I64, I8, PTR = ir.IntType(64), ir.IntType(8), ir.PointerType()
 
 HEADER = (
     *("steps", "size", "blocks", "block", "reverse"),
-    *("batch", "rows", "chunk", "kept"),
+    *("batch", "rows", "chunk", "kept", "threads", "patience"),
     *("mask", "mask_time", "mask_row", "resets", "resets_time", "resets_row"),
 )
 

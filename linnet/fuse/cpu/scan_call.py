@@ -21,14 +21,15 @@ def kernel_for(
     keeps_output: bool = True,
     projects: bool = False,
     plain: bool = False,
+    shared: bool = False,
 ) -> tuple[jit.Compiled, tuple[str, ...]]:
     """The kernel and the names of its operands; see `source.Recipe`."""
     how = (wanted, keeps_output, () if operands.source is None else operands.joint_names, projects)
-    key = (name, operands.dtype, *how, bool(operands.drops), plain)
+    key = (name, operands.dtype, *how, bool(operands.drops), plain, shared)
     if key not in operands.plan.kernels:
         pattern = operands.plan.pattern
         what = (pattern.traced, operands.plan.products, DTYPES[operands.dtype], vector_width(operands.dtype))
-        recipe = source.Recipe(*what, *how, bool(operands.drops), plain, len(pattern.numbers))
+        recipe = source.Recipe(*what, *how, bool(operands.drops), plain, shared, len(pattern.numbers))
         operands.plan.kernels[key] = compiled(recipe, name)
     return operands.plan.kernels[key]
 

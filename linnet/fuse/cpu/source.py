@@ -49,6 +49,7 @@ class Recipe:
     projects: bool = False  # the forward kernel makes those inputs itself
     drops: bool = False  # products read the state times a mask, the same at all steps
     plain: bool = False  # matrices are not packed; with products, there is but one step
+    shared: bool = False  # threads share out the channels of each step; see Kernel.emit_shared
     numbers: int = 0  # how many numbers of the step are arguments; see fuse/pattern.py
 
     @property
@@ -65,8 +66,9 @@ class Recipe:
         kinds = ("packed", "product", *(("dropped", "seen") if self.drops else ()))
         matrices = [f"{kind}.{i}" for i in range(len(self.products)) for kind in kinds]
         source = ("x", "packed.input") if self.projects else ()
+        claims = ("claims",) if self.shared else ()
         known = (*self.traced.inputs, *self.traced.weights, *states, "zeros", *self.number_operands)
-        return (*known, *output, *matrices, *source)
+        return (*known, *output, *matrices, *source, *claims)
 
     def backward_operands(self) -> tuple[str, ...]:
         states = [f"state.{name}" for name in self.traced.states]
@@ -116,6 +118,8 @@ class Kernel(Program):
         return {number_name(i): broadcast(emit, number) for i, number in enumerate(self.numbers)}
 
     def emit(self) -> str:
+        if self.recipe.shared:
+            return self.emit_shared()
         if self.recipe.projects:
             return self.emit_projecting()
         row = self.forward_row if self.name == "forward" else self.backward_row
@@ -137,6 +141,55 @@ class Kernel(Program):
             with self.loop(first, whole, width) as at:
                 body(Emitter(self.builder, self.form, width), at)
             first = whole
+
+    def emit_shared(self) -> str:
+        """All rows along time; at each step threads claim blocks of channels, each starting with its own.
+
+        No thread waits for one that does not run: it takes the blocks that are left, and after some patience
+        also computes those which another thread has claimed and not finished. Two threads may then write the
+        same numbers to the same place, which does no harm: each step has a place of its own.
+        """
+        build, blocks, threads = self.builder, self.header["blocks"], self.header["threads"]
+        own = build.udiv(build.mul(self.begin, blocks), threads)
+        everything = build.sub(build.shl(I64(1), blocks), I64(1))
+        with self.times() as t:
+            claims, done = (self.row("claims", t, I64(i)) for i in range(2))
+            with self.loop(I64(0), blocks, 1) as i:
+                block = build.urem(build.add(own, i), blocks)
+                bit = build.shl(I64(1), block)
+                before = build.atomic_rmw("or", claims, bit, "monotonic")
+                with build.if_then(build.icmp_signed("==", build.and_(before, bit), I64(0))):
+                    self.finish_block(t, block, done)
+            self.wait_for(t, done, everything)
+        return self.finish()
+
+    def finish_block(self, t: ir.Value, block: ir.Value, done: ir.Value) -> None:
+        channels, batch = self.channels(block), self.header["batch"]
+        self.products_plainly(t, I64(0), batch, channels)
+        with self.loop(I64(0), batch, 1) as b:
+            self.forward_row(t, b, channels)
+        self.builder.atomic_rmw("or", done, self.builder.shl(I64(1), block), "release")
+
+    def wait_for(self, t: ir.Value, done: ir.Value, everything: ir.Value) -> None:
+        """Until all blocks of step t are finished, by this thread if necessary."""
+        build, before = self.builder, self.builder.block
+        head, late, again, after = (build.append_basic_block() for _ in range(4))
+        build.branch(head)
+        build.position_at_end(head)
+        looks = build.phi(I64)
+        looks.add_incoming(I64(0), before)
+        finished = build.load_atomic(done, "acquire", 8, typ=I64)
+        build.cbranch(build.icmp_signed("==", finished, everything), after, again)
+        build.position_at_end(again)
+        more = build.add(looks, I64(1))
+        looks.add_incoming(more, again)
+        build.cbranch(build.icmp_signed("<", looks, self.header["patience"]), head, late)
+        build.position_at_end(late)
+        left = build.and_(everything, build.not_(finished))
+        self.finish_block(t, build.cttz(left, ir.IntType(1)(1)), done)
+        looks.add_incoming(I64(0), build.block)
+        build.branch(head)
+        build.position_at_end(after)
 
     def channels(self, unit: ir.Value) -> tuple[ir.Value, ir.Value]:
         """The first channel of this unit of work, and the one after its last."""
