@@ -13,6 +13,7 @@ from linnet.bench import (
     checks,
     classifier,
     growth,
+    language,
     loss,
     matching,
     memory,
@@ -128,5 +129,6 @@ PARTS: dict[str, Part] = {
     "reading": one_table("a training step of a reader's document encoder", reading.measure),
     "translating": one_table("translation by beam search", translating.measure),
     "matching": one_table("word-by-word attention, relative to its matrix products", matching.measure),
+    "language": one_table("a training step of a language model", language.measure),
     "loop": one_table("the training loop, relative to the model alone", measure_loop),
 }

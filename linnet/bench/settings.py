@@ -42,6 +42,7 @@ class Words(NamedTuple):
 # Penn Treebank and WikiText-2, with the feature sizes of the papers' small and large models.
 SOFTMAXES = tuple(Words(d, words) for words in (10_000, 33_278) for d in (200, 650))
 STEP, GROWING, PEAK = Shape(1, 1, 512), Shape(0, 8, 256), Shape(1024, 8, 512)
+WRITTEN = Shape(35, 20, 200)  # steps, columns and hidden size of a small language model
 SENTENCES = Shape(32, 32, 128)  # words, sentences and hidden size of a classifier
 TAGGED = Shape(32, 32, 100)  # the same of a tagger
 CHAINS = Shape(50, 32, 10)  # words, sentences and tags of a CRF
@@ -93,6 +94,8 @@ class Settings:
     step_sizes: tuple[int, ...] = (64, 128, 256, 512)  # of cells and streams
     loaded: Shape = STEP  # of a step beside busy processes
     loaded_steps: int = 200  # in each round
+    written: Shape = WRITTEN
+    vocabulary: int = 10_000
     repeats: int = 3  # of measurements that need a new process
 
     def __post_init__(self) -> None:
@@ -134,5 +137,7 @@ def quick(settings: Settings) -> Settings:
         step_sizes=(16,),
         loaded=Shape(1, 1, 16),
         loaded_steps=3,
+        written=Shape(4, 2, 16),
+        vocabulary=50,
         repeats=1,
     )

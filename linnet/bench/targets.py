@@ -62,6 +62,9 @@ TARGETS = (
     Target(RACED, ("inference", "training"), "its call", 0.02, least=256),
     # At least 90 % of the speed of the model alone.
     Target(("sru", "lstm", "scrn"), ("training",), "forward, backward and step", 1 / 0.9),
+    # In tokens a second: 1.15 and 1.5 times those of nn.LSTM.
+    Target(("lstm",), ("training",), "language model with nn.LSTM", 1 / 1.15),
+    Target(("sru",), ("training",), "language model with nn.LSTM", 1 / 1.5),
     Target(("sru",), ("training",), "classifier with nn.LSTM", 0.5),
     Target(("sru",), ("training",), "tagger with nn.LSTM", 0.5),
     Target(("sru",), ("training",), "encoder with nn.LSTM", 0.4),

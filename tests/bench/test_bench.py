@@ -52,7 +52,7 @@ def book(tmp_path: Path) -> rows.Book:
 def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The rows of a tiny run of the parts that need no other process."""
     path = tmp_path_factory.mktemp("bench") / "results.csv"
-    for what in ("speed", "steps", "recurrence", "checks", "growth"):
+    for what in ("speed", "steps", "language", "recurrence", "checks", "growth"):
         run(TINY, what, path, again=False, say=Told())
     return path
 
@@ -326,15 +326,8 @@ def test_ratios_are_those_of_the_medians(measured: Path):
 
 def test_every_part_has_its_rows(measured: Path):
     found = rows.read(measured)
-    assert {row["what"] for row in found} == {
-        "speed",
-        "cell",
-        "stream",
-        "load",
-        "recurrence",
-        "checks",
-        "growth",
-    }
+    parts = {"speed", "cell", "stream", "load", "language", "recurrence", "checks", "growth"}
+    assert {row["what"] for row in found} == parts
     checked = [(row["unit"], row["mode"]) for row in found if row["backend"] == "checks"]
     assert {("sru", "inference"), ("sru", "training"), ("nru", "training")} <= set(checked)
     kinds = [(row["unit"], row["mode"]) for row in found if row["what"] == "recurrence"]

@@ -73,6 +73,10 @@ class ScanCall(Call):
             put = self.put_plain if plain else self.put_packed
             wide = put(f"packed.{i}", matrix)
             products.append(self.room(f"product.{i}", wide, self.shape[0] if keep else 0))
+            if plain:
+                # A product with a packed matrix writes zeros beyond its columns; a registered operation
+                # returns all of it.
+                products[-1][..., len(matrix) :] = 0
             self.put_product(i, products[-1])
             if self.operands.drops:
                 self.room(f"seen.{i}", self.shape[-1])
