@@ -63,6 +63,7 @@ SHAPES = (
     Shape(1, 16, 512),
 )
 RACED = ("sru", "lrn", "ran", "scrn", "atr", "lstm", "gru", "nru", "janet", "qrnn", "rnn")
+QUANTISED, EXPORTED = (STEP, Shape(100, 8, 512)), Shape(1000, 1, 128)
 MODES = ("inference", "training")
 
 
@@ -96,6 +97,8 @@ class Settings:
     loaded_steps: int = 200  # in each round
     written: Shape = WRITTEN
     vocabulary: int = 10_000
+    quantised: tuple[Shape, Shape] = QUANTISED  # one step, and a sequence
+    exported: Shape = EXPORTED  # in onnxruntime
     repeats: int = 3  # of measurements that need a new process
 
     def __post_init__(self) -> None:
@@ -139,5 +142,7 @@ def quick(settings: Settings) -> Settings:
         loaded_steps=3,
         written=Shape(4, 2, 16),
         vocabulary=50,
+        quantised=(Shape(1, 1, 16), Shape(6, 3, 16)),
+        exported=Shape(6, 2, 16),
         repeats=1,
     )

@@ -72,6 +72,8 @@ TARGETS = (
     Target(("lrn",), ("decoding",), "translator with nn.GRU", 1 / 1.5),
     Target(RACED, ("inference", "training"), "its products", 1.3),
     Target(("crf",), ("training", "inference"), "pytorch-crf", 1 / 3),
+    Target(RACED, ("step",), "float32", 0.6, least=512),
+    Target(("lstm", "gru", "rnn"), ("inference",), "its Scan", 0.5),
     Target(LOSSES, ("training",), "F.cross_entropy", 1.0),
     Target(LOSSES, ("training",), "limit", 1.25),
 )

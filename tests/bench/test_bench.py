@@ -14,6 +14,7 @@ from linnet.bench import (
     classifier,
     contestants,
     growth,
+    int8,
     loss,
     matching,
     memory,
@@ -336,6 +337,13 @@ def test_every_part_has_its_rows(measured: Path):
         row["L"] for row in found if (row["what"], row["unit"], row["mode"]) == ("growth", "sru", "training")
     ]
     assert lengths == ["4", "8"]
+
+
+def test_int8_races_float32():
+    book = rows.Book(None, 1, print)
+    found = int8.measure(replace(TINY, units=("lstm",)), book)
+    compared = [(row["backend"], row["mode"]) for row in found if row["ratio_to"] == "float32"]
+    assert compared == [("int8", "step"), ("int8", "inference")]
 
 
 def test_the_default_run_covers_what_was_asked_for():

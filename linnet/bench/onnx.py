@@ -1,0 +1,51 @@
+"""LSTM in onnxruntime: by ONNX's own operator, relative to the Scan that every other unit becomes."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from unittest.mock import patch
+
+import torch
+
+from linnet.bench.contestants import Contestant
+from linnet.bench.rows import Book, Row
+from linnet.bench.settings import Settings, Shape
+from linnet.bench.speed import Comparison, Race
+from linnet.bench.timing import Call
+from linnet.deploy import onnx_operators
+from linnet.deploy.onnx import export_onnx
+from linnet.units import UNITS
+
+OPERATORS = ("lstm", "gru", "rnn")
+
+
+def measure(settings: Settings, book: Book) -> list[Row]:
+    units = [unit for unit in OPERATORS if unit in settings.units]
+    return [row for unit in units for row in race_of(unit, settings).run(settings, book)]
+
+
+def race_of(unit: str, settings: Settings) -> Race:
+    shape, threads = settings.exported, settings.threads
+    entrants = {
+        "operator": Contestant(unit, "onnxruntime", lambda: session_call(unit, shape, threads, True)),
+        "Scan": Contestant(unit, "Scan", lambda: session_call(unit, shape, threads, False)),
+    }
+    return Race("onnx", shape, "inference", entrants, [Comparison("operator", "Scan", "its Scan")])
+
+
+def session_call(unit: str, shape: Shape, threads: int, by_operator: bool) -> Call:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.onnx"
+        if by_operator:
+            export_onnx(UNITS[unit](shape.d, shape.d), path)
+        else:
+            with patch.object(onnx_operators, "use_operators"):
+                export_onnx(UNITS[unit](shape.d, shape.d), path)
+        session = onnxruntime.InferenceSession(path, options)
+    inputs = {"x": torch.randn(shape).numpy()}
+    return lambda: session.run(None, inputs)
