@@ -119,12 +119,14 @@ class Decoded(NamedTuple):
 
 
 class Translator(Pretrained):
-    """The base class of both forms. Subclasses define `start`, `decode` and `step`.
+    """The base class of both forms. Subclasses define `add_layers`, `start`, `decode` and `step`.
 
     source_words, target_words   the sizes of the vocabularies
     """
 
-    def __init__(self, source_words: int, target_words: int, config: TranslatorConfig):
+    def __init__(
+        self, source_words: int, target_words: int, config: TranslatorConfig, *, device=None, dtype=None
+    ):
         super().__init__()
         check_size("source_words", source_words)
         check_size("target_words", target_words)
@@ -134,12 +136,19 @@ class Translator(Pretrained):
                 f"{source_words} and {target_words} words: set shared=False"
             )
         self.source_words, self.target_words, self.config = source_words, target_words, config
+        where = {"device": device, "dtype": dtype}
+        self.add_tables(where)
+        self.add_layers(where)
 
-    def make_tables(self, where: dict[str, Any]) -> None:
-        """The word vectors of both sides, which may be one table."""
+    def add_tables(self, where: dict[str, Any]) -> None:
+        """Add the word vectors of both sides, which may be one table."""
         size = self.config.hidden_size
         self.target = nn.Embedding(self.target_words, size, **where)
         self.source = self.target if self.config.shared else nn.Embedding(self.source_words, size, **where)
+
+    def add_layers(self, where: dict[str, Any]) -> None:
+        """Add the encoder, the decoder and the output layer, and initialise the parameters."""
+        raise NotImplementedError
 
     def start(self, source: Tensor, lengths: Tensor | None = None) -> Any:
         """Return the state of the decoder before its first word; each tensor has the batch first."""
@@ -243,13 +252,8 @@ class RecurrentTranslator(Translator):
     activation="identity".
     """
 
-    def __init__(
-        self, source_words: int, target_words: int, config: TranslatorConfig, *, device=None, dtype=None
-    ):
-        super().__init__(source_words, target_words, config)
-        where = {"device": device, "dtype": dtype}
-        size = config.hidden_size
-        self.make_tables(where)
+    def add_layers(self, where: dict[str, Any]) -> None:
+        config, size = self.config, self.config.hidden_size
         self.bias = nn.Parameter(torch.zeros(size, **where))
         self.encoder = SourceEncoder(config, where)
         self.decoder = TargetDecoder(config, where)
@@ -403,13 +407,8 @@ class TransformerState(NamedTuple):
 class TransformerTranslator(Translator):
     """The Transformer with the norm before each part and a final norm after both stacks."""
 
-    def __init__(
-        self, source_words: int, target_words: int, config: TranslatorConfig, *, device=None, dtype=None
-    ):
-        super().__init__(source_words, target_words, config)
-        where = {"device": device, "dtype": dtype}
-        size = config.hidden_size
-        self.make_tables(where)
+    def add_layers(self, where: dict[str, Any]) -> None:
+        config, size = self.config, self.config.hidden_size
         self.encoder = nn.ModuleList(
             TransformerEncoderLayer(
                 size, config.heads, self.feed_forward(config.bidirectional, where), config.dropout, **where
@@ -423,7 +422,7 @@ class TransformerTranslator(Translator):
             for _ in range(config.depth)
         )
         self.encoder_norm, self.decoder_norm = (UnbiasedLayerNorm(size, **where) for _ in range(2))
-        self.output = NormedLinear(size, target_words, **where)
+        self.output = NormedLinear(size, self.target_words, **where)
         self.dropout = nn.Dropout(config.dropout)
         self.reset_matrices()
 
