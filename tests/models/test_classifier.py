@@ -254,7 +254,7 @@ def test_a_perfect_answer_to_smoothed_targets_costs_nothing():
         ({"pooling": "first"}, "pooling must be one of 'last', 'max', 'mean', 'attentive'"),
         (
             {"unit_options": {"bidirectional": True}},
-            "no unit option of a classifier: set its own bidirectional",
+            "not a unit option of a classifier: set its own bidirectional",
         ),
         ({"unit_options": {"dropout": 0.5}}, "set its layer_dropout"),
         ({"unit": "cnn", "unit_options": {"width": 3}}, "cnn has no option 'width'"),

@@ -103,7 +103,10 @@ def test_sizes_of_the_paper(unit: str):
         ({"heads": 3}, "multiple of heads; got 8 and heads=3"),
         ({"norm": "batch"}, "norm must be one of None, 'layer', 'rms'"),
         ({"unit_options": {"bidirectional": True}}, "it reads in both directions"),
-        ({"unit_options": {"zoneout": 0.1}}, "no unit option of a pair classifier: word-by-word attention"),
+        (
+            {"unit_options": {"zoneout": 0.1}},
+            "not a unit option of a pair classifier: word-by-word attention",
+        ),
     ],
 )
 def test_settings_that_do_not_fit_answer(given: dict[str, Any], answer: str):

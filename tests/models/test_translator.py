@@ -138,8 +138,12 @@ def test_the_attention_to_the_source_can_be_seen():
         ("both directions", {"inner_size": 13}, "needs an even inner_size; got 13"),
         ("lrn", {"unit": "scrn"}, "scrn has an output of .* use another unit"),
         ("lrn", {"unit_options": {"batch_first": True}}, r"its sequences are \[time, batch\]"),
-        ("lrn", {"unit_options": {"zoneout": 0.1}}, "no unit option of a translator: word-by-word attention"),
-        ("lrn", {"unit_options": {"weight_drop": 0.1}}, "no unit option of a translator: set its dropout"),
+        (
+            "lrn",
+            {"unit_options": {"zoneout": 0.1}},
+            "not a unit option of a translator: word-by-word attention",
+        ),
+        ("lrn", {"unit_options": {"weight_drop": 0.1}}, "not a unit option of a translator: set its dropout"),
         ("lrn", {"norm": "batch"}, "norm must be one of None, 'layer', 'rms'"),
     ],
 )

@@ -78,7 +78,7 @@ def test_a_state_is_taken_apart_and_put_together(tmp_path: Path):
 
 
 def test_a_state_of_an_unknown_class_is_refused():
-    with pytest.raises(Mismatch, match="no named tuple"):
+    with pytest.raises(Mismatch, match="not a named tuple"):
         trees.from_values({"tuple": [], "class": "os:system"}, torch.device("cpu"))
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from linnet.deploy.source.folder import filled, template
 from linnet.deploy.source.language import Language
 from linnet.deploy.step.models import CannotExport
-from linnet.deploy.step.program import INPUT, OUTPUT, Kernel, Line, Lookup, Loop, Product, Program, Reduce
+from linnet.deploy.step.program import INPUT, OUTPUT, Line, Lookup, Product, Program, Reduce
 from linnet.deploy.step.record import COMPARISONS
 
 # The first bytes of a file of weights, "LINNETW1" in the order of the machine for which it was written.
@@ -62,21 +62,10 @@ class C(Language):
             return f"state->{name}"
         return f"weights->{name}" if name in self.program.vectors else f"scratch->{name}"
 
-    def step(self) -> Iterator[str]:
-        for kernel in self.program.kernels:
-            yield from self.kernel(kernel)
-
-    def kernel(self, kernel: Kernel) -> Iterator[str]:
-        if isinstance(kernel, Loop):
-            yield from self.loop(kernel)
-        elif isinstance(kernel, Lookup):
-            yield from self.lookup(kernel)
-        elif isinstance(kernel, Reduce):
-            x = kernel.x
-            place = f"{self.at(x.base, x.offset)}, {x.strides[0]}, {x.strides[1]}"
-            yield f"{kernel.kind}({place}, {kernel.outer}, {kernel.inner}, {self.buffer(kernel.output)});"
-        else:
-            yield from self.product(kernel)
+    def reduce(self, kernel: Reduce) -> Iterator[str]:
+        x = kernel.x
+        place = f"{self.at(x.base, x.offset)}, {x.strides[0]}, {x.strides[1]}"
+        yield f"{kernel.kind}({place}, {kernel.outer}, {kernel.inner}, {self.buffer(kernel.output)});"
 
     def at(self, buffer: str, offset: int) -> str:
         return f"{self.buffer(buffer)} + {offset}" if offset else self.buffer(buffer)

@@ -11,7 +11,7 @@ import numpy as np
 
 from linnet.deploy.source.folder import filled
 from linnet.deploy.source.language import Language
-from linnet.deploy.step.program import INPUT, OUTPUT, Kernel, Lookup, Loop, Matrix, Product, Program, Reduce
+from linnet.deploy.step.program import INPUT, OUTPUT, Lookup, Matrix, Product, Program, Reduce
 from linnet.deploy.step.views import View
 
 
@@ -41,23 +41,15 @@ class JavaScript(Language):
     def buffer(self, name: str) -> str:
         return f"state.{name}" if name in self.program.state else name
 
-    def step(self) -> Iterator[str]:
-        for kernel in self.program.kernels:
-            yield from self.kernel(kernel)
+    def lookup(self, kernel: Lookup) -> Iterator[str]:
+        found = f"weights.{kernel.table}, input, {kernel.size}, {kernel.output}"
+        yield f'if (typeof input === "number") lookup({found});'
+        yield f"else {kernel.output}.set(input);"
 
-    def kernel(self, kernel: Kernel) -> Iterator[str]:
-        if isinstance(kernel, Loop):
-            yield from self.loop(kernel)
-        elif isinstance(kernel, Lookup):
-            found = f"weights.{kernel.table}, input, {kernel.size}, {kernel.output}"
-            yield f'if (typeof input === "number") lookup({found});'
-            yield f"else {kernel.output}.set(input);"
-        elif isinstance(kernel, Reduce):
-            x = kernel.x
-            place = f"{self.buffer(x.base)}, {x.offset}, {x.strides[0]}, {x.strides[1]}"
-            yield f"{kernel.kind}({place}, {kernel.outer}, {kernel.inner}, {kernel.output});"
-        else:
-            yield from self.product(kernel)
+    def reduce(self, kernel: Reduce) -> Iterator[str]:
+        x = kernel.x
+        place = f"{self.buffer(x.base)}, {x.offset}, {x.strides[0]}, {x.strides[1]}"
+        yield f"{kernel.kind}({place}, {kernel.outer}, {kernel.inner}, {kernel.output});"
 
     def product(self, kernel: Product) -> Iterator[str]:
         bias = f"weights.{kernel.bias}" if kernel.bias else "null"

@@ -9,7 +9,18 @@ from functools import cache
 
 from linnet.deploy.source.folder import template
 from linnet.deploy.step.models import CannotExport
-from linnet.deploy.step.program import Line, Load, Local, Loop, Operand, Program
+from linnet.deploy.step.program import (
+    Kernel,
+    Line,
+    Load,
+    Local,
+    Lookup,
+    Loop,
+    Operand,
+    Product,
+    Program,
+    Reduce,
+)
 
 INDICES = {0: (), 1: ("at",), 2: ("row", "at"), 3: ("plane", "row", "at")}
 # A variable that has no name in the unit's step: the recorder has numbered it.
@@ -25,6 +36,7 @@ class Language:
     # What a variable and an index of a loop are declared with.
     variable: str
     index: str
+    program: Program
 
     def number(self, value: float) -> str:
         raise NotImplementedError
@@ -43,6 +55,29 @@ class Language:
             raise CannotExport(
                 f"a step with tensors of more than three dimensions is not written in {self.name}"
             )
+
+    # --------------------------------------------------------------------------------------- kernels
+
+    def step(self) -> Iterator[str]:
+        """The lines of the whole step."""
+        for kernel in self.program.kernels:
+            yield from self.kernel(kernel)
+
+    def kernel(self, kernel: Kernel) -> Iterator[str]:
+        if isinstance(kernel, Loop):
+            return self.loop(kernel)
+        if isinstance(kernel, Lookup):
+            return self.lookup(kernel)
+        return self.reduce(kernel) if isinstance(kernel, Reduce) else self.product(kernel)
+
+    def lookup(self, kernel: Lookup) -> Iterator[str]:
+        raise NotImplementedError
+
+    def reduce(self, kernel: Reduce) -> Iterator[str]:
+        raise NotImplementedError
+
+    def product(self, kernel: Product) -> Iterator[str]:
+        raise NotImplementedError
 
     # --------------------------------------------------------------------------------------- loops
 
