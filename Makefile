@@ -4,7 +4,7 @@ VENV ?= .venv
 READY := $(VENV)/.ready
 BIN := $(VENV)/bin
 
-.PHONY: run test check format bench docs soak clean
+.PHONY: run test check format bench docs soak targets clean
 
 # Threads that wait must not spin: on a busy machine they would take the cores from those that work.
 run: $(READY)  ## train and compare language models of six units: a table, samples, a page
@@ -32,6 +32,9 @@ docs: $(READY)  ## build the site in docs/_build/html: every example of the gall
 
 soak: $(READY)  ## an hour of random cases; SOAK="--minutes 5 --seed 1" for another length or seed
 	$(BIN)/python -m tools.soak $(SOAK)
+
+targets: $(READY)  ## every unit in C, JavaScript and WebAssembly, by every compiler and machine at hand
+	$(BIN)/python -m tools.targets $(TARGETS)
 
 clean:
 	rm -rf $(VENV) docs/_build docs/gallery docs/units docs/reference.md .pytest_cache .mypy_cache .ruff_cache .hypothesis

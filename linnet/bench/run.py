@@ -12,6 +12,7 @@ from pathlib import Path
 from linnet.bench import (
     checks,
     classifier,
+    exported,
     growth,
     int8,
     language,
@@ -134,5 +135,6 @@ PARTS: dict[str, Part] = {
     "language": one_table("a training step of a language model", language.measure),
     "int8": one_table("int8, relative to float32", int8.measure),
     "onnx": one_table("ONNX's own operators, relative to a Scan", onnx.measure),
+    "exported": one_table(f"{exported.STEPS} steps of exported models, one thread", exported.measure),
     "loop": one_table("the training loop, relative to the model alone", measure_loop),
 }

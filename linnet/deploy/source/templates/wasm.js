@@ -21,36 +21,28 @@ const code = Uint8Array.from(atob("@CODE@"), (letter) => letter.charCodeAt(0));
 const { instance } = await WebAssembly.instantiate(code);
 const { memory, address_of_state, address_of_input, address_of_output, start, step } = instance.exports;
 
+// The memory does not grow: these are its parts for good.
 const part = (address, size) => new Float32Array(memory.buffer, address, size);
+let end = address_of_state();
+const held = parts.map(([name, size]) => [name, part((end += 4 * size) - 4 * size, size)]);
+const given = part(address_of_input(), inputSize);
+const found = part(address_of_output(), outputSize);
 
 export class Model {
   /** The state before the first step. */
   start() {
     start();
-    return this.stateIn({});
+    return Object.fromEntries(held.map(([name, numbers]) => [name, numbers.slice()]));
   }
 
   /** Read one input, change `state`, and return the output. */
   step(state, input) {
     check(input);
-    let at = address_of_state();
-    for (const [name, size] of parts) {
-      part(at, size).set(state[name]);
-      at += 4 * size;
-    }
-    if (!tokens) part(address_of_input(), inputSize).set(input);
+    for (const [name, numbers] of held) numbers.set(state[name]);
+    if (!tokens) given.set(input);
     step(tokens ? input : 0);
-    this.stateIn(state);
-    return part(address_of_output(), outputSize).slice();
-  }
-
-  stateIn(state) {
-    let at = address_of_state();
-    for (const [name, size] of parts) {
-      state[name] = part(at, size).slice();
-      at += 4 * size;
-    }
-    return state;
+    for (const [name, numbers] of held) state[name].set(numbers);
+    return found.slice();
   }
 }
 
