@@ -47,7 +47,10 @@ def write_module(folder: Path, text: str, program: Program, target: str) -> Path
     """Write a module with its types."""
     from linnet.deploy.source.folder import filled, new_folder
 
-    kind = "number" if program.tokens else "ArrayLike<number>"
+    numbers = "ArrayLike<number>"
+    # The JavaScript module also takes the vector of a token in place of the token.
+    token = f"number | {numbers}" if target == "js" else "number"
+    kind = token if program.tokens else numbers
     files = {
         "model.js": text,
         "model.d.ts": filled("model.d.ts" if target == "js" else "wasm.d.ts", {"INPUT": kind}),
