@@ -186,21 +186,15 @@ def refuses_state_dropout(unit: type[linnet.Recurrent]) -> bool:
     return False
 
 
-# -------------------------------------------------------------------------------------- README
+# ------------------------------------------------------------------------------- tree and links
 
 
-def test_the_tree_in_readme_is_there():
-    _, tree = blocks(README, "text")[0]
-    folder = ROOT
-    for line in tree.splitlines():
-        name = line.split()[0]
-        if line.startswith(" "):
-            assert (folder / name).exists(), line
-        else:
-            assert (ROOT / name).exists(), line
-            folder = ROOT / name
-    packages = {path.parent.name for path in (ROOT / "linnet").glob("*/__init__.py")}
-    assert all(f"  {package}/" in tree for package in packages)
+def test_the_tree_in_contributing_is_there():
+    _, tree = blocks(ROOT / "CONTRIBUTING.md", "text")[0]
+    folders = [line.split()[0] for line in tree.splitlines()]
+    assert all((ROOT / folder).is_dir() for folder in folders)
+    packages = {f"linnet/{path.parent.name}/" for path in (ROOT / "linnet").glob("*/__init__.py")}
+    assert packages <= set(folders)
 
 
 def slug(title: str) -> str:
