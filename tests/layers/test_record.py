@@ -50,7 +50,7 @@ def test_values_are_those_of_stepping_the_cell(unit: type[linnet.Recurrent]):
     cell, state = rnn.first_cell, None
     for t, x_t in enumerate(x):
         with linnet.backend("reference"):  # compiling seventeen kernels takes longer than all else
-            y, state = cell(x_t, state)
+            y, state = cell.run_step(x_t, state)
         named = dict(zip(cell.states, cell.state_tensors(state), strict=True))
         torch.testing.assert_close(values.output[t], y)
         for name, expected in named.items():
