@@ -78,7 +78,7 @@ def nodes_of(cell: linnet.Cell) -> list[Node]:
     state = {name: torch.randn(1, size) for name, size in cell.states.items()}
 
     def step(x: torch.Tensor, *states: torch.Tensor) -> tuple[Any, ...]:
-        y, new = cell(x, cell.pack_state(dict(zip(state, states, strict=True))))
+        y, new = cell.run_step(x, cell.pack_state(dict(zip(state, states, strict=True))))
         return (y, *((new,) if isinstance(new, torch.Tensor) else new))
 
     with torch.no_grad(), linnet.backend("reference"):

@@ -122,7 +122,7 @@ def cell_call(rnn: Recurrent) -> Call:
     def call() -> None:
         state = None
         for _ in range(STEPS):
-            _, state = cell(x, state)
+            _, state = cell.run_step(x, state)
 
     return call
 
@@ -144,6 +144,7 @@ def onnx_call(rnn: Recurrent) -> Call:
     def call() -> None:
         state = [tensor[:1].numpy() for tensor in start.values()]
         for _ in range(STEPS):
-            _, *state = session.run(None, dict(zip(names, [x, *state], strict=True)))
+            # The cells of LSTM, GRU and RNN return the state alone, the others an output before it.
+            state = session.run(None, dict(zip(names, [x, *state], strict=True)))[-len(state) :]
 
     return call

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -152,14 +153,15 @@ class Comparing:
         """Write the page in which the best model can be watched, if it reads a text that can be typed."""
         # Imported here, not above: `linnet compare --help` needs no page.
         from linnet.analysis.lens.describe import CannotShow
-        from linnet.analysis.lens.runs import lens_of_runs
+        from linnet.analysis.lens.runs import lens_of
         from linnet.deploy.step.models import CannotExport
 
         best = best_run([read_run(path) for _, path in self.runs])
         if best is None or not is_first_process():
             return
         try:
-            lens_of_runs([best.folder]).save(self.folder / LENS)
+            # The task of this comparison has read the data already.
+            lens_of(replace(load(best.folder), task=self.task)).save(self.folder / LENS)
         except (CannotShow, CannotExport) as reason:
             say(f"There is no lens of the best model: {reason}")
 

@@ -253,14 +253,16 @@ def load_model(checkpoint: Checkpoint, config: RunConfig, task: Any) -> Any:
             sketch = task.build()
     except (TypeError, ValueError, OverflowError, RuntimeError) as error:
         raise Damaged(f"{settings} describes a model that cannot be built: {error}") from None
-    here = {**task.describe(), "weights": shape_code(weights)}
+    converted = convert_state_dict(sketch, weights)
+    # Weights with the names of version 0.1.0 have another code than the same model has now.
+    has_old_names = converted.keys() != weights.keys()
+    here = {**task.describe(), "weights": shape_code(weights if has_old_names else sketch.state_dict())}
     files = "".join(f"; {name} was changed or is that of another run" for name in task.asset_files)
     refuse_foreign(checkpoint.path, guard_of(checkpoint), here, files)
     refuse_other_settings(checkpoint, config)
-    weights = convert_state_dict(sketch, weights)
-    refuse_other_shapes(checkpoint.path / WEIGHTS, weights, sketch)
+    refuse_other_shapes(checkpoint.path / WEIGHTS, converted, sketch)
     model = task.build()
-    model.load_state_dict(weights)
+    model.load_state_dict(converted)
     return model.eval()
 
 

@@ -262,7 +262,7 @@ def rival_forms(length: int) -> dict[str, Variant]:
     length   the time steps of a sequence, for the chrono initialisation
     """
     peepholes: dict[str, Any] = {"peepholes": True, "init": "orthogonal"}
-    norm: dict[str, Any] = {"activation": "relu", "layer_norm": True}
+    norm: dict[str, Any] = {"nonlinearity": "relu", "layer_norm": True}
     return {
         "rnn-orth": Variant("rnn", {**norm, "init": "orthogonal"}),
         "rnn-id": Variant("rnn", {**norm, "init": "identity"}),

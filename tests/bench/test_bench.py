@@ -319,7 +319,8 @@ def test_ratios_are_those_of_the_medians(measured: Path):
     sru = next(row for row in shape if row["unit"] == "sru")
     assert float(lrn["ratio"]) == pytest.approx(float(lrn["p50_ms"]) / float(sru["p50_ms"]), rel=1e-3)
     for row in found:
-        assert float(row["p20_ms"]) <= float(row["p50_ms"]) <= float(row["p80_ms"])
+        # A row that compares two other rows, such as a percentile under load, has a ratio only.
+        assert not row["p20_ms"] or float(row["p20_ms"]) <= float(row["p50_ms"]) <= float(row["p80_ms"])
         assert (row["met"] != "") == (row["target"] != "")
         if row["target"]:
             assert (row["met"] == "yes") == (float(row["ratio"]) <= float(row["target"]))

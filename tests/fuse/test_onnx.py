@@ -153,7 +153,7 @@ OPERATORS = [
     Variant(linnet.LSTM, {"peepholes": True, "bias": False, "prenorm": "layer"}),
     Variant(linnet.GRU, {}),
     Variant(linnet.GRU, {"bias": False}),
-    *(Variant(linnet.RNN, {"activation": name}) for name in ("tanh", "relu", "sigmoid")),
+    *(Variant(linnet.RNN, {"nonlinearity": name}) for name in ("tanh", "relu", "sigmoid")),
 ]
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import huggingface_hub
+import huggingface_hub.hub_mixin
 import pytest
 import torch
 from torch.testing import assert_close

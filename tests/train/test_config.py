@@ -138,6 +138,15 @@ def test_the_length_of_a_run_with_a_cosine_schedule_is_fixed():
     assert "logger" in changeable(override(config, {"schedule": "cosine"}))
 
 
+def test_settings_of_version_0_1_0_may_name_the_activation_of_an_rnn():
+    found = recipe("nru-psmnist-rnn-id")
+    config = override(RunConfig(task=found.task), found.settings)
+    old = to_dict(config)
+    options = old["model"]["unit_options"]
+    options["activation"] = options.pop("nonlinearity")
+    assert from_dict(old) == config
+
+
 def test_settings_of_version_0_1_0_may_ask_for_tensorboard():
     old = to_dict(RunConfig())
     del old["loop"]["logger"]

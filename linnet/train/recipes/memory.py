@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from linnet.train.recipes.book import Settings, put
 
 PEEPHOLES: Settings = {"peepholes": True, "init": "orthogonal"}
-NORMED: Settings = {"activation": "relu", "layer_norm": True}
+NORMED: Settings = {"nonlinearity": "relu", "layer_norm": True}
 # name: the unit, its hidden size for 23.5k and for 165k parameters, its options. The sizes are the authors'.
 # Neither the paper nor the code gives those of GORU and of EURNN at 23.5k: they come closest to the budget.
 NRU_RIVALS: dict[str, tuple[str, int, int, Settings]] = {
