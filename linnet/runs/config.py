@@ -210,11 +210,12 @@ def with_logger(values: Mapping[str, Any]) -> dict[str, Any]:
 def with_nonlinearity(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings with `nonlinearity` in place of the `activation` that RNN had in version 0.1.0."""
     model = values.get("model")
-    options = model.get("unit_options") if isinstance(model, Mapping) and model.get("unit") == "rnn" else None
+    if not isinstance(model, Mapping) or model.get("unit") != "rnn":
+        return dict(values)
+    options = model.get("unit_options")
     if not isinstance(options, Mapping) or "activation" not in options:
         return dict(values)
-    kept = {name: value for name, value in options.items() if name != "activation"}
-    renamed = {"nonlinearity": options["activation"], **kept}
+    renamed = {"nonlinearity" if name == "activation" else name: value for name, value in options.items()}
     return {**values, "model": {**model, "unit_options": renamed}}
 
 
