@@ -107,6 +107,15 @@ def test_a_matrix_on_meta_is_an_error_where_a_norm_follows_it(unit):
         rnn(torch.randn(3, 2, 16))
 
 
+@pytest.mark.parametrize("steps", [1, 3])
+def test_a_matrix_on_meta_is_an_error_for_a_unit_with_a_kernel_of_its_own(steps: int):
+    rnn = linnet.NRU(3, 4, num_layers=2).eval()
+    projection = rnn.cells[1].input
+    projection.weight = torch.nn.Parameter(projection.weight.to("meta"))
+    with torch.no_grad(), pytest.raises(ValueError, match=r"'input.weight' of NRU is on meta"):
+        rnn(torch.randn(steps, 2, 3))
+
+
 def test_a_weight_that_shrinks_between_two_steps_is_noticed():
     cell = linnet.LSTMCell(16, 16)
     with torch.no_grad():
