@@ -131,6 +131,11 @@ def test_each_attack_knows_the_swing_of_what_it_compares(kind: str, monkeypatch:
     assert all(0 < max(each.values()) < 1e-12 for each in swings)
 
 
+def test_a_stream_of_a_stack_with_two_directions_and_a_residual_connection():
+    options = {"bidirectional": True, "residual": True}  # 4 inputs, 2 x 2 outputs
+    soak.CHECKS["stream"](replace(SMALL, options=options, input_size=4, size=2, built=[]))
+
+
 def test_a_run_that_leaks_is_found(monkeypatch: pytest.MonkeyPatch):
     kept: list[torch.Tensor] = []
 
