@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import linnet.fuse.ops as _registered  # noqa: F401, a saved program needs its operations
+from linnet.base.memory import reuse_memory
 from linnet.deploy.c import export_c
 from linnet.deploy.checkpoints import load_foreign
 from linnet.deploy.javascript import export_js
@@ -70,6 +71,7 @@ __all__ = [
     "quantize",
     "record",
     "Recurrent",
+    "reuse_memory",
     "stream",
     "Stream",
     "UNITS",

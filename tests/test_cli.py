@@ -117,7 +117,7 @@ def test_whoever_reads_only_the_beginning_is_not_bothered():
 
 def test_bench_measures_and_draws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
-    tiny = ["--quick", "--threads", "1", "--huge-pages", "here"]
+    tiny = ["--quick", "--threads", "1", "--memory", "new"]
     some = ["--what", "speed", "--units", "sru", "nru", "--shapes", "4x2x8", "1x1x8", "--reference"]
     assert cli.main(["bench", *some, *tiny, "--results", "rows.csv"]) == 0
     found = rows.read(Path("rows.csv"))

@@ -19,6 +19,7 @@ from linnet.bench.settings import Shape
 ROOT = Path(__file__).parents[1]
 README, BENCHMARKS = ROOT / "README.md", ROOT / "benchmarks" / "README.md"
 RESULTS, PLOT = ROOT / "benchmarks" / "results.csv", ROOT / "benchmarks" / "speed.png"
+MEMORY = {"new": "", "reused": ", reused memory", "huge pages": ", huge pages for all"}
 README_UNITS = ("sru", "lrn", "ran", "nru", "scrn", "gru", "lstm")
 README_SHAPES = (Shape(256, 32, 512), Shape(128, 1, 512))
 README_STEPS = (Shape(1, 1, 64), Shape(1, 1, 512))
@@ -131,8 +132,8 @@ def described(row: Row) -> str:
     what = "" if row["what"] in ("speed", "start") else f"{row['what']}, "
     # The share of the matrix products in a layer's time depends on its width, and so does the target.
     width = f", d = {row['d']}" if row["ratio_to"] == "limit" else ""
-    pages = ", huge pages for all" if row["huge_pages"] == "yes" else ""
-    return f"{what}{row['mode']}{width}{pages}"
+    memory = MEMORY[row["memory"]]
+    return f"{what}{row['mode']}{width}{memory}"
 
 
 def names(rows: Sequence[Row]) -> str:

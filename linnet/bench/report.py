@@ -19,7 +19,7 @@ SHOWN = {
 NOTHING = "-"
 LEFT = ("unit", "backend", "mode", "ratio_to", "met")
 # Two rows that are equal in these columns are the same measurement, repeated.
-KEY = ("what", "unit", "backend", "mode", "L", "B", "d", "dtype", "threads", "huge_pages", "ratio_to")
+KEY = ("what", "unit", "backend", "mode", "L", "B", "d", "dtype", "threads", "memory", "ratio_to")
 
 
 def table(rows: Sequence[Row]) -> str:
@@ -38,9 +38,9 @@ def shape_of(row: Row) -> Shape:
     return Shape(int(row["L"]), int(row["B"]), int(row["d"]))
 
 
-def raced(rows: Iterable[Row], huge_pages: str = "no") -> list[Row]:
+def raced(rows: Iterable[Row], memory: str = "new") -> list[Row]:
     """Return the rows of our layers relative to nn.LSTM; not single steps, for which nn.LSTM is not made."""
-    return [row for row in fitting(rows, "speed", "nn.LSTM", huge_pages) if row["mode"] != "step"]
+    return [row for row in fitting(rows, "speed", "nn.LSTM", memory) if row["mode"] != "step"]
 
 
 def cell_steps(rows: Iterable[Row]) -> list[Row]:
@@ -48,8 +48,8 @@ def cell_steps(rows: Iterable[Row]) -> list[Row]:
     return fitting(rows, "cell", "nn.LSTMCell")
 
 
-def fitting(rows: Iterable[Row], what: str, to: str, huge_pages: str = "no") -> list[Row]:
-    fixed = {"what": what, "ratio_to": to, "huge_pages": huge_pages}
+def fitting(rows: Iterable[Row], what: str, to: str, memory: str = "new") -> list[Row]:
+    fixed = {"what": what, "ratio_to": to, "memory": memory}
     return [row for row in latest(rows) if all(row[key] == value for key, value in fixed.items())]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 import subprocess
 from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
@@ -17,12 +16,13 @@ from linnet.base.files import write_atomically
 from linnet.base.machine import installed_version, processor_name
 
 COLUMNS = (
-    *("date", "commit", "what", "unit", "backend", "mode", "L", "B", "d", "dtype", "threads", "huge_pages"),
+    *("date", "commit", "what", "unit", "backend", "mode", "L", "B", "d", "dtype", "threads", "memory"),
     *("p20_ms", "p50_ms", "p80_ms", "peak_mb", "ratio", "ratio_to", "target", "met"),
     *("torch", "llvmlite", "linnet", "cpu"),
 )
 PACKAGE = Path(__file__).parent.parent
-HUGE_PAGES = "THP_MEM_ALLOC_ENABLE"  # torch allocates huge pages if this environment variable is 1
+# The memory of new tensors: from the system, or that of freed ones (linnet.reuse_memory).
+MEMORY = ("new", "reused")
 
 Row = dict[str, str]
 Say = Callable[[str], None]
@@ -31,9 +31,9 @@ Say = Callable[[str], None]
 class Book:
     """Collects rows, and appends them to the file `path` as they are measured (None: no file)."""
 
-    def __init__(self, path: Path | None, threads: int, say: Say, device: str = "cpu"):
+    def __init__(self, path: Path | None, threads: int, say: Say, device: str = "cpu", memory: str = "new"):
         self.path, self.say = path, say
-        self.circumstances = circumstances(threads, device)
+        self.circumstances = {**circumstances(threads, device), "memory": memory}
         self.rows: list[Row] = []
 
     def add(self, *measured: dict[str, Any]) -> list[Row]:
@@ -93,7 +93,6 @@ def circumstances(threads: int, device: str = "cpu") -> dict[str, Any]:
         "commit": commit(),
         "dtype": "float32",
         "threads": threads,
-        "huge_pages": os.environ.get(HUGE_PAGES) == "1",
         "torch": torch.__version__,
         "llvmlite": installed_version("llvmlite"),
         "linnet": installed_version("linnet-rnn"),

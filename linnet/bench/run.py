@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from linnet.base.memory import reuse_memory
 from linnet.bench import (
     checks,
     classifier,
@@ -28,21 +28,22 @@ from linnet.bench import (
     translating,
 )
 from linnet.bench.report import table
-from linnet.bench.rows import HUGE_PAGES, Book, Row, Say
+from linnet.bench.rows import Book, Row, Say
 from linnet.bench.settings import Settings
 from linnet.bench.speed import races
 
 Part = Callable[[Settings, Book, bool], None]
-GRANTED = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
 
 def run(settings: Settings, what: str, path: Path | None, again: bool = True, say: Say = print) -> list[Row]:
     """Measure `what`, one of PARTS or "all".
 
-    again   measure SRU and LRN with the other setting of huge pages too
+    again   measure SRU and LRN again in a process that reuses freed memory
     """
     start = time.perf_counter()
-    book = Book(path, settings.threads, say, settings.device)
+    if settings.memory == "reused" and not reuse_memory():
+        raise RuntimeError("only glibc can be told to reuse memory; this is another C library")
+    book = Book(path, settings.threads, say, settings.device, settings.memory)
     for name, part in PARTS.items():
         if what in (name, "all"):
             run_part(name, part, settings, book, again)
@@ -71,35 +72,25 @@ def speed(settings: Settings, book: Book, again: bool) -> None:
         book.say(f"\n{race.what}, {race.mode}, {race.shape}: {', '.join(race.entrants)}")
         book.say(table(race.run(settings, book)))
     if again:
-        with_other_pages(settings, book)
+        with_reused_memory(settings, book)
 
 
-def with_other_pages(settings: Settings, book: Book) -> None:
-    """Measure SRU and LRN relative to nn.LSTM in a new process with the other setting of huge pages."""
+def with_reused_memory(settings: Settings, book: Book) -> None:
+    """Measure SRU and LRN relative to nn.LSTM in a new process, in which all reuse freed memory."""
     units = [unit for unit in ("sru", "lrn") if unit in settings.units]
     shapes = [str(shape) for shape in settings.shapes if not shape.is_step]
-    if not units or not shapes or not huge_pages_are_granted():
-        book.say(
-            "\nskipped: the other setting of huge pages: no unit, no shape, or no huge pages on this system"
-        )
+    if not units or not shapes:
+        book.say("\nskipped: reused memory: it is measured with sequences of SRU and LRN")
         return
-    other = "0" if os.environ.get(HUGE_PAGES) == "1" else "1"
-    book.say(f"\nSRU and LRN with {HUGE_PAGES}={other}:")
-    command = [sys.executable, "-m", "linnet", "bench", "--what", "speed", "--huge-pages", "here"]
+    book.say("\nSRU and LRN with linnet.reuse_memory():")
+    command = [sys.executable, "-m", "linnet", "bench", "--what", "speed", "--memory", "reused"]
     command += ["--units", *units, "--shapes", *shapes, "--modes", *settings.modes]
     command += ["--rounds", str(settings.rounds), "--threads", str(settings.threads)]
     command += ["--results", str(book.path)] if book.path else ["--no-rows"]
     sys.stdout.flush()
-    done = subprocess.run(command, env={**os.environ, HUGE_PAGES: other}, check=False)
+    done = subprocess.run(command, check=False)
     if done.returncode:
-        book.say(f"skipped: the other setting of huge pages: exit code {done.returncode}")
-
-
-def huge_pages_are_granted() -> bool:
-    try:
-        return "[never]" not in GRANTED.read_text(encoding="utf-8")
-    except OSError:
-        return False
+        book.say(f"skipped: reused memory: exit code {done.returncode}")
 
 
 def one_table(title: str, measure: Callable[[Settings, Book], list[Row]]) -> Part:

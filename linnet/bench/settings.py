@@ -80,6 +80,7 @@ class Settings:
     references: tuple[str, ...] = ("nru",)  # units that are compared with their reference loop
     peers: bool = False
     device: str = "cpu"  # or "cuda"
+    memory: str = "new"  # or "reused"
     lengths: tuple[int, ...] = tuple(256 << i for i in range(6))
     growing: Shape = GROWING  # at each of the lengths
     peak: Shape = PEAK

@@ -55,7 +55,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
     add("--threads", type=at_least_one, default=Settings.threads, help=f"of torch ({Settings.threads})")
     add("--reference", nargs="*", type=unit_name, default=["nru"], metavar="UNIT", help=REFERENCE_HELP)
     add("--peers", action="store_true", help="race the sru package too, where it is installed")
-    add("--huge-pages", choices=("both", "here"), default="both", help=PAGES_HELP)
+    add("--memory", choices=("both", *rows.MEMORY), default="both", help=MEMORY_HELP)
     add("--quick", action="store_true", help="tiny sizes, to see that it runs; rows go only to --results")
     add("--results", type=Path, metavar="CSV", help=f"where rows are appended ({RESULTS})")
     add("--no-rows", action="store_true", help="append no rows anywhere")
@@ -65,7 +65,10 @@ def add_options(command: argparse.ArgumentParser) -> None:
 
 UNITS_HELP = f"the units that are measured ({' '.join(RACED)})"
 REFERENCE_HELP = "units that race their own loop over time, too (nru)"
-PAGES_HELP = "both: SRU and LRN again, in a new process, with the other setting of huge pages (both)"
+MEMORY_HELP = (
+    "new: as torch allocates it; reused: after linnet.reuse_memory(); "
+    "both: new, then SRU and LRN again in a process with reused memory (both)"
+)
 
 
 def shapes_help() -> str:
@@ -76,7 +79,7 @@ def run(options: argparse.Namespace) -> None:
     path = options.results or (None if options.quick else RESULTS)
     measured: list[rows.Row] = []
     if options.what or not options.plot:
-        again = options.huge_pages == "both"
+        again = options.memory == "both"
         kept = None if options.no_rows else path
         measured = measure(settings(options), options.what or "all", kept, again)
     if options.plot:
@@ -89,5 +92,6 @@ def settings(options: argparse.Namespace) -> Settings:
     names = ("units", "shapes", "modes", "rounds", "threads", "peers", "device")
     given = {name: getattr(options, name) for name in names}
     given = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
-    made = Settings(**given, references=tuple(options.reference))
+    memory = "new" if options.memory == "both" else options.memory
+    made = Settings(**given, references=tuple(options.reference), memory=memory)
     return quick(made) if options.quick else made

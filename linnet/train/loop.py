@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from linnet.base.memory import reuse_memory
 from linnet.runs import checkpoints
 from linnet.runs.config import RunConfig
 from linnet.runs.errors import NotFinite
@@ -72,6 +73,7 @@ class Run:
     def __init__(
         self, config: RunConfig, folder: Path, fabric: Any, progress: Progress, task: Task | None = None
     ):
+        reuse_memory()
         torch.manual_seed(config.loop.seed)
         self.config, self.fabric = config, fabric
         make_task = task.with_settings if task else TASKS[config.task]

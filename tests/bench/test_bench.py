@@ -28,7 +28,7 @@ from linnet.bench import (
     timing,
     translating,
 )
-from linnet.bench.run import run, with_other_pages
+from linnet.bench.run import run, with_reused_memory
 from linnet.bench.settings import SHAPES, SOFTMAXES, Settings, Shape, Words, quick
 from linnet.bench.speed import races
 from linnet.bench.timing import Times, race
@@ -275,9 +275,9 @@ def test_rows_are_appended_and_nothing_else_is_left(tmp_path: Path):
     assert [row["unit"] for row in found] == ["sru", "lrn"]
     assert tuple(found[0]) == rows.COLUMNS
     assert found == rows.read(path)
-    told = {key: found[0][key] for key in ("p50_ms", "met", "dtype", "threads", "huge_pages", "torch")}
+    told = {key: found[0][key] for key in ("p50_ms", "met", "dtype", "threads", "memory", "torch")}
     version = torch.__version__
-    assert told == dict(zip(told, ("0.33333", "yes", "float32", "2", "no", version), strict=True))
+    assert told == dict(zip(told, ("0.33333", "yes", "float32", "2", "new", version), strict=True))
     assert all(found[0][key] for key in ("date", "cpu", "linnet", "llvmlite"))
 
 
@@ -442,14 +442,12 @@ def test_a_part_that_cannot_run_is_told(book: rows.Book, monkeypatch: pytest.Mon
     ]
 
 
-def test_the_other_setting_of_huge_pages(book: rows.Book):
-    """The fresh process adds its rows to the same file."""
-    with_other_pages(replace(TINY, units=("lrn",), modes=("training",)), book)
-    if "skipped" in " ".join(book.say):
-        pytest.skip("no huge pages here")
+def test_reused_memory_is_measured_in_a_new_process(book: rows.Book):
+    """The new process adds its rows to the same file."""
+    with_reused_memory(replace(TINY, units=("lrn",), modes=("training",)), book)
     assert book.path is not None
     found = rows.read(book.path)
-    assert {(row["mode"], row["huge_pages"]) for row in found} == {("training", "yes")}
+    assert {(row["mode"], row["memory"]) for row in found} == {("training", "reused")}
 
 
 def test_the_peer_is_skipped_where_it_is_not_installed():
