@@ -23,6 +23,7 @@ extensions = [
     "docstrings",
     "links",
     "reference",
+    "unit_lenses",
     "unit_pages",
 ]
 exclude_patterns = ["_build", "gallery/*.ipynb", "gallery/*.py", "gallery/GALLERY_HEADER.*"]

@@ -18,7 +18,8 @@ ROOT = Path(__file__).parent.parent
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A quick build, which does not run the examples of the gallery; `make docs` does."""
     pages = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-D", "plot_gallery=0"]
+    quick = ["-D", "plot_gallery=0", "-D", "unit_lenses=lrn", "-D", "lens_steps=1"]
+    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", *quick]
     built = subprocess.run(
         [*command, "-b", "html", str(ROOT / "docs"), str(pages)], capture_output=True, text=True, check=False
     )
@@ -32,6 +33,15 @@ def test_every_unit_has_a_page_with_its_picture(site: Path):
         assert f"<h1>{unit.__name__}<" in page
         assert '<svg class="cell"' in page
         assert "Choose it for" in page
+
+
+def test_a_unit_has_the_lens_of_a_model_that_the_build_trains(site: Path):
+    page = (site / "units" / "lrn.html").read_text(encoding="utf-8")
+    assert 'src="../lenses/lrn.html"' in page
+    lens = (site / "lenses" / "lrn.html").read_text(encoding="utf-8")
+    assert "1 layer of LRN, 48 channels" in lens
+    assert "trained on kjv for 1 updates" in lens
+    assert "Lens of a trained" not in (site / "units" / "sru.html").read_text(encoding="utf-8")
 
 
 def test_everything_public_is_in_the_reference(site: Path):

@@ -1,4 +1,4 @@
-"""Write the tables of README.md and benchmarks/README.md from the rows of `linnet bench`.
+"""Write the tables of README.md and of pages in benchmarks and docs from recorded results.
 
 python -m tools.pages
 """
@@ -7,19 +7,34 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from linnet.analysis.drawing import new_figure
 from linnet.base.pages import filled
 from linnet.base.tables import markdown
-from linnet.bench.report import NOTHING, cell_steps, latest, name_of, raced, shape_of, shapes_in, units_in
+from linnet.bench.report import (
+    NOTHING,
+    cell_steps,
+    draw,
+    latest,
+    name_of,
+    peaks,
+    raced,
+    shape_of,
+    shapes_in,
+    units_in,
+)
 from linnet.bench.rows import Row, read
 from linnet.bench.settings import Shape
+from tools import targets
 
 ROOT = Path(__file__).parents[1]
 README, BENCHMARKS = ROOT / "README.md", ROOT / "benchmarks" / "README.md"
+DEPLOY, WHICH_UNIT = ROOT / "docs" / "deploy.md", ROOT / "docs" / "which_unit.md"
 RESULTS, PLOT = ROOT / "benchmarks" / "results.csv", ROOT / "benchmarks" / "speed.png"
 MEMORY = {"new": "", "reused": ", reused memory", "huge pages": ", huge pages for all"}
+PICTURE = ROOT / "docs" / "pictures" / "speed.png"
 README_UNITS = ("sru", "lrn", "ran", "nru", "scrn", "gru", "lstm")
 README_SHAPES = (Shape(256, 32, 512), Shape(128, 1, 512))
 README_STEPS = (Shape(1, 1, 64), Shape(1, 1, 512))
@@ -30,11 +45,55 @@ def write_readme(readme: Path, rows: Sequence[Row]) -> None:
     fill(readme, "speed", short_table(rows))
 
 
+def write_picture(path: Path, rows: Sequence[Row]) -> None:
+    """Write the picture of README: a few units at one size, relative to nn.LSTM."""
+    known = [row for row in measured(rows) if row["unit"] in README_UNITS]
+    shape = next((each for each in README_SHAPES if each in map(shape_of, known)), shape_of(known[0]))
+    drawn = [row for row in known if shape_of(row) == shape]
+    figure, (axes,) = new_figure(1, height=3.2, width=7.5)
+    figure.set_facecolor("white")
+    draw(axes, drawn, units_in(drawn))
+    axes.set_title(f"a layer of {shape.d} channels, {shape.L} steps, batch {shape.B}", fontsize=10)
+    axes.set_xlabel("time relative to nn.LSTM (shorter is faster)")
+    figure.savefig(path, dpi=130)
+
+
 def write_benchmarks(page: Path, rows: Sequence[Row], plot: Path | None = None) -> None:
     """Write the tables with the speed of all units at all sizes, and the targets."""
     picture = image(page, plot) if plot is not None and plot.exists() else ""
     fill(page, "speed", "\n\n".join(filter(None, [speed_table(rows), picture])))
     fill(page, "targets", targets_table(rows))
+
+
+def write_which_unit(page: Path, rows: Sequence[Row]) -> None:
+    """Write the table with the peak memory of a training step of each unit."""
+    fill(page, "memory", memory_table(peaks(rows)))
+
+
+def memory_table(rows: Sequence[Row]) -> str:
+    """Return the peaks in megabytes and relative to nn.LSTM, smallest first."""
+    ordered = sorted(rows, key=lambda row: float(row["peak_mb"]))
+    body = [
+        [name_of(row["unit"]), f"{float(row['peak_mb']):.0f}", f"{float(row['ratio']):.2f}"]
+        for row in ordered
+    ]
+    last = max(rows, key=lambda row: row["date"])
+    where = f"{last['dtype']}, torch {last['torch']}, measured on {last['date'][:10]}"
+    about = f"One layer, {shape_of(last)} (time steps x batch x input and hidden size), {where}."
+    return f"{about}\n\n{markdown(['unit', 'MB', 'relative to `nn.LSTM`'], body)}"
+
+
+def write_deploy(page: Path, results: Mapping[str, targets.Result]) -> None:
+    """Write the table with the targets of exports on which every model was compared with Python."""
+    fill(page, "targets", exports_table(results))
+
+
+def exports_table(results: Mapping[str, targets.Result]) -> str:
+    body = [
+        [targets.TARGETS[name].about, str(result.models), f"{result.difference:.1e}", result.date[:10]]
+        for name, result in results.items()
+    ]
+    return markdown(["target", "models", "largest difference", "date"], body)
 
 
 def fill(page: Path, table: str, body: str) -> None:
@@ -165,8 +224,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--results", type=Path, default=RESULTS, metavar="CSV", help="the rows to read")
     rows = read(parser.parse_args(arguments).results)
     write_readme(README, rows)
+    write_picture(PICTURE, rows)
     write_benchmarks(BENCHMARKS, rows, PLOT)
-    print(f"Wrote the tables of {README} and {BENCHMARKS}.")
+    write_which_unit(WHICH_UNIT, rows)
+    write_deploy(DEPLOY, targets.read_results())
+    print(f"Wrote the tables of {README}, {BENCHMARKS}, {WHICH_UNIT} and {DEPLOY}.")
 
 
 if __name__ == "__main__":

@@ -1,34 +1,43 @@
 """Every unit, two and three layers, 500 steps, by every compiler and on every machine that is at hand.
 
-    python -m tools.targets                  a table: the largest difference from Python on each target
+    python -m tools.targets                  the largest difference from Python on each target
     python -m tools.targets gcc wasm-node    some of the targets
+    python -m tools.targets --record         also write the results to benchmarks/targets.csv
 
 A target whose tools are not installed is listed with the reason. The exit code is 1 if a difference is above
-1e-5, or if a compiler warns.
+1e-5, or if a compiler warns. `python -m tools.pages` writes the table of docs/deploy.md from the recorded
+results.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
+import io
 import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 import linnet
+from linnet.base.files import write_atomically
+from linnet.bench.rows import circumstances
 from tools.run_steps import NODE, STRICT, checked, run_modules, run_page
 from tools.step_cases import Case, models, units, variants
 
+RESULTS = Path(__file__).parents[1] / "benchmarks" / "targets.csv"
 STEPS, FEWER = 500, 30
 LIMIT = 1e-5
+CORTEX = Path(__file__).parent / "cortex"
 ZIG = (sys.executable, "-m", "ziglang", "cc")
 CHROMIUM = ("chromium", "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run")
 
@@ -60,11 +69,25 @@ RUN = """    {
 
 
 @dataclass(frozen=True)
-class Machine:
+class Result:
+    """A row of benchmarks/targets.csv: the largest difference from Python over all steps of all models."""
+
+    target: str
+    models: int
+    difference: float
+    worst: str  # the model that differs most
+    date: str
+    commit: str
+
+
+class Machine(NamedTuple):
     """A compiler, and what runs its programs; `()`: this machine."""
 
+    about: str
     compiler: tuple[str, ...]
     runner: tuple[str, ...] = ()
+    # Whether a program takes the paths of its inputs and outputs as arguments.
+    takes_paths: bool = True
 
     def missing(self) -> str | None:
         found = [self.compiler[0], *self.runner[:1]]
@@ -75,16 +98,37 @@ class Machine:
         return "ziglang is not installed" if zig else None
 
 
+BARE = ("-target", "thumb-freestanding-eabihf", "-mcpu=cortex_m7", "-O2", f"-I{CORTEX}")
+EMULATED = ("qemu-system-arm", "-machine", "mps2-an500", "-display", "none", "-serial", "none")
 MACHINES = {
-    "gcc": Machine(("gcc", "-O2")),
-    "gcc-native": Machine(("gcc", "-O3", "-march=native")),
-    "gcc-ubsan": Machine(("gcc", "-O1", "-fsanitize=undefined", "-fno-sanitize-recover=all")),
-    "valgrind": Machine(("gcc", "-O1", "-g"), ("valgrind", "-q", "--error-exitcode=9")),
-    "clang": Machine(("clang", "-O2")),
-    "clang-native": Machine(("clang", "-O3", "-march=native")),
-    "zig": Machine((*ZIG, "-O3")),
-    "aarch64": Machine((*ZIG, "-O3", "-target", "aarch64-linux-musl", "-static"), ("qemu-aarch64",)),
-    "riscv64": Machine((*ZIG, "-O3", "-target", "riscv64-linux-musl", "-static"), ("qemu-riscv64",)),
+    "gcc": Machine("C by gcc", ("gcc", "-O2")),
+    "gcc-native": Machine("C by gcc for this processor", ("gcc", "-O3", "-march=native")),
+    "gcc-ubsan": Machine(
+        "C by gcc with UndefinedBehaviorSanitizer",
+        ("gcc", "-O1", "-fsanitize=undefined", "-fno-sanitize-recover=all"),
+    ),
+    "valgrind": Machine(
+        "C by gcc under valgrind", ("gcc", "-O1", "-g"), ("valgrind", "-q", "--error-exitcode=9")
+    ),
+    "clang": Machine("C by clang", ("clang", "-O2")),
+    "clang-native": Machine("C by clang for this processor", ("clang", "-O3", "-march=native")),
+    "zig": Machine("C by zig cc", (*ZIG, "-O3")),
+    "aarch64": Machine(
+        "C on AArch64 (qemu-user)",
+        (*ZIG, "-O3", "-target", "aarch64-linux-musl", "-static"),
+        ("qemu-aarch64",),
+    ),
+    "riscv64": Machine(
+        "C on RISC-V (qemu-user)",
+        (*ZIG, "-O3", "-target", "riscv64-linux-musl", "-static"),
+        ("qemu-riscv64",),
+    ),
+    "cortex-m7": Machine(
+        "C on Cortex-M7 without an operating system (QEMU, board MPS2 AN500)",
+        (*ZIG, *BARE, f"-Wl,-T,{CORTEX / 'mps2-an500.ld'}", str(CORTEX / "start.c")),
+        (*EMULATED, "-semihosting-config", "enable=on,target=native", "-kernel"),
+        takes_paths=False,
+    ),
 }
 
 
@@ -100,7 +144,9 @@ def run_machine(machine: Machine, cases: Sequence[Case], folder: Path) -> list[T
     checked([*machine.compiler, *STRICT, *paths, *sources, str(folder / "driver.c"), "-o", program])
     given = b"".join(case.inputs.numpy().astype(kind_of(case)).tobytes() for case in cases)
     (folder / "inputs").write_bytes(given)
-    checked([*machine.runner, program, str(folder / "inputs"), str(folder / "outputs")])
+    checked(
+        [*machine.runner, program, *(("inputs", "outputs") if machine.takes_paths else ())], folder=folder
+    )
     values = torch.from_numpy(np.fromfile(folder / "outputs", np.float32))
     parts = values.split([case.outputs.numel() for case in cases])
     return [part.view_as(case.outputs) for part, case in zip(parts, cases, strict=True)]
@@ -145,43 +191,38 @@ def run_in_chromium(export: Callable[..., Path], cases: Sequence[Case], folder: 
     return outputs
 
 
-PAGES: dict[str, tuple[Callable[..., Path], Callable[..., list[Tensor]]]] = {
-    "js-node": (linnet.export_js, run_in_node),
-    "wasm-node": (linnet.export_wasm, run_in_node),
-    "js-chromium": (linnet.export_js, run_in_chromium),
-    "wasm-chromium": (linnet.export_wasm, run_in_chromium),
+class Page(NamedTuple):
+    """An export for a page, and what runs it."""
+
+    about: str
+    export: Callable[..., Path]
+    run: Callable[..., list[Tensor]]
+
+    @property
+    def needs_zig(self) -> bool:
+        return self.export is linnet.export_wasm
+
+    def missing(self) -> str | None:
+        if self.needs_zig and find_spec("ziglang") is None:
+            return "ziglang is not installed"
+        if self.run is run_in_node:
+            return None if NODE else "Node is not installed"
+        return None if shutil.which(CHROMIUM[0]) else "Chromium is not installed"
+
+
+PAGES = {
+    "js-node": Page("JavaScript in Node", linnet.export_js, run_in_node),
+    "wasm-node": Page("WebAssembly in Node", linnet.export_wasm, run_in_node),
+    "js-chromium": Page("JavaScript in Chromium", linnet.export_js, run_in_chromium),
+    "wasm-chromium": Page("WebAssembly in Chromium", linnet.export_wasm, run_in_chromium),
 }
+TARGETS: dict[str, Machine | Page] = {**MACHINES, **PAGES}
 
 
-def missing(target: str) -> str | None:
-    if target in MACHINES:
-        return MACHINES[target].missing()
-    if target == "cortex-m7":
-        return None if find_spec("ziglang") else "ziglang is not installed"
-    if target.startswith("wasm") and find_spec("ziglang") is None:
-        return "ziglang is not installed"
-    if target.endswith("node"):
-        return None if NODE else "Node is not installed"
-    return None if shutil.which(CHROMIUM[0]) else "Chromium is not installed"
-
-
-def run_target(target: str, cases: Sequence[Case], folder: Path) -> list[Tensor]:
-    if target in MACHINES:
-        return run_machine(MACHINES[target], cases, folder)
-    export, run = PAGES[target]
-    return run(export, cases, folder)
-
-
-def compile_for_cortex(cases: Sequence[Case], folder: Path) -> int:
-    """Compile every case for a Cortex-M7 without an operating system; return the bytes of the largest."""
-    target = ("-target", "thumb-freestanding-eabihf", "-mcpu=cortex_m7", "-O2", "-c")
-    largest = 0
-    for case in cases:
-        written = linnet.export_c(case.model, folder / case.name)
-        made = folder / "model.o"
-        checked([*ZIG, *target, *STRICT, str(written / "model.c"), "-o", str(made)])
-        largest = max(largest, made.stat().st_size)
-    return largest
+def run_target(target: Machine | Page, cases: Sequence[Case], folder: Path) -> list[Tensor]:
+    if isinstance(target, Machine):
+        return run_machine(target, cases, folder)
+    return target.run(target.export, cases, folder)
 
 
 def difference(case: Case, outputs: Tensor) -> float:
@@ -190,36 +231,79 @@ def difference(case: Case, outputs: Tensor) -> float:
     return float(torch.nan_to_num(apart, nan=torch.inf).max())
 
 
-def report(target: str, cases: Sequence[Case]) -> bool:
-    """Print the row of a target; return whether it is as it should be."""
-    absent = missing(target)
-    if absent is not None:
-        print(f"{target:<14} not run: {absent}")
-        return True
+def compared(name: str, cases: Sequence[Case]) -> Result:
+    """Run a target."""
     with tempfile.TemporaryDirectory() as work:
-        try:
-            if target == "cortex-m7":
-                size = compile_for_cortex(cases, Path(work))
-                print(f"{target:<14} {len(cases)} models compiled, the largest object has {size:,} bytes")
-                return True
-            outputs = run_target(target, cases, Path(work))
-        except (RuntimeError, subprocess.CalledProcessError) as error:
-            print(f"{target:<14} failed: {str(error)[-500:]}")
-            return False
+        outputs = run_target(TARGETS[name], cases, Path(work))
     found = {case.name: difference(case, each) for case, each in zip(cases, outputs, strict=True)}
     worst = max(found, key=found.__getitem__)
-    print(f"{target:<14} {len(cases)} models, largest difference {found[worst]:.1e} ({worst})", flush=True)
-    return found[worst] <= LIMIT
+    now = circumstances(1, "cpu")
+    return Result(name, len(cases), found[worst], worst, now["date"], now["commit"])
+
+
+def report(name: str, cases: Sequence[Case]) -> tuple[bool, Result | None]:
+    """Print the row of a target; return whether it is as it should be, and its result if it ran."""
+    absent = TARGETS[name].missing()
+    if absent is not None:
+        print(f"{name:<14} not run: {absent}")
+        return True, None
+    try:
+        result = compared(name, cases)
+    except (RuntimeError, subprocess.SubprocessError) as error:
+        print(f"{name:<14} failed: {str(error)[-500:]}")
+        return False, None
+    print(
+        f"{name:<14} {len(cases)} models, largest difference {result.difference:.1e} ({result.worst})",
+        flush=True,
+    )
+    return result.difference <= LIMIT, result
+
+
+# ---------------------------------------------------------------------------------------- recorded
+
+
+def read_results(path: Path = RESULTS) -> dict[str, Result]:
+    """Return the recorded results by target."""
+    if not path.exists():
+        return {}
+    rows = csv.DictReader(io.StringIO(path.read_text(encoding="utf-8")))
+    return {
+        row["target"]: Result(
+            row["target"],
+            int(row["models"]),
+            float(row["difference"]),
+            row["worst"],
+            row["date"],
+            row["commit"],
+        )
+        for row in rows
+    }
+
+
+def record(results: Sequence[Result], path: Path = RESULTS) -> None:
+    """Write these results; those of other targets stay."""
+    known = {**read_results(path), **{result.target: result for result in results}}
+    text = io.StringIO()
+    rows = csv.DictWriter(text, Result.__dataclass_fields__, lineterminator="\n")
+    rows.writeheader()
+    rows.writerows(
+        {**asdict(known[name]), "difference": f"{known[name].difference:.2g}"}
+        for name in TARGETS
+        if name in known
+    )
+    write_atomically(path, text.getvalue().encode())
 
 
 def main() -> int:
-    every = [*MACHINES, *PAGES, "cortex-m7"]
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("targets", nargs="*", choices=[*every, []], help=", ".join(every))
-    targets = parser.parse_args().targets or every
+    parser.add_argument("targets", nargs="*", choices=[*TARGETS, []], help=", ".join(TARGETS))
+    parser.add_argument("--record", action="store_true", help=f"write the results to {RESULTS}")
+    options = parser.parse_args()
     cases = [*units(STEPS), *variants(FEWER), *models(FEWER)]
-    results = [report(target, cases) for target in targets]
-    return 0 if all(results) else 1
+    reports = [report(name, cases) for name in options.targets or TARGETS]
+    if options.record:
+        record([result for _, result in reports if result is not None])
+    return 0 if all(good for good, _ in reports) else 1
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
 """Links that lead out of docs/, as they work in a checkout, lead to pages of the site.
 
 The guides link to files of the repository, such as ../experiments/README.md or ../linnet/units/sru.py. On the
-site, the former are pages that include these files; source files are not on the site. A link to the section
-of a unit in units.md leads to the unit's own page.
+site, the former are pages that include these files; an example of the gallery is the page with its plots, and
+other source files are not on the site. A link to the section of a unit in units.md leads to the unit's own
+page.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ PAGES = {
     "benchmarks/README.md": "docs/benchmarks.md",
     "experiments": "docs/results.md",
     "experiments/README.md": "docs/results.md",
+    "experiments/log.md": "docs/diary.md",
 }
 
 
@@ -58,6 +60,7 @@ def rewrite(text: str, folder: str, docname: str) -> str:
 def target_of(path: str, anchor: str, docname: str) -> str | None:
     """Return the target of a link to `path`, a file of the repository; None if the site does not have it."""
     path = PAGES.get(path.rstrip("/"), path)
+    path = re.sub(r"^examples/gallery/(\w+)\.py$", r"docs/gallery/\1.rst", path)
     if path == "docs/units.md" and anchor.lstrip("#") in linnet.UNITS:
         path, anchor = f"docs/units/{anchor.lstrip('#')}.md", ""
     here = posixpath.dirname(f"docs/{docname}")

@@ -1,7 +1,8 @@
 """Writes a page for each unit, units/<name>.md.
 
 Its parts come from other sources: the picture of the cell from the unit's code, the equations and options
-from units.md, the advice from which_unit.md, the speed from benchmarks/results.csv.
+from units.md, the advice from which_unit.md, speed and memory from benchmarks/results.csv, and the lens from
+a model that the build trains (unit_lenses.py).
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ from pathlib import Path
 
 from cell_picture import draw
 from sphinx.application import Sphinx
+from unit_lenses import section, shown_units
 
 import linnet
-from linnet.bench.report import shapes_in
+from linnet.bench.report import peaks, shape_of, shapes_in
 from linnet.bench.rows import Row, read
 from tools.pages import RESULTS, conditions, markdown, measured, ratios
 
@@ -30,10 +32,13 @@ def write(app: Sphinx) -> None:
     folder = Path(app.srcdir)
     sections = split(folder / "units.md")
     advice = {row[0]: row[1:] for row in table_rows(folder / "which_unit.md", "## Each unit")}
-    known = measured(read(RESULTS))
+    rows = read(RESULTS)
+    lenses = shown_units(app)
     for name, unit in linnet.UNITS.items():
         title = unit.__name__
-        page = page_of(name, unit, sections[title], advice[f"[{title}](units.md#{name})"], known)
+        page = page_of(name, unit, sections[title], advice[f"[{title}](units.md#{name})"], rows)
+        if name in lenses:
+            page += f"\n{section(name, app.config.lens_steps)}\n"
         write_if_changed(folder / "units" / f"{name}.md", page)
 
 
@@ -46,9 +51,7 @@ def shorten(app: Sphinx, docname: str, source: list[str]) -> None:
         source[0] = f"{introduction}\n\n```{{toctree}}\n:hidden:\n{pages}\n```\n"
 
 
-def page_of(
-    name: str, unit: type[linnet.Recurrent], section: str, advice: list[str], known: list[Row]
-) -> str:
+def page_of(name: str, unit: type[linnet.Recurrent], section: str, advice: list[str], rows: list[Row]) -> str:
     good, bad = advice
     # The links of units.md lead from docs/, those of this page from docs/units/.
     body = re.sub(r"\]\((?!https?:|#)", "](../", section)
@@ -59,7 +62,8 @@ def page_of(
         "*One step of the cell, drawn from its code: W is a matrix product, σ a gate.*",
         body,
         f"## Parameters\n\n{parameters(unit)}",
-        f"## Speed\n\n{speed(name, known)}",
+        f"## Speed\n\n{speed(name, measured(rows))}",
+        f"## Memory\n\n{memory(name, rows)}",
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -82,6 +86,17 @@ def speed(name: str, known: list[Row]) -> str:
     head = [f"step {shape}" if shape.is_step else str(shape) for shape in shapes]
     note = "A column with two numbers is inference / training."
     return f"{markdown(head, [cells])}\n\n{conditions(known)} {note}"
+
+
+def memory(name: str, rows: list[Row]) -> str:
+    known = next((row for row in peaks(rows) if row["unit"] == name), None)
+    if known is None:
+        return "Not measured."
+    return (
+        f"A training step of one layer raises the peak of the memory by {float(known['peak_mb']):.0f} MB, "
+        f"{float(known['ratio']):.2f} of what `nn.LSTM` needs ({shape_of(known)}, float32; "
+        "[which unit?](../which_unit.md#what-we-measured) compares all units)."
+    )
 
 
 # --------------------------------------------------------------------------------------------- files

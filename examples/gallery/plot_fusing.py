@@ -1,6 +1,6 @@
 """
-From an equation to machine code
-================================
+How fusing works: from an equation to machine code
+==================================================
 
 You write a unit's equations once, as PyTorch. This page follows LRN from there to the instructions of the
 processor on which it was built.

@@ -29,7 +29,7 @@ from linnet.units import UNITS
 
 
 def measure(settings: Settings, book: Book) -> list[Row]:
-    names = [*(name for name in ("sru", "lrn") if name in settings.units), "nn.LSTM"]
+    names = [*settings.units, "nn.LSTM"]
     peaks = {}
     for name in names:
         try:

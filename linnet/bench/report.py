@@ -48,6 +48,11 @@ def cell_steps(rows: Iterable[Row]) -> list[Row]:
     return fitting(rows, "cell", "nn.LSTMCell")
 
 
+def peaks(rows: Iterable[Row]) -> list[Row]:
+    """Return the rows of the peak memory of our layers relative to nn.LSTM."""
+    return fitting(rows, "memory", "nn.LSTM")
+
+
 def fitting(rows: Iterable[Row], what: str, to: str, memory: str = "new") -> list[Row]:
     fixed = {"what": what, "ratio_to": to, "memory": memory}
     return [row for row in latest(rows) if all(row[key] == value for key, value in fixed.items())]

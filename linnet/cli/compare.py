@@ -154,7 +154,6 @@ class Comparing:
         # Imported here, not above: `linnet compare --help` needs no page.
         from linnet.analysis.lens.describe import CannotShow
         from linnet.analysis.lens.runs import lens_of
-        from linnet.deploy.step.models import CannotExport
 
         best = best_run([read_run(path) for _, path in self.runs])
         if best is None or not is_first_process():
@@ -162,7 +161,7 @@ class Comparing:
         try:
             # The task of this comparison has read the data already.
             lens_of(replace(load(best.folder), task=self.task)).save(self.folder / LENS)
-        except (CannotShow, CannotExport) as reason:
+        except CannotShow as reason:
             say(f"There is no lens of the best model: {reason}")
 
     def say_results(self) -> None:

@@ -188,7 +188,8 @@ def conll2003_split(split: str, wanted: WantedTags) -> list[Sentence]:
 
 # --------------------------------------------------------------------------------- King James Bible
 
-TOKEN = re.compile(r"[\w'’-]+|[,.:;?!]")  # noqa: RUF001
+VERSE_WORD = re.compile(r"[\w'’-]+")  # noqa: RUF001
+TOKEN = re.compile(rf"{VERSE_WORD.pattern}|[,.:;?!]")
 MARKS = {",": "comma", ".": "period", ":": "colon", ";": "semicolon", "?": "question", "!": "exclamation"}
 NAMES = {name: mark for mark, name in MARKS.items()}
 CAPITAL, CAPITALS = "Aa", "AA"

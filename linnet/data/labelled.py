@@ -343,23 +343,26 @@ SETS: dict[str, LabelledSet] = {
 
 # ------------------------------------------------------------------------------------------- words
 
-NOT_CLEAN = re.compile(r"[^A-Za-z0-9(),!?'`]")
-ENDINGS = re.compile(r"'s|'ve|n't|'re|'d|'ll")
-MARKS = re.compile(r"[,!]")
-ESCAPED = re.compile(r"[()?]")
 MARK = re.compile(r"\w+|[^\w\s]")
+BLANKS = re.compile(r"\S+")
+# What SRU's authors replace in a text, in this order; {} is what was found.
+CLEANING = (
+    (re.compile(r"[^A-Za-z0-9(),!?'`]"), " "),
+    (re.compile(r"'s|'ve|n't|'re|'d|'ll"), " {}"),
+    (re.compile(r"[,!]"), " {} "),
+    (re.compile(r"[()?]"), " \\{} "),
+)
 
 
 def clean_words(text: str) -> list[str]:
     """Split as SRU's authors do: in lower case, and with a backslash in front of ( ) and ?."""
-    text = NOT_CLEAN.sub(" ", text)
-    text = ENDINGS.sub(lambda found: f" {found[0]}", text)
-    text = MARKS.sub(lambda found: f" {found[0]} ", text)
-    return ESCAPED.sub(lambda found: f" \\{found[0]} ", text).lower().split()
+    for pattern, replacement in CLEANING:
+        text = pattern.sub(lambda found, new=replacement: new.format(found[0]), text)  # type: ignore[misc]
+    return BLANKS.findall(text.lower())
 
 
 # Patterns that find the words of a text.
-WORD_PATTERNS = {"punctuation": WORD, "marks": MARK, "blanks": re.compile(r"\S+")}
+WORD_PATTERNS = {"punctuation": WORD, "marks": MARK, "blanks": BLANKS}
 WORD_SPLITS: dict[str, Callable[[str], list[str]]] = {
     **{name: pattern.findall for name, pattern in WORD_PATTERNS.items()},
     "clean": clean_words,

@@ -14,7 +14,7 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -28,6 +28,8 @@ from linnet.data.characters import count_characters
 from linnet.data.classes import check_label, classes_of, parse_classes
 from linnet.data.errors import DataError
 from linnet.data.labelled import (
+    BLANKS,
+    CLEANING,
     FOLDS,
     SETS,
     WORD_PATTERNS,
@@ -44,7 +46,7 @@ from linnet.models.classifier import CNN, Classifier, ClassifierConfig
 from linnet.models.config import TextConfig
 from linnet.tasks.base import SPLITS, Comparison, Variant, unit_options_checked
 from linnet.tasks.results import LOSS, Figure, Metric, Metrics, Section, StepResult
-from linnet.tasks.typed import TypedText
+from linnet.tasks.typed import TypedText, first_texts
 from linnet.tasks.words import PAD, WordTask, most_confident_mistakes
 
 CLASSES = "classes.json"
@@ -182,8 +184,21 @@ class Classify(WordTask):
         return self.data.words or self.sets[self.data.set].words
 
     def typed_text(self) -> TypedText | None:
-        pattern = WORD_PATTERNS.get(self.word_split)
-        return None if pattern is None else TypedText(self.vocabulary, pattern, self.classes)
+        """The texts and the counts of the words are those of the data, if it is there."""
+        cleans = self.word_split == "clean"
+        known = TypedText(
+            replace(self.vocabulary, lowercase=self.data.lowercase or cleans),
+            BLANKS if cleans else WORD_PATTERNS[self.word_split],
+            CLEANING if cleans else (),
+            labels=self.classes,
+            options="--no-bidirectional --pooling last --inputs words",
+        )
+        try:
+            example, *passages = first_texts(row.texts[0].split() for row in self.texts.valid)
+        except DataError:
+            return known
+        counts = torch.bincount(self.ids([*self.words_of("train")]), minlength=len(self.vocabulary))
+        return known._replace(counts=counts.tolist(), example=example, passages=passages)
 
     # ----------------------------------------------------------------------------------------- model
 

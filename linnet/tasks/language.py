@@ -22,7 +22,7 @@ from linnet.models.language import LanguageModel, LanguageModelConfig, with_hidd
 from linnet.tasks.base import SPLITS, Comparison, unit_options_checked
 from linnet.tasks.results import LOSS, Figure, Metrics, StepResult
 from linnet.tasks.texts import VocabularyTask
-from linnet.tasks.typed import TypedText
+from linnet.tasks.typed import PASSAGE_TOKENS, TypedText
 
 CORPUS_SETTINGS = ("corpus", "path", "data_dir", "level", "vocabulary_size", "lowercase", "order")
 """The settings on which the corpus depends; the others say how it is divided into batches."""
@@ -238,8 +238,13 @@ class Language(VocabularyTask):
         except DataError:
             return TypedText(self.vocabulary)
         counts = torch.bincount(corpus.train, minlength=len(self.vocabulary)).tolist()
-        first = self.vocabulary.decode(corpus.valid[:EXAMPLE]).strip()
-        return TypedText(self.vocabulary, counts=counts, example=first)
+        first, passage = corpus.valid[:EXAMPLE], corpus.valid[EXAMPLE : EXAMPLE + PASSAGE_TOKENS]
+        return TypedText(
+            self.vocabulary,
+            counts=counts,
+            example=self.vocabulary.decode(first).strip(),
+            passages=(self.vocabulary.decode(passage).strip(),),
+        )
 
     def sample(self, model: nn.Module, tokens: int) -> str:
         following = self.vocabulary.decode(self.corpus.valid[WARMUP : WARMUP + 64])

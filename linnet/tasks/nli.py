@@ -69,6 +69,10 @@ class Nli(Classify):
         """Return the two sentences of an input: a string, or an object as in a .jsonl file."""
         return two_texts(raw, PREMISE, HYPOTHESIS)
 
+    def typed_text(self) -> None:
+        """The lens shows models of one text."""
+        return
+
     def check_input(self, raw: Any) -> None:
         self.typed_texts(raw)
 

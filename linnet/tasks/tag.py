@@ -25,6 +25,7 @@ from linnet.data.characters import Spellings
 from linnet.data.conll import (
     OUTSIDE,
     TAGGED,
+    VERSE_WORD,
     Columns,
     Sentence,
     Splits,
@@ -38,11 +39,12 @@ from linnet.data.conll import (
 from linnet.data.errors import DataError
 from linnet.data.padded import ORDERS, Example, PaddedBatch, collate
 from linnet.data.vectors import Vectors, read_vectors
-from linnet.data.vocabulary import split_words
+from linnet.data.vocabulary import UNK, WORD, Vocabulary, split_words
 from linnet.models.tagger import Spelling, Tagger, TaggerConfig
 from linnet.tasks.base import Comparison, unit_options_checked
 from linnet.tasks.results import LOSS, Figure, Metric, Metrics, Section, StepResult
 from linnet.tasks.texts import TextTask
+from linnet.tasks.typed import TypedText, first_texts
 
 PREFIXES = ("B-", "I-", "E-", "S-")
 
@@ -216,6 +218,23 @@ class Tag(TextTask):
             "tags": list(known.tags),
             "vocabulary": fingerprint(known.to_json()),
         }
+
+    def typed_text(self) -> TypedText:
+        """The texts and the counts of the words are those of the data, if it is there."""
+        known = self.vocabulary
+        words = Vocabulary("word", (UNK, *known.trained, *known.fixed), lowercase=known.lowercase)
+        # The released CRF has one more tag.
+        labels = (*known.tags, "padding") if self.model.released_crf else known.tags
+        pattern = VERSE_WORD if self.data.set == "kjv" else WORD
+        options = "--no-bidirectional --character-size 0"
+        typed = TypedText(words, pattern, labels=labels, options=options)
+        try:
+            example, *passages = first_texts(sentence.words for sentence in self.sentences.valid)
+        except DataError:
+            return typed
+        train = [number for sentence in self.sentences.train for number in known.encode(sentence.words)]
+        counts = torch.bincount(torch.tensor(train), minlength=len(words)).tolist()
+        return typed._replace(counts=counts, example=example, passages=passages)
 
     @torch.no_grad()
     def predict(  # type: ignore[override]

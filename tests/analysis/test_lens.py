@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +16,20 @@ import linnet
 from linnet.analysis.lens.bundle import bundle
 from linnet.analysis.lens.describe import CannotShow, text_of
 from linnet.analysis.lens.page import lens
-from linnet.analysis.lens.runs import lens_of_runs
+from linnet.analysis.lens.runs import lens_of, lens_of_runs
 from linnet.analysis.pace import moves
 from linnet.analysis.reach import reach
+from linnet.analysis.similar import similarities
 from linnet.analysis.sums import arrows, sum_weights
 from linnet.cli import main
+from linnet.data.conll import VERSE_WORD, stripped
+from linnet.data.labelled import BLANKS, CLEANING, clean_words
 from linnet.data.vocabulary import Vocabulary, bpe_vocabulary, word_vocabulary
 from linnet.deploy.source.int8 import quantised
 from linnet.deploy.step.program import Matrix
 from linnet.models.classifier import Classifier, ClassifierConfig
 from linnet.models.language import LanguageModel, LanguageModelConfig
+from linnet.models.tagger import Tagger, TaggerConfig
 
 TEXT = "the small bird sat on the mat , and then it ran away"
 WORDS = [*dict.fromkeys(TEXT.split()), "a", "cat", "what", "voice", ".", "<unk>", "<eos>"]
@@ -66,8 +70,9 @@ def open_page(browser: Any, tmp_path: Path) -> Iterator[Any]:
     """Open a lens without network; in the end, nothing was requested and nothing was logged."""
     contexts, logged = [], []
 
-    def open_lens(shown: Any, width: int = 1200, dark: bool = False) -> Any:
+    def open_lens(shown: Any, width: int = 1200, dark: bool = False, touch: bool = False) -> Any:
         screen = {"viewport": {"width": width, "height": 900}, "color_scheme": "dark" if dark else "light"}
+        screen |= {"has_touch": touch, "is_mobile": touch}
         contexts.append(browser.new_context(offline=True, accept_downloads=True, **screen))
         page = contexts[-1].new_page()
         page.on("console", lambda message: logged.append(message.text))
@@ -117,6 +122,22 @@ def test_the_numbers_in_the_page_are_those_of_python(open_page: Any, unit: str, 
     close(page.evaluate("[...lens.readings[0].probabilities(lens.readings[0].length - 1)]"), expected)
     if unit in ("ran", "sru"):
         same_sums(page, recording[0])
+    same_similarities(page, recording[1])
+
+
+def same_similarities(page: Any, values: Any) -> None:
+    """Of the states after words 3 and 4 with those after all words."""
+    name = next(iter(values.before))
+    found = page.evaluate(
+        "name => { const states = lens.readings[0].steps.map(step => step.values[1][name]);"
+        "return lens.analyses.similarities(states.slice(3, 5), states).slice(1); }",
+        name,
+    )
+    states = values[name][:, 0].flatten(1)
+    expected = similarities(states[3:5], states)
+    assert expected[:1].isnan().all()
+    assert expected[4] > 0.999
+    close(found, expected[1:])
 
 
 def same_sums(page: Any, values: Any) -> None:
@@ -165,6 +186,60 @@ def test_a_person_types_points_and_chooses_views(open_page: Any):
     page.fill("textarea", "")
     page.wait_for_function("lens.readings[0].length === 0")
     assert "Type something" in page.locator(".panel").inner_text()
+
+
+@needs_chromium
+def test_a_finger_chooses_words_views_and_what_to_write(open_page: Any):
+    page = open_page(page_of(language_model("lrn"), "LRN"), width=390, touch=True)
+    page.tap(".words span:nth-child(3)")
+    page.wait_for_function("lens.selected === 2")
+    page.tap("#tab-weights")
+    assert "“bird”" in page.locator(".says").inner_text()
+    column = page.locator(".panel .hits rect").nth(1).bounding_box()
+    page.touchscreen.tap(column["x"] + 5, column["y"] + 20)
+    page.wait_for_function("lens.selected === 1")
+    page.tap("#tab-next")
+    page.tap("[data-write] >> nth=0")
+    page.wait_for_function(f"lens.readings[0].length >= {len(TEXT.split())}")
+    assert len(page.input_value("textarea")) > len(TEXT)
+    # As WCAG 2.2 asks (2.5.8): nothing to tap is smaller than 24 pixels.
+    small = "[...document.querySelectorAll('.words span, button, select, input, [data-write]')]"
+    sizes = page.evaluate(f"{small}.map(each => each.getBoundingClientRect().height)")
+    assert min(sizes) >= 24
+
+
+@needs_chromium
+def test_similar_states_are_found_in_other_texts(open_page: Any):
+    passages = ["a cat sat on the mat . what a voice", "the small bird sat on the mat ."]
+    shown = page_of(language_model("ran"), "RAN", passages=passages)
+    page = open_page(shown)
+    page.click("#tab-similar")
+    page.evaluate("lens.select(4)")
+    page.wait_for_function("document.querySelector('.says').textContent.includes('after “on”')")
+    # The second text begins as the typed one does, so the model is in the very same state.
+    assert page.locator(".says").inner_text() == "The states after “on” are most like those after “on”: 1."
+    page.fill("input[aria-label=words]", "3")
+    page.keyboard.press("Enter")
+    page.wait_for_function("document.querySelector('.says').textContent.includes('bird')")
+    said = page.locator(".says").inner_text().replace("\u00a0", " ")
+    assert said == "The states after “bird sat on” are most like those after “bird sat on”: 1."
+    page.click("summary")
+    first = [
+        cell.replace("\u00a0", " ") for cell in page.locator("tbody tr").first.locator("td").all_inner_texts()
+    ]
+    assert first == ["1", "the small", "bird sat on", "the mat ."]
+
+
+@needs_chromium
+def test_without_other_texts_similar_states_are_those_of_the_typed_one(open_page: Any):
+    page = open_page(page_of(language_model("rnn"), "RNN"))
+    page.click("#tab-similar")
+    page.fill("textarea", "the cat sat the cat")
+    page.wait_for_function("lens.readings[0].length === 5")
+    assert "after “cat” are most like those after “cat”" in page.locator(".says").inner_text()
+    page.fill("textarea", "the")
+    page.wait_for_function("lens.readings[0].length === 1")
+    assert page.locator(".says").inner_text() == "There is no other place to compare with."
 
 
 @needs_chromium
@@ -264,11 +339,81 @@ def test_texts_are_split_as_python_splits_them(open_page: Any):
         Vocabulary("byte", tuple(map(chr, range(256)))),
         bpe_vocabulary(train, size=300),
     ):
-        script = f"""lens.analyses.tokenise({json.dumps(text)},
-            (spec => ({{...spec, index: new Map(spec.tokens.map((token, id) => [token, id])),
-                        ranks: new Map(spec.merges.map((merge, rank) => [merge, rank]))}}))
-            ({json.dumps(text_of(vocabulary))})).map(token => token.id)"""
-        assert page.evaluate(script) == vocabulary.encode(text).tolist(), vocabulary.level
+        found = [token["id"] for token in split_in_page(page, text, text_of(vocabulary))]
+        assert found == vocabulary.encode(text).tolist(), vocabulary.level
+    every = Vocabulary("word", ("<unk>",), lowercase=True)
+    for spec, words in (
+        (text_of(every, BLANKS, CLEANING), clean_words(text)),
+        (text_of(every, VERSE_WORD), stripped(text).words),
+    ):
+        assert [token["text"] for token in split_in_page(page, text, spec)] == list(words)
+
+
+def split_in_page(page: Any, text: str, spec: Any) -> list[dict[str, Any]]:
+    return page.evaluate(
+        """([text, spec]) => lens.analyses.tokenise(text,
+            {...spec, index: new Map(spec.tokens.map((token, id) => [token, id])),
+             ranks: new Map(spec.merges.map((merge, rank) => [merge, rank]))})""",
+        [text, spec],
+    )
+
+
+# -------------------------------------------------------------------------------------- trained runs
+
+
+def trained(folder: Path, command: str, contents: str) -> Path:
+    """A run of one epoch on these data."""
+    for name in ("data", "data.csv"):
+        (folder / name).write_text(contents, encoding="utf-8")
+    arguments = ["train", *command.split(), "--epochs", "1", "--threads", "1"]
+    assert main([*arguments, "--hidden-size", "8", "--run-dir", str(folder / "run")]) == 0
+    return folder / "run"
+
+
+@needs_chromium
+def test_the_lens_of_a_trained_tagger_has_the_probabilities_of_its_crf(open_page: Any, tmp_path: Path):
+    sentences = "Anna B-PER\nSmith I-PER\nsang O\n\nRome B-LOC\n's O\nbirds O\nslept O\n\n" * 20
+    options = "--no-bidirectional --character-size 0 --unit lrn --lr 0.05"
+    folder = trained(tmp_path, f"tag --path {tmp_path}/data {options}", sentences)
+    page = open_page(lens_of_runs([folder]))
+    assert page.input_value("textarea") in ("Anna Smith sang", "Rome 's birds slept")
+    page.fill("textarea", "Anna's birds sang in Rome")
+    page.wait_for_function("lens.readings[0].length === 6")
+    run = linnet.load(folder)
+    words = run.task.words("Anna's birds sang in Rome")
+    assert page.locator(".words span").all_inner_texts() == [word.lower() for word in words]
+    tokens = torch.tensor(run.vocabulary.encode(words))[:, None]
+    with torch.no_grad():
+        scores = run.model(tokens)
+        for t in range(len(words)):
+            expected = run.model.decoder.marginals(scores[: t + 1], lengths=[t + 1])[-1, 0]
+            close(page.evaluate(f"[...lens.readings[0].probabilities({t})]"), expected)
+    assert "the tag of this word is most probably" in page.locator(".says").inner_text()
+    page.click("#tab-pace")
+    assert "Rank correlation with rarity" in page.locator(".says").inner_text()
+    both = Tagger(9, 4, TaggerConfig(unit="lrn", character_size=0))
+    with pytest.raises(CannotShow, match=r"reads in both directions.*--no-bidirectional --character-size 0"):
+        lens_of(replace(run, model=both))
+
+
+@needs_chromium
+def test_the_lens_of_a_trained_classifier_has_its_predictions(open_page: Any, tmp_path: Path):
+    rows = (
+        "text,label\n"
+        + "What a voice!,good\nwhat a noise,bad\nthe bird sang,good\nit was (too) loud,bad\n" * 20
+    )
+    options = "--unit sru --words clean --lr 0.05 --pooling max"
+    folder = trained(tmp_path, f"classify --path {tmp_path}/data.csv {options}", rows)
+    page = open_page(lens_of_runs([folder]))
+    text = "What a (loud) bird, it wasn't!"
+    page.fill("textarea", text)
+    page.wait_for_function("lens.readings[0].length > 8")
+    (answer,) = linnet.load(folder).predict([text])
+    found = page.evaluate("[...lens.readings[0].probabilities(lens.readings[0].length - 1)]")
+    close(found, torch.tensor([answer["probabilities"][label] for label in ("bad", "good")]))
+    assert f"the class is most probably “{answer['label']}”" in page.locator(".says").inner_text()
+    page.click("#tab-similar")
+    page.wait_for_function("document.querySelector('.says').textContent.startsWith('The states')")
 
 
 # ------------------------------------------------------------------------------------ without a browser

@@ -10,7 +10,7 @@ import pytest
 from linnet.bench import rows
 from linnet.bench.run import run
 from linnet.bench.settings import Settings, quick
-from tools import pages
+from tools import pages, targets
 
 
 @pytest.fixture(scope="module")
@@ -69,8 +69,38 @@ def test_a_readme_without_markers_is_left_alone(tmp_path: Path, measured: Path):
     assert readme.read_text() == "nothing here\n"
 
 
+def test_the_page_of_exports_has_a_row_for_each_recorded_target(tmp_path: Path):
+    results = tmp_path / "targets.csv"
+    day = {"date": "2026-11-17T06:00:00Z", "commit": "abc"}
+    targets.record([targets.Result("js-node", 54, 1.7e-6, "lrn", **day)], results)
+    targets.record([targets.Result("cortex-m7", 54, 2.6e-6, "sru", **day)], results)
+    page = page_with(tmp_path / "deploy.md", "targets")
+    pages.write_deploy(page, targets.read_results(results))
+    *_, first, second, _, _, _ = page.read_text(encoding="utf-8").splitlines()
+    # In the order of the targets, not in that of the recordings.
+    assert first.startswith("| C on Cortex-M7 without an operating system (QEMU, ")
+    assert first.endswith(" | 54 | 2.6e-06 | 2026-11-17 |")
+    assert second == "| JavaScript in Node | 54 | 1.7e-06 | 2026-11-17 |"
+
+
+def test_the_table_of_memory_starts_with_the_smallest(measured: Path):
+    (old, *_) = rows.read(measured)
+    new = {**old, "what": "memory", "mode": "training", "ratio_to": "nn.LSTM", "memory": "new"}
+    large = {**new, "unit": "sru", "peak_mb": "120.4", "ratio": "0.5"}
+    small = {**new, "unit": "lrn", "peak_mb": "86.2", "ratio": "0.36"}
+    table = pages.memory_table(pages.peaks([large, small]))
+    assert table.splitlines()[-2:] == ["| LRN | 86 | 0.36 |", "| SRU | 120 | 0.50 |"]
+
+
 @pytest.mark.parametrize(
-    ("page", "table"), [(pages.README, "speed"), (pages.BENCHMARKS, "speed"), (pages.BENCHMARKS, "targets")]
+    ("page", "table"),
+    [
+        (pages.README, "speed"),
+        (pages.BENCHMARKS, "speed"),
+        (pages.BENCHMARKS, "targets"),
+        (pages.WHICH_UNIT, "memory"),
+        (pages.DEPLOY, "targets"),
+    ],
 )
 def test_the_pages_of_this_repository_have_the_markers(page: Path, table: str):
     text = page.read_text(encoding="utf-8")

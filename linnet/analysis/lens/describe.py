@@ -15,6 +15,7 @@ from linnet.analysis.sums import NotASum, gated_sum
 from linnet.data.vocabulary import EOS, WORD, Vocabulary
 from linnet.fuse.backend import backend
 from linnet.layers.cell import Cell
+from linnet.layers.crf import CRF
 from linnet.layers.modes import evaluating
 from linnet.layers.recurrent import Recurrent
 from linnet.models.classifier import Classifier
@@ -46,12 +47,14 @@ def describe(
     about: str = "",
     labels: Sequence[str] | None = None,
     counts: Sequence[int] | None = None,
+    passages: Sequence[str] = (),
 ) -> Info:
     """Return what the page has to know of a model.
 
-    text     how texts become tokens; see `text_of`
-    labels   what the outputs mean, for models that do not predict tokens
-    counts   how often each token occurs in the training text
+    text       how texts become tokens; see `text_of`
+    labels     what the outputs mean, for models that do not predict tokens
+    counts     how often each token occurs in the training text
+    passages   texts among which the page searches for similar states
     """
     cells = cells_of(model)
     outputs = outputs_of(model, labels)
@@ -64,6 +67,8 @@ def describe(
         "says": outputs.kind,
         "labels": None if outputs.labels is None else list(outputs.labels),
         "counts": None if counts is None else list(counts),
+        "passages": list(passages),
+        "crf": crf_of(model),
         "variances": variances_of(model, len(text["tokens"])),
     }
 
@@ -104,13 +109,28 @@ def outputs_of(model: nn.Module, labels: Sequence[str] | None) -> Outputs:
     return Outputs(kind, labels)
 
 
+def crf_of(model: nn.Module) -> Info | None:
+    """Return the scores of pairs of tags, and of the first and the last one; None: there is no CRF."""
+    decoder = getattr(model, "decoder", None)
+    if not isinstance(decoder, CRF):
+        return None
+    scores = {"start": decoder.start_transitions, "pairs": decoder.transitions}
+    end = decoder.end_transitions if decoder.use_end else torch.zeros_like(decoder.end_transitions)
+    return {name: each.detach().tolist() for name, each in {**scores, "end": end}.items()}
+
+
 # ----------------------------------------------------------------------------------------- texts
 
 
-def text_of(vocabulary: Vocabulary | Sequence[str], pattern: re.Pattern[str] | None = None) -> Info:
+def text_of(
+    vocabulary: Vocabulary | Sequence[str],
+    pattern: re.Pattern[str] | None = None,
+    rewrites: Sequence[tuple[re.Pattern[str], str]] = (),
+) -> Info:
     """Return how a text becomes tokens, by a vocabulary of Linnet or by a list of words or characters.
 
-    pattern   finds the words, if they are not those of `vocabulary.encode`
+    pattern    finds the words, if they are not those of `vocabulary.encode`
+    rewrites   what is replaced before; {} in the replacement is what was found
     """
     if not isinstance(vocabulary, Vocabulary):
         tokens = [str(token) for token in vocabulary]
@@ -120,6 +140,7 @@ def text_of(vocabulary: Vocabulary | Sequence[str], pattern: re.Pattern[str] | N
     return {
         "level": vocabulary.level,
         "pattern": javascript_pattern(pattern or own or BLANKS),
+        "rewrites": [(javascript_pattern(each), new.replace("{}", "$&")) for each, new in rewrites],
         "lowercase": vocabulary.lowercase,
         "tokens": list(vocabulary.tokens),
         "unknown": -1 if vocabulary.unk is None else vocabulary.unk,
@@ -131,7 +152,11 @@ def text_of(vocabulary: Vocabulary | Sequence[str], pattern: re.Pattern[str] | N
 def javascript_pattern(pattern: re.Pattern[str]) -> str:
     """Return a pattern for JavaScript, where \\w has no letters but those of English."""
     letters = r"\p{L}\p{M}\p{N}_"
-    return pattern.pattern.replace(r"[^\w\s]", rf"[^{letters}\s]").replace(r"\w", f"[{letters}]")
+
+    def widened(found: re.Match[str]) -> str:
+        return found[0].replace(r"\w", letters if found[0].startswith("[") else f"[{letters}]")
+
+    return re.sub(r"\[[^\]]*\]|\\w", widened, pattern.pattern)
 
 
 # ------------------------------------------------------------------------------------- variances

@@ -35,10 +35,10 @@ export function widthOf(content, size = 13, weight = "") {
 }
 
 /** A text that is cut with … if it is wider than `most`. */
-export function fitted(content, most, size = 13) {
-  if (widthOf(content, size) <= most) return content;
+export function fitted(content, most, size = 13, weight = "") {
+  if (widthOf(content, size, weight) <= most) return content;
   let end = content.length;
-  while (end > 1 && widthOf(`${content.slice(0, end)}…`, size) > most) end--;
+  while (end > 1 && widthOf(`${content.slice(0, end)}…`, size, weight) > most) end--;
   return `${content.slice(0, end)}…`;
 }
 

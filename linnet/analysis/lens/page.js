@@ -9,19 +9,21 @@ import { moves, pace, rarity } from "./pace.js";
 import { Reader } from "./reader.js";
 import { reach, reachOf } from "./reach.js";
 import { savePng, saveSvg } from "./save.js";
+import { similar, similarities } from "./similar.js";
 import { arrows, weightTable } from "./sums.js";
 import { prepare, shown, tokenise } from "./text.js";
 import { variance } from "./variance.js";
 import { weights } from "./weights.js";
 
-export const VIEWS = [next, weights, decay, memory, pace, channels, gates, reach, variance];
+export const VIEWS = [next, weights, decay, memory, pace, channels, gates, similar, reach, variance];
 const MOST_TOKENS = 400;
 // As in style.css.
 const [PANEL, GAP] = [460, 28];
+const MOST_SPAN = 8;
 const THEMES = ["auto", "light", "dark"];
 
 /** What the views compute, by name: for the console, and to be compared with Python. */
-export const analyses = { arrows, moves, offered, rarity, reachOf, tokenise, weightTable };
+export const analyses = { arrows, moves, offered, rarity, reachOf, similarities, tokenise, weightTable };
 
 /** Show models in `root`, which has the elements of page.html. `models` are { module, info }. */
 export class Page {
@@ -35,6 +37,7 @@ export class Page {
       spec: prepare({ ...info.text, tokens: info.text.tokens ?? module.vocabulary }),
     }));
     for (const model of this.models) {
+      model.reader.passages = model.info.passages.map((text) => known(text, model.spec));
       if (model.info.says === "next") model.info.labels = model.spec.tokens.map((token) => shown(token, model.spec));
     }
     this.views = VIEWS.filter((view) => this.models.some(({ info }) => view.applies(info)));
@@ -92,8 +95,7 @@ export class Page {
   read() {
     const text = this.find("textarea").value;
     this.readings = this.models.map(({ reader, spec }) => {
-      const tokens = tokenise(text, spec).filter((token) => token.id >= 0);
-      return reader.read(tokens.slice(0, MOST_TOKENS));
+      return reader.read(known(text, spec).slice(0, MOST_TOKENS));
     });
     this.notice(text);
     this.selected = Math.max(0, this.readings[0].length - 1);
@@ -242,7 +244,8 @@ export class Page {
     const value = this.chosen.value in values ? this.chosen.value : state;
     const t = Math.min(this.selected, this.readings[number].length - 1);
     const channel = this.channel(number, layer, value, values[value]);
-    return { layer, state, value, channel, t, width: this.room(), later: () => this.soon(() => this.draw()) };
+    const span = Math.min(this.chosen.span ?? 1, t + 1);
+    return { layer, state, value, channel, span, t, width: this.room(), later: () => this.soon(() => this.draw()) };
   }
 
   /** The chosen channel, or the one that would be offered first. */
@@ -273,6 +276,9 @@ export class Page {
       box.append(this.dropdown("value", Object.keys(values).map((each) => [each, each]), choice.value, String));
     }
     if (this.view.choices.includes("channel")) box.append(...this.channelControls(number, choice));
+    if (this.view.choices.includes("span")) {
+      box.append(this.numberField("words", choice.span, Math.min(MOST_SPAN, choice.t + 1), (span) => ({ span })));
+    }
     return box;
   }
 
@@ -287,17 +293,23 @@ export class Page {
 
   channelControls(number, { layer, value, channel }) {
     const size = this.models[number].info.layers[layer].values[value];
-    const field = element("input", { type: "number", min: 1, max: size, value: channel + 1, "aria-label": "channel" });
-    field.addEventListener("change", () => {
-      const typed = Math.round(Number(field.value)) || 1;
-      this.choose({ channel: Math.min(size, Math.max(1, typed)) - 1 }, "input[aria-label=channel]");
-    });
+    const field = this.numberField("channel", channel + 1, size, (typed) => ({ channel: typed - 1 }));
     const offers = offered(this.readings[number], layer, value).map(({ channel: other, feature, r }) => {
       const button = element("button", { class: "offer", "aria-pressed": other === channel }, `${other + 1}: ${feature} (${r.toFixed(2)})`);
       button.addEventListener("click", () => this.choose({ channel: other }, ".offer[aria-pressed=true]"));
       return button;
     });
-    return [element("label", {}, "channel ", field), ...offers];
+    return [field, ...offers];
+  }
+
+  /** A field for a number from 1 to `most`; `choice` turns the number into what is chosen. */
+  numberField(name, value, most, choice) {
+    const field = element("input", { type: "number", min: 1, max: most, value, "aria-label": name });
+    field.addEventListener("change", () => {
+      const typed = Math.round(Number(field.value)) || 1;
+      this.choose(choice(Math.min(most, Math.max(1, typed))), `input[aria-label=${name}]`);
+    });
+    return element("label", {}, `${name} `, field);
   }
 
   choose(choice, focus) {
@@ -325,6 +337,11 @@ export class Page {
     png.addEventListener("click", () => savePng(figure, name));
     return element("div", { class: "savers" }, svg, png);
   }
+}
+
+/** The tokens of a text that the model can read. */
+function known(text, spec) {
+  return tokenise(text, spec).filter((token) => token.id >= 0);
 }
 
 function tableElement({ head, rows }) {

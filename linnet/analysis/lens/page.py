@@ -20,12 +20,13 @@ from typing import Any, NamedTuple
 from torch import nn
 
 from linnet.analysis.lens.bundle import as_expression, bundle, harmless, read
-from linnet.analysis.lens.describe import describe, text_of
+from linnet.analysis.lens.describe import CannotShow, describe, text_of
 from linnet.analysis.lens.widget import widget
 from linnet.base.files import write_atomically
 from linnet.deploy.source.int8 import with_int8
 from linnet.deploy.source.javascript import module_of
 from linnet.deploy.step.build import program_of
+from linnet.deploy.step.models import CannotExport
 
 # Larger models are stored with weights of eight bits, unless the caller decides.
 FEW_PARAMETERS = 300_000
@@ -99,6 +100,7 @@ def lens(
     about: str = "",
     labels: Sequence[str] | None = None,
     counts: Sequence[int] | None = None,
+    passages: Sequence[str] = (),
     int8: bool | None = None,
 ) -> Lens:
     """Return the lens of a model that reads tokens in one direction.
@@ -109,12 +111,19 @@ def lens(
     about        a few words about it (its size)
     labels       what the outputs of a classifier or a tagger mean
     counts       how often each token occurs in the training text, for the view of the pace
+    passages     texts among which the page searches for similar states (none: the typed text itself)
     int8         store weights of eight bits: a quarter of the size (for more than 300,000 parameters)
     """
     spec = vocabulary if isinstance(vocabulary, dict) else text_of(vocabulary)
-    info = describe(model, spec, name=name or "", about=about, labels=labels, counts=counts)
+    try:
+        module = module_for(model, int8)
+    except CannotExport as reason:
+        raise CannotShow(f"the lens runs a model step by step in the page: {reason}") from None
+    info = describe(
+        model, spec, name=name or "", about=about, labels=labels, counts=counts, passages=passages
+    )
     info["name"] = name or info["unit"]
-    return Lens((Shown(module_for(model, int8), info),), text)
+    return Lens((Shown(module, info),), text)
 
 
 def module_for(model: nn.Module, int8: bool | None) -> str:

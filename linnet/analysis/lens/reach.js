@@ -4,12 +4,13 @@
 // vector. A central difference of the model itself, in double precision, so no gradient is written by hand.
 
 import { columns, columnsToPointAt, make, short, svg, text, timeAxis, widthOf } from "./figure.js";
+import { Piecewise } from "./piecewise.js";
 import { copied, largest } from "./reader.js";
 
 const [LEFT, TOP, HEIGHT] = [44, 10, 180];
 const ZERO = TOP + HEIGHT / 2;
-// Of the difference, and the milliseconds after which the page is drawn again.
-const [STEP, MOMENT] = [1e-4, 60];
+// Of the difference.
+const STEP = 1e-4;
 
 export const reach = {
   id: "reach",
@@ -24,8 +25,12 @@ export const reach = {
 
 /** The gradient of the largest output after step t with respect to each word, times the word’s vector. */
 export function reachOf(reading, t) {
+  return byStep([...gradients(reading, t)]);
+}
+
+function byStep(pairs) {
   const found = [];
-  for (const [k, value] of gradients(reading, t)) found[k] = value;
+  for (const [k, value] of pairs) found[k] = value;
   return found;
 }
 
@@ -51,18 +56,13 @@ function* gradients(reading, t) {
 
 const begun = new WeakMap();
 
-/** What is known of the gradients so far; each call goes on for a moment, so that the page stays responsive. */
+/** What is known of the gradients so far: { found, done }. */
 function soFar(reading, t) {
   if (!begun.has(reading)) begun.set(reading, new Map());
   const known = begun.get(reading);
-  if (!known.has(t)) known.set(t, { found: [], steps: gradients(reading, t), done: false });
-  const each = known.get(t);
-  for (const start = performance.now(); !each.done && performance.now() - start < MOMENT; ) {
-    const { value, done } = each.steps.next();
-    if (done) each.done = true;
-    else each.found[value[0]] = value[1];
-  }
-  return each;
+  if (!known.has(t)) known.set(t, new Piecewise(gradients(reading, t)));
+  const { found, done } = known.get(t).goOn();
+  return { found: byStep(found), done };
 }
 
 function draw(reading, { t, width: room, later }) {

@@ -63,18 +63,37 @@ export class Reading {
     return this.value(layer, name, t).map((value, channel) => value - before[channel]);
   }
 
-  /** The probabilities of the outputs after step t. */
+  /** The probabilities of the outputs after step t; those of a CRF, if the text ended there. */
   probabilities(t) {
-    return softmax(this.steps[t].output);
+    const { crf } = this.info;
+    if (!crf) return softmax(this.steps[t].output);
+    return softmax(this.scores(crf)[t].map((score, tag) => score + crf.end[tag]));
   }
+
+  /** For each step, the logarithm of the sum over all sequences of tags that end in each tag. */
+  scores(crf) {
+    if (this.summed) return this.summed;
+    this.summed = [];
+    for (const { output } of this.steps) {
+      const before = this.summed.at(-1);
+      const reached = (tag) => logSumExp(before.map((score, other) => score + crf.pairs[other][tag]));
+      this.summed.push(Float64Array.from(output, (score, tag) => score + (before ? reached(tag) : crf.start[tag])));
+    }
+    return this.summed;
+  }
+}
+
+function logSumExp(values) {
+  const largest = values.reduce((most, value) => Math.max(most, value), -Infinity);
+  return largest + Math.log(values.reduce((sum, value) => sum + Math.exp(value - largest), 0));
 }
 
 export function copied(state) {
   return Object.fromEntries(Object.entries(state).map(([name, values]) => [name, values.slice()]));
 }
 
-/** The initial states by layer: a state of several layers is one array with all of them. */
-function byLayer(state, layers) {
+/** Copies of the states by layer: a state of several layers is one array with all of them. */
+export function byLayer(state, layers) {
   const found = layers.map(() => ({}));
   for (const [key, values] of Object.entries(state)) {
     const parts = key.match(/^layers?(\d+)(?:to(\d+))?_(.+)$/);

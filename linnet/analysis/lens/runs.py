@@ -9,6 +9,7 @@ from pathlib import Path
 from linnet.analysis.lens.describe import CannotShow, about_model, cells_of, text_of
 from linnet.analysis.lens.page import TEXT, Lens, lens
 from linnet.runs.load import TrainedRun, load
+from linnet.tasks.typed import TypedText
 
 
 def lens_of_runs(
@@ -27,14 +28,23 @@ def lens_of(run: TrainedRun, text: str | None = None, int8: bool | None = None) 
             f"the lens shows models that read a typed text one token at a time; {run.folder} is a run of "
             f"{run.config.task!r}, which reads something else"
         )
+    try:
+        return shown(run, typed, text, int8)
+    except CannotShow as reason:
+        hint = f". The lens can show a model that was trained with {typed.options}" if typed.options else ""
+        raise CannotShow(f"{reason}{hint}") from None
+
+
+def shown(run: TrainedRun, typed: TypedText, text: str | None, int8: bool | None) -> Lens:
     return lens(
         run.model,
-        text_of(typed.vocabulary, typed.pattern),
+        text_of(typed.vocabulary, typed.pattern, typed.rewrites),
         text=text or typed.example or TEXT,
         name=run.folder.resolve().name,
         about=about_run(run),
         labels=typed.labels,
         counts=typed.counts,
+        passages=typed.passages,
         int8=int8,
     )
 

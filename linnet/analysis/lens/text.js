@@ -1,12 +1,14 @@
 // A text as the tokens of a model, split as Python splits it.
 
 /**
- * Return the tokens of a text: { text, id, known }. `spec` says how: level, pattern, lowercase, tokens, unknown
- * (the id of unknown tokens, or -1), end (the token of a line end, or null) and merges.
+ * Return the tokens of a text: { text, id, known }. `spec` says how: level, pattern, rewrites (pairs of a pattern
+ * and its replacement), lowercase, tokens, unknown (the id of unknown tokens, or -1), end (the token of a line
+ * end, or null) and merges.
  */
 export function tokenise(text, spec) {
   const lower = spec.lowercase ? text.toLowerCase() : text;
-  return split(lower, spec).map((piece) => {
+  const clean = (spec.rewrites ?? []).reduce((old, [pattern, by]) => old.replace(new RegExp(pattern, "gu"), by), lower);
+  return split(clean, spec).map((piece) => {
     const id = spec.index.get(piece);
     if (id !== undefined) return { text: shown(piece, spec), id, known: true };
     return { text: shown(piece, spec), id: spec.unknown, known: false };
