@@ -163,6 +163,16 @@ class Kernels(Backend):
         y, new = self.run(SingleStep(cell), x[None], state, NO_FLAGS)
         return y[0], new
 
+    def advance(self, cell: Unit, joint: Tensor, extras: Named, state: Named) -> tuple[Tensor, Named]:
+        """`run_step` from inputs that are projected already, [B, ...]."""
+        plans = SingleStep(cell).plans_for(tuple(extras))
+        if isinstance(plans, str):
+            raise CannotFuse(plans)
+        inputs = {name: extra[None] for name, extra in extras.items()}
+        run = UnitRun(cell, plans, unchanged, inputs, state, NO_FLAGS)
+        y, new = run_unit(run, joint[None], self.mode, is_projected=True)
+        return y[0], new
+
 
 class Cpu(Kernels):
     """Kernels for the CPU."""
@@ -393,6 +403,27 @@ def run_step(cell: Unit, x: Tensor, state: Named) -> tuple[Tensor, Named]:
     except CannotFuse as error:
         chosen = fall_back(cell, error.reason)
     return chosen.run_step(cell, x, state)
+
+
+def kernels_of_steps(cell: Unit, x: Tensor) -> Kernels | None:
+    """The kernels that advance a cell from projected inputs; None if `cell.advance` is the way."""
+    if is_compiling():  # a compiler fuses the operations of a single step itself
+        return None
+    chosen = choose_backend(SingleStep(cell), x)
+    if not isinstance(chosen, Kernels) or chosen.mode.recorded or cell.is_quantised:
+        return None
+    return None if chosen.own_kernel(cell, x) is not None else chosen  # that one is for whole sequences
+
+
+def advance(
+    kernels: Kernels, cell: Unit, joint: Tensor, extras: Named, state: Named
+) -> tuple[Tensor, Named] | None:
+    """One step from projected inputs; None, after a warning, if kernels cannot do it."""
+    try:
+        return kernels.advance(cell, joint, extras, state)
+    except CannotFuse as error:
+        fall_back(cell, error.reason)
+        return None
 
 
 def step_again(cell: Unit, x: Tensor, states: Sequence[Any]) -> tuple[Tensor, list[Tensor]] | None:

@@ -65,8 +65,8 @@ class UnitRun(NamedTuple):
     masks: Mapping[str, Tensor] = {}
 
 
-def run_unit(run: UnitRun, x: Tensor, mode: Mode) -> tuple[Tensor, Named]:
-    """Return the output [T, B, output_size] and the final state.
+def run_unit(run: UnitRun, x: Tensor, mode: Mode, is_projected: bool = False) -> tuple[Tensor, Named]:
+    """Return the output [T, B, output_size] and the final state. `is_projected`: x is the projection.
 
     Raises CannotFuse if the weights do not fit the plans, before anything is read by its address.
     """
@@ -75,7 +75,8 @@ def run_unit(run: UnitRun, x: Tensor, mode: Mode) -> tuple[Tensor, Named]:
         x = x.resolve_neg() if x.is_neg() else x
     sequences: Named = {}
     finals: Named = {}
-    for stage, plan, projected in zip(cell.stages(), plans, projections(cell, x, plans, mode), strict=True):
+    parts = split(cell, x, plans) if is_projected else projections(cell, x, plans, mode)
+    for stage, plan, projected in zip(cell.stages(), plans, parts, strict=True):
         for attribute, name in stage.reads_new_state.items():
             inputs |= project_new_state(getattr(cell, attribute), sequences[name])
         drops = [masks[product.state] for product in plan.products] if masks else ()
@@ -109,7 +110,11 @@ def projections(cell: Unit, x: Tensor, plans: list[Plan], mode: Mode) -> Sequenc
     in_kernel = mode.projects and not mode.recorded and not is_autocast_enabled(x.device.type)
     if in_kernel and len(plans) == 1 and projection.is_plain:
         return [scan_module().Source(projection.prepare(x), projection.weight, projection.bias)]
-    joint = project(projection, x)
+    return split(cell, project(projection, x), plans)
+
+
+def split(cell: Unit, joint: Tensor, plans: list[Plan]) -> Sequence[Tensor]:
+    """The projection of each stage."""
     return [joint] if len(plans) == 1 else joint.split([sum_of_sizes(cell, plan) for plan in plans], -1)
 
 

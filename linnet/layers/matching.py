@@ -19,6 +19,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from linnet.fuse.stepwise import Projected, Stepwise
 from linnet.fuse.unit import Named
 from linnet.layers.attention import AdditiveAttention, Memory, clear_padding
 from linnet.layers.cell import Cell
@@ -47,14 +48,21 @@ def choose_state(real: Tensor, new: Named, old: Named) -> Named:
     return {name: torch.where(real[:, None], new[name], old[name]) for name in old}
 
 
-class PairRecurrence(nn.Module):
-    """lower reads x [T, B, F], higher reads a second sequence [T, B, G] of the same length."""
+class TwoCells(nn.Module):
+    """What both recurrences share: a lower and a higher cell."""
 
     def __init__(self, lower: Cell, higher: Cell):
         super().__init__()
         check_pair(lower, higher)
         self.lower, self.higher = lower, higher
         self.hidden_size, self.state_size = lower.hidden_size, state_size(lower)
+
+    def stepwise(self, like: Tensor) -> tuple[Stepwise, Stepwise]:
+        return Stepwise(self.lower, like), Stepwise(self.higher, like)
+
+
+class PairRecurrence(TwoCells):
+    """lower reads x [T, B, F], higher reads a second sequence [T, B, G] of the same length."""
 
     def forward(
         self,
@@ -69,26 +77,23 @@ class PairRecurrence(nn.Module):
         mask      [T, B]: True at real steps
         reverse   run from the last step to the first
         """
-        named = start_state(self.lower, state, x)
-        below = by_step(self.lower.project(clear_padding(x, mask)))
-        above = by_step(self.higher.project(clear_padding(second, mask)))
+        named, (lower, higher) = start_state(self.lower, state, x), self.stepwise(x)
+        below = lower.project(clear_padding(x, mask)).by_step()
+        above = higher.project(clear_padding(second, mask)).by_step()
         outputs = []
         for t in reversed(range(len(x))) if reverse else range(len(x)):
-            y, new = self.advance(below[t], above[t], named)
+            _, between = lower.advance(below[t], named)
+            y, new = higher.advance(above[t], between)
             named = new if mask is None else choose_state(mask[t], new, named)
             outputs.append(y)
         output = torch.stack(outputs[::-1] if reverse else outputs)
         return finish(self.lower, output, named, mask, reverse)
 
-    def advance(self, below: Named, above: Named, state: Named) -> tuple[Tensor, Named]:
-        """One step from projected inputs: the output of the higher cell and the new state."""
-        _, between = self.lower.advance(below, state)
-        return self.higher.advance(above, between)
-
     def step(self, x: Tensor, second: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         """x [B, F], second [B, G] -> output [B, hidden_size] and the new state."""
-        named = split_state(self.lower, state)
-        y, new = self.advance(self.lower.project(x), self.higher.project(second), named)
+        lower, higher = self.stepwise(x)
+        _, between = lower.advance(lower.project(x), split_state(self.lower, state))
+        y, new = higher.advance(higher.project(second), between)
         return y, join_state(self.lower, y, new)
 
 
@@ -101,28 +106,27 @@ class Matched(NamedTuple):
     weights: Tensor  # [B, heads, T, steps of the memory]
 
 
-class MatchingRecurrence(nn.Module):
+class MatchingRecurrence(TwoCells):
     """Word-by-word attention: lower reads x_t, its output asks the memory, higher reads the answer."""
 
     def __init__(self, lower: Cell, higher: Cell, attention: AdditiveAttention):
-        super().__init__()
-        check_pair(lower, higher)
+        super().__init__(lower, higher)
         if attention.output_size != higher.input_size:
             raise ValueError(
                 f"the higher cell reads what attention returns: it must have input_size="
                 f"{attention.output_size}; got {higher.input_size}"
             )
-        self.lower, self.higher, self.attention = lower, higher, attention
-        self.hidden_size, self.state_size = lower.hidden_size, state_size(lower)
+        self.attention = attention
 
     def forward(
         self, x: Tensor, memory: Memory, state: Tensor | None = None, mask: Tensor | None = None
     ) -> Matched:
         """x [T, B, F]; memory as `attention.remember` returns it; mask [T, B]: True at real steps."""
         named, memory = start_state(self.lower, state, x), self.attention.prepare(memory, len(x))
+        cells = self.stepwise(x)
         outputs, contexts, weights = [], [], []
-        for t, below in enumerate(by_step(self.lower.project(clear_padding(x, mask)))):
-            y, new, context, weight = self.advance(below, named, memory)
+        for t, below in enumerate(cells[0].project(clear_padding(x, mask)).by_step()):
+            y, new, context, weight = self.advance(cells, below, named, memory)
             named = new if mask is None else choose_state(mask[t], new, named)
             outputs.append(y)
             contexts.append(context)
@@ -130,17 +134,20 @@ class MatchingRecurrence(nn.Module):
         output, final = finish(self.lower, torch.stack(outputs), named, mask)
         return Matched(output, final, torch.stack(contexts), torch.stack(weights, 2))
 
-    def advance(self, below: Named, state: Named, memory: Memory) -> tuple[Tensor, Named, Tensor, Tensor]:
+    def advance(
+        self, cells: tuple[Stepwise, Stepwise], below: Projected, state: Named, memory: Memory
+    ) -> tuple[Tensor, Named, Tensor, Tensor]:
         """One step from the projected input: output, new state, context and weights."""
-        query, between = self.lower.advance(below, state)
+        lower, higher = cells
+        query, between = lower.advance(below, state)
         context, weights = self.attention(query, memory)
-        y, new = self.higher.advance(self.higher.project(context), between)
+        y, new = higher.advance(higher.project(context), between)
         return y, new, context, weights
 
     def step(self, x: Tensor, memory: Memory, state: Tensor) -> Matched:
         """x [B, F] -> output [B, hidden_size], state, context [B, memory_size], weights [B, heads, T]."""
-        named = split_state(self.lower, state)
-        y, new, context, weights = self.advance(self.lower.project(x), named, memory)
+        named, cells = split_state(self.lower, state), self.stepwise(x)
+        y, new, context, weights = self.advance(cells, cells[0].project(x), named, memory)
         return Matched(y, join_state(self.lower, y, new), context, weights)
 
 
@@ -159,13 +166,6 @@ def start_state(cell: Cell, state: Tensor | None, x: Tensor) -> Named:
     if tuple(state.shape) != expected:
         raise ValueError(f"the state of this recurrence must have shape {expected}; got {tuple(state.shape)}")
     return split_state(cell, state)
-
-
-def by_step(inputs: Named) -> list[Named]:
-    """Projected inputs [T, B, ...], step by step."""
-    # The backward of one unbind is cheaper than that of T times indexing.
-    steps = zip(*(tensor.unbind(0) for tensor in inputs.values()), strict=True)
-    return [dict(zip(inputs, step, strict=True)) for step in steps]
 
 
 def finish(
