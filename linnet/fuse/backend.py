@@ -426,11 +426,14 @@ def advance(
         return None
 
 
-def step_again(cell: Unit, x: Tensor, states: Sequence[Any]) -> tuple[Tensor, list[Tensor]] | None:
-    """`run_step` for a cell that has stepped with tensors like these before; None if anything has changed."""
+def step_again(root: nn.Module, x: Tensor, states: Sequence[Any]) -> tuple[Tensor, list[Tensor]] | None:
+    """One step of a cell or layer that has stepped with tensors like these before.
+
+    None if anything has changed.
+    """
     if is_compiling() or not may_use_cpu_kernels():
         return None
-    return quick.step_again(cell, x, states)
+    return quick.step_again(root, x, states)
 
 
 def run_pair(

@@ -124,12 +124,14 @@ def quick_step(stepped: Stepped, root: nn.Module, x: Tensor, state: Named) -> tu
     return y, dict(zip(state, new, strict=True))
 
 
-def step_again(cell: Unit, x: Tensor, states: Sequence[Any]) -> tuple[Tensor, list[Tensor]] | None:
+def step_again(root: nn.Module, x: Tensor, states: Sequence[Any]) -> tuple[Tensor, list[Tensor]] | None:
     """One more step with tensors like those of an earlier one, which have been checked then.
+
+    root   a cell or a layer, as in `quick_step`
 
     None if anything is different.
     """
-    cache = cell.__dict__.get("plan_cache")
+    cache = root.__dict__.get("plan_cache")
     if cache is None or type(x) is not Tensor or torch.is_grad_enabled():
         return None
     steps: Any = cache.steps
@@ -140,7 +142,7 @@ def step_again(cell: Unit, x: Tensor, states: Sequence[Any]) -> tuple[Tensor, li
         step = pool.pop()
     except IndexError:  # another thread has taken the last one
         return None
-    same = step.fits(x, states) and is_usual() and steps.watch.holds(cell)
+    same = step.fits(x, states) and is_usual() and steps.watch.holds(root)
     results = step(x, states) if same else None
     pool.append(step)
     return results

@@ -14,7 +14,7 @@ from torch.func import functional_call
 
 from linnet.base.options import check_rate, choose
 from linnet.fuse.available import CPU_DTYPES
-from linnet.fuse.backend import run, run_pair
+from linnet.fuse.backend import run, run_pair, step_again
 from linnet.fuse.devices import check_devices
 from linnet.fuse.hooks import has_hooks, hook_obstacle
 from linnet.fuse.plan_cache import PlanCache, PlansOrReason
@@ -111,6 +111,13 @@ class Direction(nn.Module):
             return functional_call(self, weights, (x, state, mask, resets))
         # A copy with other weights, so that other threads find the weights of this module unchanged.
         return with_weights(self, weights)(x, state, mask, resets)
+
+    def step_again(self, x: Tensor, states: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]] | None:
+        """One step like an earlier one, x [B, input_size], without gradients; None if anything differs."""
+        plain = self.projection is None and not (self.training and self.weight_drop)
+        if not plain or has_hooks(self) or has_hooks(self.cell):
+            return None
+        return step_again(self, x, states)
 
     def droppable_weights(self) -> list[str]:
         kinds = ("weight", "reduce")

@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
+from torch.compiler import is_compiling
 from torch.nn.utils.rnn import PackedSequence
 
 from linnet.base.errors import InputError, InputTypeError
@@ -219,6 +220,10 @@ class Recurrent(ShowsOptions, Pretrained):
         Returns the output, laid out as x, and the state after the last real step.
         """
         x, state = either("x", x, "input", input), either("state", state, "hx", hx)
+        if lengths is None and mask is None and resets is None and not torch.is_grad_enabled():
+            again = self.step_again(x, state)
+            if again is not None:
+                return again
         if isinstance(x, PackedSequence):
             return self.run_packed(x, state, {"lengths": lengths, "mask": mask, "resets": resets})
         self.check_input(x)
@@ -233,6 +238,30 @@ class Recurrent(ShowsOptions, Pretrained):
             mask = mask_of_lengths(lengths, like=time_first, least=0)
         y, new = self.run(time_first, self.read_state(state, x, time_first), mask, resets)
         return self.from_time_first(y, x), self.write_state(new, x.dim() == 3)
+
+    def step_again(self, x: Any, state: Any) -> tuple[Tensor, Any] | None:
+        """One step of one layer with tensors like those of an earlier call; None if anything is different."""
+        time, states = int(self.batch_first), state if isinstance(state, tuple) else (state,)
+        if (
+            is_compiling()
+            or not self.is_one_direction
+            or not all(type(each) is Tensor for each in (x, *states))
+        ):
+            return None
+        if x.dim() != 3 or x.shape[time] != 1 or any(s.dim() != 3 or len(s) != 1 for s in states):
+            return None
+        direction = next(iter(self.directions))
+        made = direction.step_again(x.squeeze(time), [s[0] for s in states])  # type: ignore[operator]
+        if made is None:
+            return None
+        y, new = made
+        named = {name: s[None] for name, s in zip(self.first_cell.states, new, strict=True)}
+        return y.unsqueeze(time), self.first_cell.pack_state(named)
+
+    @property
+    def is_one_direction(self) -> bool:
+        """Whether the stack is one cell in one direction, with nothing around it."""
+        return self.num_layers * self.num_directions == 1 and not (self.as_lstm or self.residual)
 
     def run_packed(self, x: PackedSequence, state: Any, others: dict[str, Any]) -> tuple[PackedSequence, Any]:
         for name, value in others.items():
