@@ -148,6 +148,8 @@ class Body(Nodes):
         self.dtype = operands.joint.dtype
         self.inputs: list[Any] = []
         self.numbers: dict[str, Any] = {}
+        # The matrices of inner products.
+        self.inner: list[Any] = []
         # In the order in which Scan passes them.
         self.before = {state: self.take(state, self.dtype) for state in self.traced.states}
         self.joint = self.take("joint", self.dtype)
@@ -167,7 +169,8 @@ class Body(Nodes):
 
         states = self.start()
         values = self.run_lines({**self.inputs_of_step(states, matrices), **states})
-        y, *new = [self.expanded(operand, values) for _, operand in self.traced.forward.outputs]
+        made, states_made = dict(self.traced.forward.outputs), [f"new.{name}" for name in self.traced.states]
+        y, *new = [self.expanded(made[name], values) for name in ("y", *states_made)]
         if self.mask is not None:
             new = [self.add("Where", self.mask, *pair) for pair in zip(new, states.values(), strict=True)]
             y = self.add("Where", self.mask, y, self.number(0.0))
@@ -190,12 +193,12 @@ class Body(Nodes):
 
     def inputs_of_step(self, states: dict[str, Any], matrices: Sequence[Any]) -> dict[str, Any]:
         operands, parts = self.operands, dict(zip(self.traced.weights, self.operands.weights, strict=True))
-        for product, matrix in zip(operands.plan.products, matrices, strict=True):
+        count = len(operands.plan.products)
+        for product, matrix in zip(operands.plan.products, matrices[:count], strict=True):
             parts |= self.split(self.add("MatMul", states[product.state], matrix), product.parts)
-        # The rest: the projections, then the extras.
-        names = [name for name in self.traced.inputs if name not in parts]
-        cut = len(names) - len(self.extras)
-        return parts | self.split(self.joint, names[:cut]) | dict(zip(names[cut:], self.extras, strict=True))
+        self.inner = list(matrices[count:])
+        extras = dict(zip(operands.extra_names, self.extras, strict=True))
+        return parts | self.split(self.joint, operands.joint_names) | extras
 
     def run_lines(self, values: dict[str, Any]) -> dict[str, Any]:
         for line in self.traced.forward.lines:
@@ -208,7 +211,19 @@ class Body(Nodes):
         return self.add(NAMES[line.op], *operands)
 
     def value(self, operand: Operand, values: dict[str, Any]) -> Any:
-        return values[operand] if isinstance(operand, str) else self.number(operand)
+        if not isinstance(operand, str):
+            return self.number(operand)
+        if operand not in values:
+            self.multiply(operand, values)
+        return values[operand]
+
+    def multiply(self, part: str, values: dict[str, Any]) -> None:
+        """The inner product that makes `part`."""
+        outputs = dict(self.traced.forward.outputs)
+        for i, (_, parts) in enumerate(self.traced.inner):
+            if part in parts:
+                read = self.value(outputs[f"inner.{i}"], values)
+                values |= self.split(self.add("MatMul", read, self.inner[i]), parts)
 
     def number(self, value: float) -> Any:
         # The keys are texts, because -0.0 == 0.0.

@@ -120,6 +120,8 @@ class Kernels(Backend):
     # Whether both directions of a layer can run in one launch.
     runs_pairs: bool
     dtypes: tuple[torch.dtype, ...]
+    # Whether there are kernels for steps with products within.
+    has_inner_products: bool
 
     def __init__(self, recorded: bool = False):
         self.mode = Mode(self.passes, self.projects, recorded)
@@ -151,6 +153,8 @@ class Kernels(Backend):
         plans = recurrence.plans_for(tuple(inputs))
         if isinstance(plans, str):
             raise CannotFuse(plans)
+        if not self.has_inner_products and any(plan.traced.inner for plan in plans):
+            raise CannotFuse(ByNature(f"there is no {self.name} kernel for products within a step"))
         masks = recurrence.state_masks(state)
         run = UnitRun(recurrence.cell, plans, recurrence.after, inputs, state, flags, masks)
         return run_unit(run, x, self.mode)
@@ -178,7 +182,7 @@ class Cpu(Kernels):
     """Kernels for the CPU."""
 
     name = "cpu"
-    projects, runs_pairs = True, False
+    projects, runs_pairs, has_inner_products = True, False, True
     dtypes = available.CPU_DTYPES
 
     def obstacle(self, x: Tensor) -> str | None:
@@ -211,7 +215,7 @@ class Triton(Kernels):
     """Kernels for GPUs. torch's own matrix products are the fastest there, so projections are left to it."""
 
     name = "triton"
-    projects, runs_pairs = False, True
+    projects, runs_pairs, has_inner_products = False, True, False
     dtypes = available.TRITON_DTYPES
 
     def obstacle(self, x: Tensor) -> str | None:

@@ -5,8 +5,8 @@ What fits the plan may still be of any strides, but for those that a kernel cann
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -24,20 +24,21 @@ def need(true: bool, problem: str) -> None:
 
 def check_scan(
     plan: Plan, tensors: Sequence[Tensor], mask: Tensor | None, resets: Tensor | None, gpu: bool
-) -> tuple[int, int, int]:
-    """[T, B, H], if all that is given fits."""
+) -> Sizes:
+    """The sizes, if all that is given fits."""
     traced = plan.traced
-    count = 1 + len(plan.extras) + len(traced.weights) + len(traced.states) + len(plan.products)
+    need(not (gpu and traced.inner), "has no kernel for a GPU with products within a step")
+    count = 1 + len(plan.extras) + len(traced.weights) + len(traced.states) + len(plan.matrices)
     need(len(tensors) == count, f"takes {count} tensors by its plan; got {len(tensors)}")
     joint = tensors[0]
     check_dtype(joint, gpu)
-    shape = shape_of(plan, tensors)
-    for tensor, (name, expected, stored) in zip(tensors, operand_shapes(plan, shape), strict=True):
+    sizes = sizes_of(plan, tensors)
+    for tensor, (name, expected, stored) in zip(tensors, operand_shapes(plan, sizes), strict=True):
         check_tensor(name, tensor, expected, joint.device, joint.dtype if stored else None)
     for name, flag in (("mask", mask), ("resets", resets)):
         if flag is not None:
-            check_tensor(name, flag, shape[:2], joint.device, torch.bool)
-    return shape
+            check_tensor(name, flag, (sizes.steps, sizes.batch), joint.device, torch.bool)
+    return sizes
 
 
 def check_dtype(joint: Tensor, gpu: bool) -> None:
@@ -45,8 +46,20 @@ def check_dtype(joint: Tensor, gpu: bool) -> None:
     need(joint.dtype in dtypes, f"takes projections of one of the dtypes {dtypes}; got {joint.dtype}")
 
 
-def shape_of(plan: Plan, tensors: Sequence[Tensor]) -> tuple[int, int, int]:
-    """The length and batch of the projections, and the channels of the first state."""
+class Sizes(NamedTuple):
+    """The length, the batch, and the number of channels of each input, state and weight by its name."""
+
+    steps: int
+    batch: int
+    channels: Mapping[str, int]
+
+    @classmethod
+    def of(cls, plan: Plan, steps: int, batch: int, sizes: Sequence[int]) -> Sizes:
+        """sizes: those of the groups of operands."""
+        return cls(steps, batch, {name: sizes[group] for name, group in plan.groups.items()})
+
+
+def sizes_of(plan: Plan, tensors: Sequence[Tensor]) -> Sizes:
     joint, state = tensors[0], tensors[1 + len(plan.extras) + len(plan.traced.weights)]
     three = joint.dim() == 3 and state.dim() == 2 and all((*joint.shape, *state.shape))
     need(
@@ -54,23 +67,37 @@ def shape_of(plan: Plan, tensors: Sequence[Tensor]) -> tuple[int, int, int]:
         "takes projections [time, batch, parts * channels] and states [batch, channels], none of them empty; "
         f"got {tuple(joint.shape)} and {tuple(state.shape)}",
     )
-    return (*joint.shape[:2], state.shape[1])
+    steps, batch, _ = joint.shape
+    return Sizes.of(plan, steps, batch, group_sizes(plan, tensors))
 
 
-def operand_shapes(plan: Plan, shape: tuple[int, int, int]) -> Iterator[tuple[str, Shape, bool]]:
+def group_sizes(plan: Plan, tensors: Sequence[Tensor]) -> tuple[int, ...]:
+    first, traced = 1 + len(plan.extras), plan.traced
+    groups = []
+    for names, axes in ((traced.weights, 1), (traced.states, 2), (plan.matrices, 2)):
+        groups.append(tensors[first : first + len(names)])
+        if traced.inner:
+            right = all(tensor.dim() == axes and all(tensor.shape) for tensor in groups[-1])
+            need(right, f"takes {axes} dimensions of {list(names)}; got {[t.shape for t in groups[-1]]}")
+        first += len(names)
+    try:
+        return plan.sizes(*groups)
+    except ValueError as error:
+        raise ValueError(f"linnet::scan got tensors that do not fit together: {error}") from error
+
+
+def operand_shapes(plan: Plan, sizes: Sizes) -> Iterator[tuple[str, Shape, bool]]:
     """Of each tensor its name, its shape, and whether it has the dtype of the projections."""
-    (steps, batch, size), traced = shape, plan.traced
-    made = sum(len(product.parts) for product in plan.products)
-    projected = len(traced.inputs) - len(plan.extras) - made
-    yield "the projections", (steps, batch, projected * size), True
+    (steps, batch, channels), traced = sizes, plan.traced
+    yield "the projections", (steps, batch, sum(channels[name] for name in plan.projected)), True
     for name in plan.extras:
-        yield f"the input {name!r}", shape, True
+        yield f"the input {name!r}", (steps, batch, channels[name]), True
     for name in traced.weights:
-        yield f"the weight {name!r}", (size,), False
+        yield f"the weight {name!r}", (channels[name],), False
     for name in traced.states:
-        yield f"the state {name!r}", (batch, size), False
-    for product in plan.products:
-        yield f"the matrix of {product.parts}", (len(product.parts) * size, size), False
+        yield f"the state {name!r}", (batch, channels[name]), False
+    for source, parts in plan.matrices:
+        yield f"the matrix of {parts}", (sum(channels[part] for part in parts), channels[source]), False
 
 
 def check_tensor(
@@ -94,22 +121,30 @@ def check_backward(
     flags: tuple[Any, Any, Any],
     gpu: bool,
 ) -> None:
-    steps, batch, size = check_scan(plan, tensors, *flags[:2], gpu)
+    steps, batch, channels = check_scan(plan, tensors, *flags[:2], gpu)
     need(len(needed) == len(tensors), f"has {len(tensors)} tensors; got {len(needed)} values of needed")
-    states, products = len(plan.traced.states), len(plan.products)
-    need(len(kept) == states + products, f"keeps {states + products} tensors by its plan; got {len(kept)}")
+    states, rooms = len(plan.traced.states), widths_of_rooms(plan, channels)
+    count = states + len(rooms)
+    need(len(kept) == count, f"keeps {count} tensors by its plan; got {len(kept)}")
     need(len(above) == 1 + states, f"has {1 + states} gradients by its plan; got {len(above)}")
     joint = tensors[0]
-    for sequence in kept[:states]:
+    sizes = [channels[name] for name in plan.traced.states]
+    for sequence, size in zip(kept[:states], sizes, strict=True):
         expected = (steps + 1, batch, size)
         check_tensor("the states of all steps", sequence, expected, joint.device, real_of(joint))
         need(sequence.stride(-1) == 1 or size == 1, "takes states with channels side by side")
-    for product, room in zip(plan.products, kept[states:], strict=True):
-        expected = (steps, batch, len(product.parts) * size)
-        check_product(room, expected, joint.device, joint.dtype if gpu else real_of(joint))
-    check_tensor("the gradient of the output", above[0], (steps, batch, size), joint.device, joint.dtype)
-    for gradient in above[1:]:
+    for room, width in zip(kept[states:], rooms, strict=True):
+        check_product(room, (steps, batch, width), joint.device, joint.dtype if gpu else real_of(joint))
+    expected = (steps, batch, channels["y"])
+    check_tensor("the gradient of the output", above[0], expected, joint.device, joint.dtype)
+    for gradient, size in zip(above[1:], sizes, strict=True):
         check_tensor("the gradient of a final state", gradient, (batch, size), joint.device, None)
+
+
+def widths_of_rooms(plan: Plan, channels: Mapping[str, int]) -> list[int]:
+    """Of what is kept for the gradients besides the states: products, and what inner products read."""
+    products = [sum(channels[part] for part in parts) for _, parts in plan.matrices]
+    return [*products, *(channels[f"inner.{i}"] for i in range(len(plan.traced.inner)))]
 
 
 def real_of(joint: Tensor) -> torch.dtype:

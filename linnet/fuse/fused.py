@@ -108,7 +108,7 @@ def projections(cell: Unit, x: Tensor, plans: list[Plan], mode: Mode) -> Sequenc
     """Return the projection for each stage, or its operands if the kernel is to compute it."""
     projection = cell.input
     in_kernel = mode.projects and not mode.recorded and not is_autocast_enabled(x.device.type)
-    if in_kernel and len(plans) == 1 and projection.is_plain:
+    if in_kernel and len(plans) == 1 and plans[0].is_even and projection.is_plain:
         return [scan_module().Source(projection.prepare(x), projection.weight, projection.bias)]
     return split(cell, project(projection, x), plans)
 
@@ -127,13 +127,23 @@ def operands_of(
     cell: Unit, stage: Stage, plan: Plan, inputs: Named, x: Tensor, state: Named
 ) -> tuple[list[Tensor], list[Tensor], list[Tensor], list[Tensor]]:
     """Return the extra inputs, weights, states and matrices that the scan of a stage reads."""
-    shape = (*x.shape[:-1], cell.states[stage.states[0]])
-    extras = [inputs[name_in_unit(name)] for name in plan.extras]
-    extras = [extra if extra.shape == shape else extra.expand(shape) for extra in extras]
-    weights = weights_of(cell, stage)
+    inner = [product.attribute for product in plan.traced.inner]
+    weights, matrices = weights_of(cell, stage, inner), matrices_of(cell, stage, inner)
     if tuple(weights) != plan.traced.weights:
         raise CannotFuse(f"its weights with one number per channel are now {list(weights)}")
-    return extras, list(weights.values()), [state[name] for name in stage.states], matrices_of(cell, stage)
+    extras = []
+    for name in plan.extras:
+        # An extra input that is joined with a state is as wide as that.
+        shape = (*x.shape[:-1], state_size(cell, stage, plan, name))
+        extra = inputs[name_in_unit(name)]
+        extras.append(extra if extra.shape == shape else extra.expand(shape))
+    return extras, list(weights.values()), [state[name] for name in stage.states], matrices
+
+
+def state_size(cell: Unit, stage: Stage, plan: Plan, name: str) -> int:
+    """The number of channels of the states that an extra input is joined with."""
+    groups = plan.groups
+    return next(cell.states[state] for state in stage.states if groups[state] == groups[name])
 
 
 def check_fit(cell: Unit, plan: Plan, projected: Any, others: Any) -> None:
@@ -147,7 +157,7 @@ def check_fit(cell: Unit, plan: Plan, projected: Any, others: Any) -> None:
 
 def fit_together(plans: Sequence[list[Plan] | str]) -> bool:
     """Whether two directions with these plans can run in one launch: the same step, without a matrix."""
-    if any(isinstance(each, str) or len(each) > 1 or each[0].products for each in plans):
+    if any(isinstance(each, str) or len(each) > 1 or each[0].matrices for each in plans):
         return False
     return len({each[0].text for each in plans if not isinstance(each, str)}) == 1
 

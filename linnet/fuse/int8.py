@@ -11,7 +11,7 @@ from torch import Tensor
 
 from linnet.fuse.operands import Operands
 from linnet.fuse.plan import Plan
-from linnet.fuse.planning import sum_of_sizes, weights_of
+from linnet.fuse.planning import check_int8, sum_of_sizes, weights_of
 from linnet.fuse.trace import name_in_unit
 from linnet.fuse.unit import CannotFuse, Flags, Named, OwnKernel, Unit
 
@@ -24,6 +24,7 @@ def int8_kernel(cell: Unit, plans: PlansOrReason) -> OwnKernel:
     """The kernels of a cell whose matrices are int8, for inference in float32."""
     if isinstance(plans, str):
         raise CannotFuse(plans)
+    check_int8(plans)
     return partial(run_int8, cell, plans)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import torch
@@ -48,7 +49,9 @@ class Operands:
     extras     [T, B, H]: the inputs that follow
     weights    [H]
     states     [B, H]
-    matrices   [parts * H, H]: those of the products
+    matrices   [parts * H, H]: those of the products and of the inner products
+
+    Without inner products, all H are the same number. Else each is that of a group; see fuse/phases.py.
     """
 
     plan: Plan
@@ -75,7 +78,7 @@ class Operands:
         """From the flat list of `tensors`."""
         joint, *rest = tensors
         groups = []
-        for names in (plan.products, plan.traced.states, plan.traced.weights):
+        for names in (plan.matrices, plan.traced.states, plan.traced.weights):
             cut = len(rest) - len(names)
             groups.append(rest[cut:])
             rest = rest[:cut]
@@ -85,7 +88,16 @@ class Operands:
     def __post_init__(self) -> None:
         like = self.joint if self.source is None else self.source.x
         self.dtype, self.real = like.dtype, arithmetic(like.dtype)
-        self.shape = (*like.shape[:2], self.states[0].shape[-1])
-        inputs, joints = self.plan.traced.inputs, self.joint.shape[-1] // self.shape[-1]
-        self.joint_names = inputs[:joints]
-        self.extra_names = inputs[joints : joints + len(self.extras)]
+        # Of each group, the first of which is that of the first projection.
+        self.sizes = self.plan.sizes(self.weights, self.states, self.matrices)
+        self.shape = (*like.shape[:2], self.sizes[0])
+        self.joint_names, self.extra_names = self.plan.projected, self.plan.extras
+
+    def size_of(self, name: str) -> int:
+        """The number of channels of an input, state or weight, of y, or of what an inner product reads."""
+        return self.sizes[self.plan.groups[name]]
+
+    def offsets(self) -> dict[str, int]:
+        """At which channel of `joint` each projection starts."""
+        starts = accumulate((self.size_of(name) for name in self.joint_names), initial=0)
+        return dict(zip(self.joint_names, starts, strict=False))

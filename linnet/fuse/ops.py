@@ -86,25 +86,31 @@ def scan_by(kernels: ModuleType, text, tensors, mask, resets, reverse) -> list[T
 @scan_op.register_fake
 def scan_shapes(plan, tensors, mask, resets, reverse):
     operands = operands_of(plan_called(plan), (mask, resets, reverse), tensors)
-    steps, batch, size = operands.shape
+    steps, batch, _ = operands.shape
     joint, states = operands.joint, operands.plan.traced.states
-    sequences = [joint.new_empty(steps + 1, batch, size, dtype=operands.real) for _ in states]
+    sizes = [operands.size_of(name) for name in states]
+    sequences = [joint.new_empty(steps + 1, batch, size, dtype=operands.real) for size in sizes]
     wide, dtype = product_kind(operands)
     products = [joint.new_empty(steps, batch, columns, dtype=dtype) for columns in wide]
     return [
-        joint.new_empty(steps, batch, size),
-        *(joint.new_empty(batch, size) for _ in states),
+        joint.new_empty(steps, batch, operands.size_of("y")),
+        *(joint.new_empty(batch, size) for size in sizes),
         *sequences,
         *products,
     ]
 
 
 def product_kind(operands: Operands) -> tuple[list[int], torch.dtype]:
-    """How wide products are, and of which dtype: on the CPU whole panels, in the dtype of arithmetic."""
+    """How wide products are, and of which dtype: on the CPU whole panels, in the dtype of arithmetic.
+
+    Then what inner products read.
+    """
     if operands.joint.device.type == "cuda":
         return [len(matrix) for matrix in operands.matrices], operands.dtype
     panel = vector_width(operands.real)
-    return [-(-len(matrix) // panel) * panel for matrix in operands.matrices], operands.real
+    wide = [-(-len(matrix) // panel) * panel for matrix in operands.matrices]
+    inner = [operands.size_of(f"inner.{i}") for i in range(len(operands.plan.traced.inner))]
+    return [*wide, *inner], operands.real
 
 
 @torch.library.custom_op("linnet::scan_backward", mutates_args=(), device_types="cpu")
@@ -160,8 +166,9 @@ def differentiate(ctx, gradients):
     resets = saved.pop() if ctx.flags[1] else None
     mask = saved.pop() if ctx.flags[0] else None
     tensors, kept = saved[: ctx.counts[0]], saved[ctx.counts[0] :]
-    joint, first = tensors[0], kept[0]
-    likes = [joint.new_zeros(*joint.shape[:2], first.shape[-1])] + [joint.new_zeros(first.shape[1:])] * states
+    operands, joint = operands_of(plan_called(ctx.plan), (mask, resets, ctx.reverse), tensors), tensors[0]
+    likes = [joint.new_zeros(*joint.shape[:2], operands.size_of("y"))]
+    likes += [joint.new_zeros(sequence.shape[1:]) for sequence in kept[:states]]
     above = [
         like if gradient is None else gradient
         for like, gradient in zip(likes, gradients[: 1 + states], strict=True)

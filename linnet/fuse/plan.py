@@ -12,6 +12,7 @@ from torch import Tensor
 
 from linnet.fuse import text
 from linnet.fuse.pattern import Pattern, pattern_of
+from linnet.fuse.phases import Shapes, group_sizes, phases_of
 from linnet.fuse.trace import Step, Traced
 
 
@@ -27,8 +28,8 @@ class Product:
 class Plan:
     """A traced step and its products.
 
-    The inputs of the step come in this order: the projections, the extra inputs (`extras`),
-    the products. Graphs, which hold no Python objects, hold a plan as its `text`: another process can
+    The inputs of the step come in this order: the projections, the extra inputs (`extras`), the products,
+    the inner products. Graphs, which hold no Python objects, hold a plan as its `text`: another process can
     read it. A plan holds neither the step it was traced from nor the cell.
     """
 
@@ -48,6 +49,15 @@ class Plan:
         products = [(product.state, product.parts) for product in self.products]
         self.text = text.written(self.traced, self.extras, products)
         self.pattern = pattern_of(self.traced)
+        # The group of each operand: those of one group have the same number of channels.
+        self.groups = phases_of(self.traced).groups
+        # What each matrix reads, and the inputs of the step that it makes.
+        self.matrices: list[tuple[str, tuple[str, ...]]] = [
+            *((product.state, product.parts) for product in self.products),
+            *((f"inner.{i}", inner.parts) for i, inner in enumerate(self.traced.inner)),
+        ]
+        made = sum(len(parts) for _, parts in self.matrices)
+        self.projected = self.traced.inputs[: len(self.traced.inputs) - len(self.extras) - made]
         self.numbers: dict[torch.dtype, Tensor] = {}
 
     @classmethod
@@ -62,6 +72,20 @@ class Plan:
             self.numbers[dtype] = torch.tensor(self.pattern.numbers, dtype=dtype, device="cpu")
         return self.numbers[dtype]
 
+    def sizes(
+        self, weights: Sequence[Tensor], states: Sequence[Tensor], matrices: Sequence[Tensor]
+    ) -> tuple[int, ...]:
+        """How many channels each group has; a ValueError if the operands do not fit together."""
+        if not self.traced.inner:
+            return (states[0].shape[-1],)
+        shapes = Shapes(*([tensor.shape for tensor in group] for group in (weights, states, matrices)))
+        return group_sizes(self.traced, [(p.state, p.parts) for p in self.products], shapes)
+
+    @property
+    def is_even(self) -> bool:
+        """Whether all projections are of one size, so that a kernel can compute them."""
+        return len({self.groups[name] for name in self.projected}) == 1
+
     def twins(self, product: Product, projected: Sequence[str]) -> int | None:
         """Where those of `projected` start whose gradients are those of the parts of `product`, if any are.
 
@@ -75,12 +99,10 @@ class Plan:
 
     def all_gradients(self) -> tuple[str, ...]:
         """The inputs and weights that have gradients, without those that share one with a projection."""
-        parts = {part for product in self.products for part in product.parts}
-        projected = [name for name in self.traced.inputs if name not in parts and name not in self.extras]
         shared = {
             part
             for product in self.products
-            if self.twins(product, projected) is not None
+            if self.twins(product, self.projected) is not None
             for part in product.parts
         }
         names = (*self.traced.inputs, *self.traced.weights)

@@ -71,6 +71,9 @@ class PlanCache:
             plans = plans_or_reason(cell, extras, after)
         finally:
             attributes_read.reset(token)
+        if not isinstance(plans, str):
+            # The projections of inner products are operands of kernels, which are compared at each call.
+            names -= {product.attribute for plan in plans for product in plan.traced.inner}
         self.settings.add(cell, names)
         plans = self.settings.opaque(cell, names) or plans
         # New names make the keys longer. Older plans are then not found any more, and are the first to go.

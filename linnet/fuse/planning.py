@@ -6,11 +6,21 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from linnet.fuse.plan import Plan, Product
 from linnet.fuse.substitute import with_parameters
-from linnet.fuse.trace import NotPointwise, Step, Traced, interpret, name_in_unit, safe_name, trace
+from linnet.fuse.trace import (
+    Multiply,
+    NotPointwise,
+    Step,
+    Traced,
+    bias_of,
+    interpret,
+    name_in_unit,
+    safe_name,
+    trace,
+)
 from linnet.fuse.unit import ByNature, CannotFuse, Named, Stage, Unit
 
 # What is done to the state after the step: output, new state, old state, inputs -> output, new state.
@@ -36,7 +46,6 @@ def make_plan(cell: Unit, stage: Stage, extras: Sequence[str], after: After) -> 
     of_new_states = [part for attribute in stage.reads_new_state for part in getattr(cell, attribute).parts]
     projected = tuple(name for name in cell.input.parts if name in reads)
     extras = (*(name for name in extras if name in reads or name in noise), *of_new_states)
-    check_sizes(cell, stage, (*projected, *of_new_states))
     products = tuple(
         Product(state, tuple(map(safe_name, getattr(cell, attribute).parts)))
         for attribute, state in stage.recurrence.items()
@@ -47,22 +56,69 @@ def make_plan(cell: Unit, stage: Stage, extras: Sequence[str], after: After) -> 
     step = partial(one_step, cell, stage, after)
     try:
         inputs = [safe_name(name) for name in (*projected, *extras, *made)]
-        traced = trace(step, inputs, stage.states, weights)
+        traced = trace(step, inputs, stage.states, weights, multiplies=True)
     except NotPointwise as reason:
         raise CannotFuse(str(reason)) from reason
+    plan = Plan(traced, tuple(map(safe_name, extras)), products)
+    if traced.inner:
+        check_names([name_in_unit(name) for name in traced.inputs], (*stage.states, *traced.weights))
+        check_groups(cell, stage, plan)
+    else:
+        check_sizes(cell, stage, (*projected, *of_new_states))
     check_traced(traced, step, cell.states[stage.states[0]])
-    return Plan(traced, tuple(map(safe_name, extras)), products)
+    return plan
 
 
 def one_step(
-    cell: Unit, stage: Stage, after: After, inputs: Named, states: Named, weights: Named
+    cell: Unit,
+    stage: Stage,
+    after: After,
+    inputs: Named,
+    states: Named,
+    weights: Named,
+    multiply: Multiply | None = None,
 ) -> tuple[Tensor, Named]:
-    """Run a stage of `cell` with `weights` in place of its own, and then `after`."""
+    """Run a stage of `cell` with `weights` in place of its own, and then `after`.
+
+    multiply   computes the inner products, in place of the projections of the cell
+    """
     inputs = {name_in_unit(name): value for name, value in inputs.items()}
     biases = {name.removeprefix("bias."): w for name, w in weights.items() if name.startswith("bias.")}
-    known = {**inputs, **{name: inputs[name] + bias for name, bias in biases.items()}, **states}
-    y, new = with_parameters(cell, weights).call_by_name(stage.step, known)
+    biased = {name: inputs[name] + bias for name, bias in biases.items() if name in inputs}
+    changed = with_parameters(cell, weights)
+    if multiply is None:
+        y, new = changed.call_by_name(stage.step, {**inputs, **biased, **states})
+    else:
+        products = {name: InnerProduct(cell, name, multiply) for name in inner_projections(cell)}
+        changed.__dict__["_modules"] = {**cell._modules, **products}
+        y, new = changed.call_by_name(stage.step, {**inputs, **biased, **states})
+        y, new = changed.project_output(y, new)
     return after(y, new, states, inputs)
+
+
+def inner_projections(cell: Unit) -> list[str]:
+    """The projections that a step may call, or that project its output: their products are inner products."""
+    others = {name for stage in cell.stages() for name in (*stage.recurrence, *stage.reads_new_state)}
+    children = cell._modules.items()
+    return [
+        name for name, child in children if hasattr(child, "parts") and name != "input" and name not in others
+    ]
+
+
+class InnerProduct(nn.Module):
+    """In place of a projection of a cell, which a step calls with something that it has computed."""
+
+    def __init__(self, cell: Unit, attribute: str, multiply: Multiply):
+        super().__init__()
+        self.cell, self.attribute, self.multiply = [cell], attribute, multiply
+
+    def forward(self, source: Tensor) -> Named:
+        (cell,) = self.cell
+        projection = getattr(cell, self.attribute)
+        check_bare(cell, self.attribute)
+        parts, biased = (list(map(safe_name, n)) for n in (projection.parts, projection.biased_parts))
+        made = self.multiply(self.attribute, source, parts, biased)
+        return {name_in_unit(name): part for name, part in made.items()}
 
 
 def check_names(parts: Sequence[str], others: Sequence[str]) -> None:
@@ -83,19 +139,34 @@ def check_names(parts: Sequence[str], others: Sequence[str]) -> None:
 def check_traced(traced: Traced, step: Step, size: int) -> None:
     """A step that depends on shapes or values may compute something else with scalars than with tensors."""
     source = torch.Generator().manual_seed(0)
+    read: Named = {}
     with torch.no_grad():
         groups = [
             {name: torch.rand(2, size, generator=source, dtype=torch.float64) for name in names}
             for names in (traced.inputs, traced.states, traced.weights)
         ]
+        inputs, states, weights = groups
+        made = {part for product in traced.inner for part in product.parts}
+        given = {name: value for name, value in inputs.items() if name not in made}
+
+        def multiply(_: str, what: Tensor, parts: Sequence[str], biased: Sequence[str]) -> Named:
+            read[f"inner.{len(read)}"] = what
+            return {n: inputs[n] + weights[bias_of(n)] if n in biased else inputs[n] for n in parts}
+
         try:
-            y, new = step(*groups)
+            y, new = step(given, states, weights, multiply=multiply)
         except RuntimeError as error:
             raise CannotFuse(f"its step runs on scalars only: {error}") from error
         ours = interpret(traced.forward, {name: t for group in groups for name, t in group.items()})
-        theirs = {"y": y, **{f"new.{name}": new[name] for name in traced.states}}
+        theirs = {"y": y, **{f"new.{name}": new[name] for name in traced.states}, **read}
         if not all(torch.allclose(ours[name].expand(2, size), theirs[name]) for name in ours):
             raise CannotFuse("its step computes something else with scalars than with tensors")
+
+
+def check_int8(plans: Sequence[Plan]) -> None:
+    """The step of a unit whose matrices are int8 may have no inner products."""
+    if any(plan.traced.inner for plan in plans):
+        raise CannotFuse(ByNature("there are no kernels of int8 for products within a step"))
 
 
 def check_sizes(cell: Unit, stage: Stage, parts: Sequence[str]) -> None:
@@ -108,20 +179,50 @@ def check_sizes(cell: Unit, stage: Stage, parts: Sequence[str]) -> None:
         raise CannotFuse(ByNature(f"its states and parts are of different sizes, {sorted(sizes)}"))
 
 
-def weights_of(cell: Unit, stage: Stage) -> Named:
-    """Return the weights with one number per channel: the cell's own parameters, and recurrent biases."""
-    size = cell.states[stage.states[0]]
+def check_groups(cell: Unit, stage: Stage, plan: Plan) -> None:
+    """Everything that one operation joins must have the same number of channels."""
+    inner = [product.attribute for product in plan.traced.inner]
+    expected = {name: cell.input.parts[name_in_unit(name)] for name in plan.projected}
+    for attribute in (*stage.recurrence, *inner):
+        expected |= {safe_name(name): size for name, size in getattr(cell, attribute).parts.items()}
+    states = [torch.empty(1, cell.states[name], device="meta") for name in stage.states]
+    try:
+        weights = list(weights_of(cell, stage, inner).values())
+        sizes = plan.sizes(weights, states, matrices_of(cell, stage, inner))
+    except ValueError as error:
+        raise CannotFuse(ByNature(f"its states and parts are of different sizes: {error}")) from error
+    wrong = [name for name, size in expected.items() if size != sizes[plan.groups[name]]]
+    held = {plan.groups[name] for name in stage.states}
+    wrong += [name for name in plan.extras if plan.groups[name] not in held]
+    if wrong or not set(stage.recurrence.values()) <= set(stage.states):
+        raise CannotFuse(ByNature(f"its states and parts are of different sizes, as {wrong[:1]}"))
+
+
+def weights_of(cell: Unit, stage: Stage, inner: Sequence[str] = ()) -> Named:
+    """Return the weights with one number per channel: the cell's own parameters, and biases of products.
+
+    inner   the projections of inner products
+    """
+    sizes = {cell.states[name] for name in stage.states}
     own = cell._parameters.items()
-    weights: Named = {name: w for name, w in own if w is not None and w.shape == (size,)}
-    for attribute in stage.recurrence:
+    weights: Named = {name: w for name, w in own if w is not None and w.dim() == 1 and len(w) in sizes}
+    for attribute in (*stage.recurrence, *inner):
         matrix = getattr(cell, attribute)
         if matrix.bias is not None:
-            weights |= {f"bias.{name}": bias for name, bias in matrix.biases().items()}
+            weights |= {bias_of(name): bias for name, bias in matrix.biases().items()}
     return weights
 
 
-def matrices_of(cell: Unit, stage: Stage) -> list[Tensor]:
-    return [getattr(cell, attribute).weight for attribute in stage.recurrence]
+def check_bare(cell: Unit, attribute: str) -> None:
+    """A kernel computes an inner product from its matrix and its bias alone."""
+    if not getattr(getattr(cell, attribute), "is_bare", False):
+        raise CannotFuse(ByNature(f"{attribute}, which its step calls, is more than a product"))
+
+
+def matrices_of(cell: Unit, stage: Stage, inner: Sequence[str] = ()) -> list[Tensor]:
+    for attribute in inner:
+        check_bare(cell, attribute)
+    return [getattr(cell, attribute).weight for attribute in (*stage.recurrence, *inner)]
 
 
 def sum_of_sizes(cell: Unit, plan: Plan) -> int:

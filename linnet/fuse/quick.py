@@ -17,6 +17,7 @@ from linnet.fuse.forks import compiling
 from linnet.fuse.fused import load_kernels
 from linnet.fuse.plan import Method
 from linnet.fuse.plan_cache import PlanCache, PlansOrReason
+from linnet.fuse.planning import check_int8
 from linnet.fuse.recording import is_recording, is_transformed
 from linnet.fuse.unit import CannotFuse, Named, Unit
 from linnet.fuse.watch import Watch
@@ -100,6 +101,8 @@ def method_of(stepped: Stepped) -> Method:
     plans = stepped.plans_for(tuple(cell.extra_inputs(example)))
     if isinstance(plans, str):
         raise CannotFuse(plans)
+    if cell.is_quantised:
+        check_int8(plans)
     return Method(plans, own=False)
 
 

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from linnet.fuse import reference
-from linnet.fuse.checks import operand_shapes
+from linnet.fuse.checks import Sizes, operand_shapes
 from linnet.fuse.cpu import passes
 from linnet.fuse.cpu.passes import Backward, projection_gradients, run_projected
 from linnet.fuse.operands import Flags, Operands, Source, as_dtype
@@ -19,7 +19,7 @@ from linnet.fuse.ops import compiled_scan
 from linnet.fuse.plan import Fusible, Plan
 from linnet.fuse.recording import is_plain_tensor
 from linnet.fuse.states import collect, is_collecting
-from linnet.fuse.trace import Step
+from linnet.fuse.trace import Step, bias_of
 
 
 class OtherOperands(NamedTuple):
@@ -72,10 +72,13 @@ def misfit(plan: Plan, projected: Source | Tensor, others: OtherOperands) -> str
     kinds = (free, others.states[0].shape[-1], x.shape[-1], x.dtype, x.device, [kind_of(w) for w in weights])
     if plan.fits == kinds:
         return None
-    wrong = (
-        wrong_kind(name, w, shape, None if free else x)
-        for name, w, shape in expected(plan, projected, others)
-    )
+    try:
+        wrong = [
+            wrong_kind(name, w, shape, None if free else x)
+            for name, w, shape in expected(plan, projected, others)
+        ]
+    except ValueError as error:
+        return str(error)
     reason = next(filter(None, wrong), None)
     if reason is None:
         plan.fits = kinds
@@ -90,12 +93,13 @@ def expected(
     plan: Plan, projected: Source | Tensor, others: OtherOperands
 ) -> Iterator[tuple[str, Tensor, tuple[int, ...]]]:
     """Each operand that no time step changes, with its name and the shape it must have."""
-    like, size = projected.x if isinstance(projected, Source) else projected, others.states[0].shape[-1]
-    (_, shape, _), *shapes = operand_shapes(plan, (*like.shape[:2], size))
+    like = projected.x if isinstance(projected, Source) else projected
+    sizes = plan.sizes(others.weights, others.states, others.matrices)
+    (_, shape, _), *shapes = operand_shapes(plan, Sizes.of(plan, len(like), like.shape[1], sizes))
     if isinstance(projected, Source):
         yield "the input matrix", projected.weight, (shape[-1], like.shape[-1])
         if projected.bias is not None:
-            whole = max(1, min(shape[-1], projected.bias.numel()) // size) * size
+            whole = max(1, min(shape[-1], projected.bias.numel()) // sizes[0]) * sizes[0]
             yield "the input bias", projected.bias, (whole,)
     else:
         yield "the projected input", projected, shape
@@ -202,8 +206,7 @@ class FusedScan(torch.autograd.Function):
     @staticmethod
     def backward(ctx, dy, *dfinals):
         (plan, step), (flags, tensors) = ctx.fusible, saved(ctx)
-        products = [tensors.pop() for _ in plan.products][::-1]
-        sequences = [tensors.pop() for _ in plan.traced.states][::-1]
+        sequences, products = kept(plan, tensors)
         needed = ctx.needs_input_grad[5:]
         if torch.is_grad_enabled():
             tensors = aliases(tensors)
@@ -228,8 +231,7 @@ class ProjectedScan(torch.autograd.Function):
     @staticmethod
     def backward(ctx, dy, *dfinals):
         (plan, step), (flags, (x, weight, bias, joint, *tensors)) = ctx.fusible, saved(ctx)
-        products = [tensors.pop() for _ in plan.products][::-1]
-        sequences = [tensors.pop() for _ in plan.traced.states][::-1]
+        sequences, products = kept(plan, tensors)
         needed = ctx.needs_input_grad[3:]
         if torch.is_grad_enabled():
             sources = aliases([x, weight, bias, *tensors])
@@ -246,6 +248,12 @@ class ProjectedScan(torch.autograd.Function):
         backward = Backward(operands, sequences, products, (any(needed[:3]), *needed[3:]), in_place=True)
         djoint, *others = backward.run(dy, dfinals)
         return None, None, None, *projection_gradients(djoint, source, needed[:3]), *others
+
+
+def kept(plan: Plan, tensors: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+    """Take off the end of saved tensors the states of all steps, and what `run_forward` has kept else."""
+    products = [tensors.pop() for _ in (*plan.matrices, *plan.traced.inner)][::-1]
+    return [tensors.pop() for _ in plan.traced.states][::-1], products
 
 
 def is_first(unused: list[bool]) -> bool:
@@ -273,17 +281,26 @@ def aliases(tensors: Sequence[Tensor | None]) -> list[Any]:
 
 
 def reference_scan(step: Step, operands: Operands) -> tuple[Tensor, dict[str, Tensor]]:
-    plan, size = operands.plan, operands.shape[-1]
-    names = (*operands.joint_names, *operands.extra_names)
-    parts = dict(zip(names, (*operands.joint.split(size, -1), *operands.extras), strict=True))
+    plan, count = operands.plan, len(operands.plan.products)
+    joint = by_part(operands, operands.joint, operands.joint_names)
+    parts = {**joint, **dict(zip(operands.extra_names, operands.extras, strict=True))}
     weights = dict(zip(plan.traced.weights, operands.weights, strict=True))
     states = dict(zip(plan.traced.states, operands.states, strict=True))
 
     def advance(part, state):
-        for i, (product, matrix) in enumerate(zip(plan.products, operands.matrices, strict=True)):
+        for i, (product, matrix) in enumerate(zip(plan.products, operands.matrices[:count], strict=True)):
             visible = state[product.state] * operands.drops[i] if operands.drops else state[product.state]
-            columns = F.linear(visible, matrix).split(size, -1)
-            part = {**part, **dict(zip(product.parts, columns, strict=True))}
-        return step(part, state, weights)
+            part = {**part, **by_part(operands, F.linear(visible, matrix), product.parts)}
+        return step(part, state, weights, **({"multiply": multiply} if plan.traced.inner else {}))
+
+    def multiply(attribute, source, names, biased):
+        number = [inner.attribute for inner in plan.traced.inner].index(attribute)
+        made = by_part(operands, F.linear(source, operands.matrices[count + number]), names)
+        return {n: made[n] + weights[bias_of(n)] if n in biased else made[n] for n in names}
 
     return reference.scan(advance, parts, states, operands.mask, operands.resets, operands.reverse)
+
+
+def by_part(operands: Operands, joint: Tensor, names: Sequence[str]) -> dict[str, Tensor]:
+    columns = joint.split([operands.size_of(name) for name in names], -1)
+    return dict(zip(names, columns, strict=True))

@@ -1,12 +1,13 @@
 """A plan as text, for graphs that are saved: what another process needs to compile the kernels again.
 
     {"linnet": 1, "inputs": [...], "states": [...], "weights": [...], "extras": [...],
-     "products": [[state, [parts]], ...],
+     "products": [[state, [parts]], ...], "inner": [[projection, [parts]], ...],
      "forward":  {"lines": [[result, operation, operands...], ...], "outputs": [...]},
      "backward": {...}}
 
-It is JSON. An operand is a name (of an input or of an earlier result) or a number. The outputs are those
-of `Traced`, in its order: y and the new states; the gradients of inputs, states and weights.
+It is JSON. A step without inner products has no "inner". An operand is a name (of an input or of an earlier
+result) or a number. The outputs are those of `Traced`, in its order: y, the new states, what inner products
+read; the gradients of inputs, states and weights.
 
 A file may come from anywhere, and kernels read and write by address. So names, operations, counts and
 kinds of values are checked, and a text that does not fit is a ValueError.
@@ -15,10 +16,11 @@ kinds of values are checked, and a text that does not fit is a ValueError.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from linnet.fuse.trace import OPERATIONS, Line, Operand, Pointwise, Traced
+from linnet.fuse.phases import phases_of
+from linnet.fuse.trace import OPERATIONS, Inner, Line, Operand, Pointwise, Traced
 
 VERSION = 1
 # Far beyond any unit: that of LSTM has 3,000 characters.
@@ -33,7 +35,7 @@ Products = Sequence[tuple[str, tuple[str, ...]]]
 
 def written(traced: Traced, extras: Sequence[str], products: Products) -> str:
     """The same plan has the same text in every process."""
-    value = {
+    value: dict[str, Any] = {
         "linnet": VERSION,
         "inputs": traced.inputs,
         "states": traced.states,
@@ -43,6 +45,8 @@ def written(traced: Traced, extras: Sequence[str], products: Products) -> str:
         "forward": graph_value(traced.forward),
         "backward": graph_value(traced.backward),
     }
+    if traced.inner:
+        value["inner"] = traced.inner
     return json.dumps(value, separators=(",", ":"))
 
 
@@ -71,7 +75,9 @@ def need(true: bool, problem: str) -> None:
 
 def read(text: str) -> tuple[Traced, tuple[str, ...], list[tuple[str, tuple[str, ...]]]]:
     """The traced step, its extras and its products as (state, parts)."""
-    value = fields(parsed(text), ("linnet", "inputs", "states", "weights", "extras", "products", *GRAPHS))
+    value = parsed(text)
+    optional = ["inner"] if isinstance(value, dict) and "inner" in value else []
+    value = fields(value, ["linnet", "inputs", "states", "weights", "extras", "products", *GRAPHS, *optional])
     version = value["linnet"]
     need(version == VERSION, f"its version is {version!r}, and this is version {VERSION}")
     inputs, states, weights = (names(value[group], group) for group in ("inputs", "states", "weights"))
@@ -80,13 +86,21 @@ def read(text: str) -> tuple[Traced, tuple[str, ...], list[tuple[str, tuple[str,
     need(len(set(known)) == len(known), "two of its inputs, states and weights have the same name")
     extras = names(value["extras"], "extras")
     products = read_products(value["products"], states)
-    check_order(inputs, extras, products)
-    outputs = ["y", *(f"new.{name}" for name in states)]
+    inner = tuple(Inner(*pair) for pair in read_pairs(value.get("inner", []), "an inner product"))
+    check_order(inputs, extras, [*products, *inner])
+    sources = [f"inner.{i}" for i in range(len(inner))]
+    need(set(sources).isdisjoint(known), "one of its names is that of an inner product")
+    outputs = ["y", *(f"new.{name}" for name in states), *sources]
     forward = read_graph(value["forward"], known, outputs)
     above, gradients = [f"d{name}" for name in outputs], [f"d.{name}" for name in known]
     need(set(above).isdisjoint(known), "one of its names is that of a gradient")
     backward = read_graph(value["backward"], [*known, *above], gradients)
-    return Traced(inputs, states, weights, forward, backward), extras, products
+    traced = Traced(inputs, states, weights, forward, backward, inner)
+    try:
+        phases_of(traced)
+    except ValueError as error:
+        raise MalformedError(str(error)) from error
+    return traced, extras, products
 
 
 GRAPHS = ("forward", "backward")
@@ -114,16 +128,21 @@ def names(value: Any, what: str) -> tuple[str, ...]:
 
 
 def read_products(value: Any, states: Sequence[str]) -> list[tuple[str, tuple[str, ...]]]:
-    need(isinstance(value, list), f"products must be a list; got {value!r}")
-    products = []
-    for product in value:
-        pair = isinstance(product, list) and len(product) == 2
-        need(pair, f"a product must be a state and its parts; got {product!r}")
-        state, parts = product[0], names(product[1], "the parts of a product")
+    products = list(read_pairs(value, "a product"))
+    for state, _ in products:
         need(state in states, f"a product reads the state {state!r}; there are {list(states)}")
-        need(len(parts) > 0, f"the product with {state!r} has no parts")
-        products.append((state, parts))
     return products
+
+
+def read_pairs(value: Any, what: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Of each product what it reads, or its matrix, and its parts."""
+    need(isinstance(value, list), f"{what} must be in a list; got {value!r}")
+    for product in value:
+        pair = isinstance(product, list) and len(product) == 2 and isinstance(product[0], str)
+        need(pair, f"{what} must be a name and its parts; got {product!r}")
+        parts = names(product[1], f"the parts of {what}")
+        need(len(parts) > 0, f"{what}, {product[0]!r}, has no parts")
+        yield product[0], parts
 
 
 def check_order(inputs: Sequence[str], extras: Sequence[str], products: Products) -> None:

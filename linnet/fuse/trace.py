@@ -8,6 +8,9 @@ the states have to be stored.
     forward    inputs, states, weights                       -> y, new states
     backward   inputs, states, weights, dy, d(new states)    -> d(inputs), d(states), d(weights)
 
+A step may multiply something that it has computed by a matrix. What such an inner product reads is then one
+more output of the step, and what it makes are further inputs; see fuse/phases.py.
+
 A recorder rather than torch.fx: the operations are the same, and nothing heavy has to be imported
 before a first call (see docs/log.md).
 """
@@ -20,7 +23,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -29,8 +32,8 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from linnet.fuse.frames import Call, all_variables, watching
 
 Values = dict[str, Tensor]
-# inputs, states, weights -> y, new states; all by name.
-Step = Callable[[Values, Values, Values], tuple[Tensor, Values]]
+# inputs, states, weights -> y, new states; all by name. With inner products it takes `multiply`, a Multiply.
+Step = Callable[..., tuple[Tensor, Values]]
 
 Operand = str | float
 
@@ -46,6 +49,11 @@ def safe_name(name: str) -> str:
 
 def name_in_unit(safe: str) -> str:
     return safe.removesuffix(".")
+
+
+def bias_of(part: str) -> str:
+    """The name of the bias of what a product makes, among the weights."""
+    return f"bias.{name_in_unit(part)}"
 
 
 class NotPointwise(Exception):  # noqa: N818, it says what the step is
@@ -77,15 +85,23 @@ class Pointwise:
         return "\n".join([f"inputs: {', '.join(self.inputs)}", *map(str, self.lines), *returned])
 
 
+class Inner(NamedTuple):
+    """A product within a step: the projection, by its name in the cell, and the inputs that it makes."""
+
+    attribute: str
+    parts: tuple[str, ...]
+
+
 @dataclass(frozen=True)
 class Traced:
-    """What a kernel is made from."""
+    """What a kernel is made from. Inner product i reads the output `inner.i`, and makes the last inputs."""
 
     inputs: tuple[str, ...]
     states: tuple[str, ...]
     weights: tuple[str, ...]
     forward: Pointwise
     backward: Pointwise
+    inner: tuple[Inner, ...] = ()
     output_state: str | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -103,10 +119,42 @@ class Traced:
         return next((name for name in self.states if values[f"new.{name}"] == values["y"]), None)
 
 
-def trace(step: Step, inputs: Sequence[str], states: Sequence[str], weights: Sequence[str]) -> Traced:
-    """Trace `step` and its gradient; raise NotPointwise if it does more than elementwise arithmetic."""
+def trace(
+    step: Step, inputs: Sequence[str], states: Sequence[str], weights: Sequence[str], multiplies: bool = False
+) -> Traced:
+    """Trace `step` and its gradient; raise NotPointwise if it does more than elementwise arithmetic.
+
+    multiplies   `step` takes an argument `multiply`, by which it computes inner products
+    """
     with undisturbed():
-        return record(step, inputs, states, weights)
+        return record(step, inputs, states, weights, multiplies)
+
+
+# attribute, what the product reads, the parts that it makes, those of them with a bias -> the parts by name.
+Multiply = Callable[[str, Tensor, Sequence[str], Sequence[str]], Values]
+
+
+class InnerProducts:
+    """Stands for the products within a step while it is traced: what they make are further inputs."""
+
+    def __init__(self, recorder: Recorder):
+        self.recorder = recorder
+        self.products: list[Inner] = []
+        self.sources: Values = {}
+        self.parts: Values = {}
+        self.biases: Values = {}
+
+    def __call__(self, attribute: str, source: Tensor, parts: Sequence[str], biased: Sequence[str]) -> Values:
+        if attribute in [product.attribute for product in self.products]:
+            raise NotPointwise(f"step multiplies by self.{attribute} twice{user_line()}")
+        self.sources[f"inner.{len(self.products)}"] = source
+        self.products.append(Inner(attribute, tuple(parts)))
+        with _disable_current_modes():
+            made = {name: self.recorder.input(name) for name in parts}
+            biases = {name: self.recorder.input(bias_of(name)) for name in biased}
+        self.parts |= made
+        self.biases |= {bias_of(name): bias for name, bias in biases.items()}
+        return {name: made[name] + biases[name] if name in biases else made[name] for name in parts}
 
 
 @contextmanager
@@ -121,19 +169,24 @@ def undisturbed() -> Iterator[None]:
         torch._C._set_tracing_state(tracing)  # type: ignore[attr-defined]
 
 
-def record(step: Step, inputs: Sequence[str], states: Sequence[str], weights: Sequence[str]) -> Traced:
+def record(
+    step: Step, inputs: Sequence[str], states: Sequence[str], weights: Sequence[str], multiplies: bool
+) -> Traced:
     recorder = Recorder()
+    products = InnerProducts(recorder)
     groups = [{name: recorder.input(name) for name in names} for names in (inputs, states, weights)]
     try:
         with recorder:
-            y, new = step(*groups)
+            y, new = step(*groups, multiply=products) if multiplies else step(*groups)
     except (RuntimeError, TypeError, ValueError, LookupError, AttributeError) as error:
         where = user_line(traceback.extract_tb(error.__traceback__))
         raise NotPointwise(
             f"step does not run on scalars, so it is not elementwise: {error}{where}"
         ) from error
-    names = [*inputs, *states, *weights]
-    outputs = {"y": y, **{f"new.{name}": new[name] for name in states}}
+    given, held, fixed = groups
+    leaves = {**given, **products.parts, **held, **fixed, **products.biases}
+    names = list(leaves)
+    outputs = {"y": y, **{f"new.{name}": new[name] for name in states}, **products.sources}
     forward = recorder.graph(names, outputs)
     above = {f"d{name}": recorder.input(f"d{name}") for name in outputs}
     # An output that is a constant has no gradient to give.
@@ -141,12 +194,13 @@ def record(step: Step, inputs: Sequence[str], states: Sequence[str], weights: Se
     with recorder:
         gradients = torch.autograd.grad(
             [outputs[name] for name in varying],
-            [leaf for group in groups for leaf in group.values()],
+            list(leaves.values()),
             [above[f"d{name}"] for name in varying],
             allow_unused=True,
         )
     backward = recorder.graph([*names, *above], {f"d.{n}": g for n, g in zip(names, gradients, strict=True)})
-    return Traced(tuple(inputs), tuple(states), tuple(weights), forward, backward)
+    inputs, weights = (*inputs, *products.parts), (*weights, *products.biases)
+    return Traced(inputs, tuple(states), weights, forward, backward, tuple(products.products))
 
 
 def trace_names(

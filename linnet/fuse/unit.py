@@ -100,6 +100,9 @@ class InputProjection(Protocol):
 
     def operations(self) -> list[Operation]: ...
 
+    @property
+    def biased_parts(self) -> list[str]: ...
+
 
 class Unit(nn.Module):
     """One step of a recurrent unit, as the functions that trace and run it see it."""
@@ -151,6 +154,10 @@ class Unit(nn.Module):
         raise NotImplementedError
 
     def call_by_name(self, method: str, known: Named) -> Any:
+        raise NotImplementedError
+
+    def project_output(self, y: Tensor, state: Named) -> tuple[Tensor, Named]:
+        """Return the output and the state after the projection that recurs, if the unit has one."""
         raise NotImplementedError
 
     def output(self, y: Tensor, state: Named) -> Tensor:

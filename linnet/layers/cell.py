@@ -124,7 +124,7 @@ class Cell(ShowsOptions, Unit):
             return ByNature("its recurrence is not a plain matrix")
         if not all(isinstance(getattr(self, name).norm, nn.Identity) for name in self.recurrence):
             return ByNature("its products with the state have norms")
-        return None if self.projection is None else ByNature("its projected output recurs")
+        return None
 
     @property
     def is_elementwise(self) -> bool:
@@ -143,10 +143,14 @@ class Cell(ShowsOptions, Unit):
                 known |= getattr(self, attribute)(new[name])
             y, updated = self.call_by_name(stage.step, known)
             new |= updated
-        if self.projection is not None:
-            y = self.projection(y)["y"]
-            new["h"] = y
+        y, new = self.project_output(y, new)
         return self.output(y, new), new
+
+    def project_output(self, y: Tensor, state: Named) -> tuple[Tensor, Named]:
+        if self.projection is None:
+            return y, state
+        y = self.projection(y)["y"]
+        return y, {**state, "h": y}
 
     def output(self, y: Tensor, state: Named) -> Tensor:
         return y

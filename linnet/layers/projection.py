@@ -9,6 +9,7 @@ the state.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
 from typing import Any, ClassVar
 
 import torch
@@ -173,6 +174,13 @@ class Projection(nn.Module):
         """Whether this is a single matrix product, without a norm."""
         return isinstance(self.norm, nn.Identity) and not has_hooks(self.norm)
 
+    @property
+    def is_bare(self) -> bool:
+        """Whether this is a matrix product of its input, and a bias, and nothing else."""
+        drops = self.training and self.input_dropout
+        has_prenorm = not isinstance(self.prenorm, nn.Identity)
+        return self.is_product and self.reduce is None and not has_prenorm and not drops
+
     def operations(self) -> list[Operation]:
         """What `joint` does, for kernels that do it without calling modules."""
         if self.training and self.input_dropout:
@@ -210,16 +218,20 @@ class Projection(nn.Module):
     def bias_of(self, name: str) -> Tensor:
         return self.biases()[name]
 
+    @property
+    def biased_parts(self) -> list[str]:
+        """The names of the parts that have a bias."""
+        unbiased = self.total_size - (0 if self.bias is None else len(self.bias))
+        starts = accumulate(self.parts.values(), initial=0)
+        return [name for name, start in zip(self.parts, starts, strict=False) if start >= unbiased]
+
     def biases(self) -> dict[str, Tensor]:
         """The bias of each part that has one."""
+        names = self.biased_parts
         if self.bias is None:
             return {}
-        unbiased, start, biases = self.total_size - len(self.bias), 0, {}
-        for name, size in self.parts.items():
-            if start >= unbiased:
-                biases[name] = self.bias[start - unbiased : start - unbiased + size]
-            start += size
-        return biases
+        starts = accumulate((self.parts[name] for name in names), initial=0)
+        return {n: self.bias[at : at + self.parts[n]] for n, at in zip(names, starts, strict=False)}
 
     def extra_repr(self) -> str:
         return ", ".join(f"{name}={size}" for name, size in self.parts.items())

@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 
 from linnet.base.options import choose
-from linnet.fuse.unit import ByNature, Named
+from linnet.fuse.unit import Named
 from linnet.layers.init import INITS, clear_, gated_
 from linnet.layers.projection import norm_of_state
 from linnet.layers.torch_names import OfInput, OfState, TorchCell, TorchStack, move
@@ -95,11 +95,6 @@ class GRUCell(TorchCell):
         clear_(self)
         matrices = [self.recurrent] if self.has_torch_layout else [self.recurrent, self.candidate]
         gated_(self.init, [self.input, *matrices], self.hidden_size)
-
-    def structural_obstacle(self) -> str | None:
-        if self.form == "before":
-            return ByNature("its candidate is a product with the reset state, within the step")
-        return super().structural_obstacle()
 
     def step(
         self,

@@ -81,6 +81,15 @@ OTHER_STEPS = [
     variant(linnet.RNN, nonlinearity="sigmoid", bias=False),
 ]
 
+# Steps with a matrix product within, for which there are kernels on the CPU.
+WITH_INNER_PRODUCTS = [
+    variant(linnet.GRU, form="before"),
+    variant(linnet.LSTM, proj_size=3),
+    variant(linnet.LSTM, proj_size=20, peepholes=True),
+    variant(linnet.RAN, proj_size=3),
+    variant(linnet.RAN, square=True, reduced=True, proj_size=5),
+]
+
 
 @torch.no_grad()
 def enliven(module: Any, seed: int = 0) -> Any:

@@ -129,5 +129,5 @@ def test_a_unit_that_can_have_no_kernel_says_so_without_a_warning(caplog: pytest
     """There is nothing that its user could change; tests treat warnings as errors."""
     warn_once.cache_clear()
     with caplog.at_level("INFO", "linnet"):
-        linnet.GRU(3, 4, form="before")(torch.randn(2, 1, 3))
-    assert "GRU runs on the reference loop: its candidate is a product with the reset state" in caplog.text
+        linnet.GRU(3, 4, form="before", norm="layer", norm_on="all")(torch.randn(2, 1, 3))
+    assert "GRU runs on the reference loop: its products with the state have norms" in caplog.text

@@ -13,7 +13,7 @@ import onnx
 import onnxruntime
 import pytest
 import torch
-from fused_runs import FUSED, OTHER_STEPS, Variant, draw, draw_state, enliven, flags
+from fused_runs import FUSED, OTHER_STEPS, WITH_INNER_PRODUCTS, Variant, draw, draw_state, enliven, flags
 from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
@@ -101,7 +101,7 @@ def test_every_unit_in_both_directions_with_all_it_can_be_given(elementwise: boo
 
 
 def test_options_that_change_the_step(path: Path):
-    model = Several(OTHER_STEPS).eval()
+    model = Several([*OTHER_STEPS, *WITH_INNER_PRODUCTS]).eval()
     linnet.export_onnx(model, path, torch.zeros(3, 2, 4))
     agree(load(path), model, draw(6, 5, 4, seed=1, dtype=torch.float))
 
@@ -426,12 +426,11 @@ def test_a_unit_that_has_no_kernel_says_so(name: str, reason: str, path: Path):
 @pytest.mark.parametrize(
     ("rnn", "reason"),
     [
-        (linnet.LSTM(3, 4, proj_size=2), "LSTM .* its projected output recurs; one step of it can"),
         (linnet.SCRN(3, 6, zoneout=0.1), "SCRN .* zoneout comes after all of its stages"),
         (linnet.SRU(3, 4, dtype=torch.bfloat16), r"SRU .* in torch.bfloat16; .* with \.float\(\)"),
         (linnet.SRU(3, 4, device="meta"), r"SRU .* it is on meta; .* with \.cpu\(\)"),
     ],
-    ids=["projected", "zoneout", "bfloat16", "device"],
+    ids=["zoneout", "bfloat16", "device"],
 )
 def test_options_that_have_no_kernel_say_so(rnn: linnet.Recurrent, reason: str, path: Path):
     with pytest.raises(NotImplementedError, match=reason):

@@ -12,6 +12,7 @@ import pytest
 import torch
 from fused_runs import (
     FUSED,
+    WITH_INNER_PRODUCTS,
     Variant,
     agree,
     draw,
@@ -36,6 +37,7 @@ UNITS = [
     variant(linnet.SRU, square=True),
     variant(linnet.LSTM, peepholes=True),
     variant(linnet.GRU),
+    *WITH_INNER_PRODUCTS[:2],
 ]
 DTYPES = [torch.float32, torch.bfloat16]
 
@@ -52,7 +54,8 @@ def arguments(
     beside = cell.extra_inputs(x)
     states = [s[0] for s in tensors(draw_state(rnn, 3))]
     parts = [cell.input.joint(x), *(beside[name] for name in fusible.plan.extras)]
-    weights, matrices = weights_of(cell, stage).values(), matrices_of(cell, stage)
+    inner = [product.attribute for product in fusible.plan.traced.inner]
+    weights, matrices = weights_of(cell, stage, inner).values(), matrices_of(cell, stage, inner)
     leaves = [t.detach().requires_grad_() for t in (*parts, *weights, *states, *matrices)]
     given = flags(kind, 4, 3)
     return fusible.plan.text, leaves, given.get("mask"), given.get("resets"), reverse

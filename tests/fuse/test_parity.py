@@ -15,6 +15,7 @@ from fused_runs import (
     FUSED,
     OTHER_STEPS,
     TOLERANCES,
+    WITH_INNER_PRODUCTS,
     Size,
     Variant,
     agree,
@@ -75,12 +76,12 @@ def test_every_unit_in_bfloat16(variant: Variant, size: Size):
 
 
 @over("size", FEW_SIZES[:2])
-@over("variant", OTHER_STEPS)
+@over("variant", [*OTHER_STEPS, *WITH_INNER_PRODUCTS])
 def test_every_form_of_a_step(variant: Variant, size: Size):
     check(variant, size)
 
 
-@over("variant", [v for v in OTHER_STEPS if v.options.get("activation") != "relu"])
+@over("variant", [v for v in (*OTHER_STEPS, *WITH_INNER_PRODUCTS) if v.options.get("activation") != "relu"])
 def test_every_form_of_a_step_in_bfloat16(variant: Variant):
     """But for relu, whose gradient jumps where bfloat16 takes a small number for 0."""
     check(variant, FEW_SIZES[1], torch.bfloat16)
@@ -90,6 +91,8 @@ def test_every_form_of_a_step_in_bfloat16(variant: Variant):
 def test_all_kinds_of_flags_on_a_unit_of_each_sort(kind: str):
     for unit in (linnet.SRU, linnet.QRNN, linnet.LSTM, linnet.GRU, linnet.SCRN):
         check(variant(unit), Size(11, 4, 19, kind))
+    for sort in WITH_INNER_PRODUCTS[:2]:
+        check(sort, Size(11, 4, 19, kind))
 
 
 # ------------------------------------------------------------------------------- how things come in
@@ -100,6 +103,7 @@ SORTS = [
     variant(linnet.LRN),
     variant(linnet.LSTM, peepholes=True),
     variant(linnet.GRU),
+    *WITH_INNER_PRODUCTS[:2],
 ]
 
 

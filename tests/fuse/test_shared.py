@@ -6,14 +6,17 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-from fused_runs import enliven
+from fused_runs import WITH_INNER_PRODUCTS, Variant, enliven, over, variant
 from helpers import identical, same, tensors
 from torch import Tensor
 
 import linnet
 from linnet.fuse.cpu import call, jit
 
-UNITS = ["lstm", "gru", "ran", "scrn", "atr", "janet", "rnn"]
+UNITS = [
+    *(variant(linnet.UNITS[name]) for name in ("lstm", "gru", "ran", "scrn", "atr", "janet", "rnn")),
+    *WITH_INNER_PRODUCTS[:2],
+]
 
 
 @pytest.fixture(params=[(1, 1 << 24, 1 << 15), (2, 1, 1 << 15), (2, 1, 0)], ids=["alone", "two", "impatient"])
@@ -39,10 +42,10 @@ def run(rnn: linnet.Recurrent, x: Tensor, by: str, **flags: Tensor) -> list[Tens
 
 
 @pytest.mark.usefixtures("_threads")
-@pytest.mark.parametrize("name", UNITS)
+@over("unit", UNITS)
 @pytest.mark.parametrize("size", [1, 37, 150])
-def test_shared_channels_give_what_the_loop_gives(name: str, size: int):
-    rnn = enliven(linnet.UNITS[name](4, size, bidirectional=True, dtype=torch.double))
+def test_shared_channels_give_what_the_loop_gives(unit: Variant, size: int):
+    rnn = unit.build(size, input_size=4, bidirectional=True)
     draw = torch.Generator().manual_seed(size)
     for batch, flag in ((1, None), (3, "mask"), (2, "resets")):
         x = torch.randn(9, batch, 4, dtype=torch.double, generator=draw)

@@ -9,12 +9,12 @@ from functools import partial
 
 import pytest
 import torch
-from fused_runs import FUSED, OTHER_STEPS, Variant, draw, over
+from fused_runs import FUSED, OTHER_STEPS, WITH_INNER_PRODUCTS, Variant, draw, over
 from helpers import each, tensors
 
 import linnet
 
-CELLS = [*FUSED, *OTHER_STEPS, Variant(linnet.NRU, {"memory_size": 64})]
+CELLS = [*FUSED, *OTHER_STEPS, *WITH_INNER_PRODUCTS, Variant(linnet.NRU, {"memory_size": 64})]
 
 
 def build(sort: Variant, dtype: torch.dtype = torch.double) -> linnet.layers.cell.Cell:
@@ -39,7 +39,7 @@ def test_a_step_by_the_kernel_is_a_step_by_the_loop(sort: Variant, batch: tuple[
         torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12)
 
 
-@over("sort", FUSED)
+@over("sort", [*FUSED, *WITH_INNER_PRODUCTS])
 def test_steps_in_float32_and_without_gradients(sort: Variant):
     cell = build(sort, torch.float32)
     x = draw(3, cell.input_size, seed=1, dtype=torch.float32)

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from fused_runs import FUSED, OTHER_STEPS, Variant, plans_of
+from fused_runs import FUSED, OTHER_STEPS, WITH_INNER_PRODUCTS, Variant, plans_of
 from torch import Tensor, nn
 
 import linnet
-from linnet.fuse.trace import OPERATIONS, NotPointwise, Pointwise, Traced, trace
+from linnet.fuse.trace import OPERATIONS, NotPointwise, Pointwise, Traced, bias_of, trace
 
 Function = Callable[[Tensor, Tensor], Tensor]
 
@@ -63,8 +63,16 @@ def check_against_autograd(graphs: Traced, step: Any) -> None:
         for seed, names in enumerate((graphs.inputs, graphs.states, graphs.weights))
     ]
     known = {name: t.requires_grad_() for group in groups for name, t in group.items()}
-    y, new = step(*groups)
-    outputs = {"y": y, **{f"new.{name}": new[name] for name in graphs.states}}
+    inputs, states, weights = groups
+    read: dict[str, Tensor] = {}
+    made = {part: inputs.pop(part) for product in graphs.inner for part in product.parts}
+
+    def multiply(_: str, source: Tensor, parts: list[str], biased: list[str]) -> dict[str, Tensor]:
+        read[f"inner.{len(read)}"] = source
+        return {n: made[n] + weights[bias_of(n)] if n in biased else made[n] for n in parts}
+
+    y, new = step(inputs, states, weights, **({"multiply": multiply} if graphs.inner else {}))
+    outputs = {"y": y, **{f"new.{name}": new[name] for name in graphs.states}, **read}
     equal(interpret(graphs.forward, known), outputs)
     above = randoms([f"d{name}" for name in outputs], seed=3)
     gradients = torch.autograd.grad(
@@ -148,7 +156,7 @@ def test_zeros_of_different_sign_are_different_numbers():
 # ----------------------------------------------------------------------- gradients, against autograd
 
 
-@pytest.mark.parametrize("variant", [*FUSED, *OTHER_STEPS], ids=str)
+@pytest.mark.parametrize("variant", [*FUSED, *OTHER_STEPS, *WITH_INNER_PRODUCTS], ids=str)
 @pytest.mark.parametrize("zoneout", [0.0, 0.3])
 def test_graphs_of_every_unit_compute_its_step_and_its_gradient(variant: Variant, zoneout: float):
     rnn = variant.build(6, zoneout=zoneout)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from array import array
+from collections.abc import Sequence
 from functools import cache
 from typing import NamedTuple
 
@@ -38,6 +39,9 @@ class Call:
         self.input_size = 0
         # The number of products for each channel and step, if the kernel has any.
         self.depth = 0
+        # The phases of a step, and the sizes of groups of operands; see fuse/phases.py.
+        self.phases = 1
+        self.sizes: tuple[int, ...] = (shape[-1],)
 
     def put(self, name: str, tensor: Tensor, offset: int = 0) -> Tensor:
         """Store the address and strides of `tensor`, from channel `offset` on.
@@ -50,6 +54,12 @@ class Call:
         self.places[name] = (tensor.data_ptr() + offset * size, time, row)
         self.alive.append(tensor)
         return tensor
+
+    def put_groups(self, sizes: Sequence[int], blocks: int = 1) -> None:
+        """The numbers of channels of groups of operands and of a block of each; see fuse/phases.py."""
+        self.sizes = tuple(sizes)
+        for group, size in enumerate(sizes):
+            self.places[f"group.{group}"] = (size, -(-size // (blocks * 16)) * 16, 0)
 
     def put_packed(self, name: str, matrix: Tensor) -> int:
         """[N, K] as panels; how wide a product with it is, zeros beyond N."""
@@ -112,11 +122,13 @@ class Call:
     def run_shared(self, function: jit.Compiled, names: tuple[str, ...]) -> None:
         """Threads share out the channels of each step, in at most 8 blocks; see source.Kernel.emit_shared."""
         steps, batch, size = self.shape
-        block = -(-size // (8 * 16)) * 16
-        blocks = -(-size // block)
-        # For each step, which blocks are claimed, and which are finished.
-        claims = self.keep(torch.zeros(2, steps, dtype=torch.int64, device="cpu"))
-        self.places["claims"] = (claims.data_ptr(), 8, 8 * steps)
+        block = -(-max(self.sizes) // (8 * 16)) * 16
+        blocks = -(-max(self.sizes) // block)
+        self.put_groups(self.sizes, blocks)
+        # For each phase of each step, which blocks are claimed, and which are finished.
+        count = steps * self.phases
+        claims = self.keep(torch.zeros(2, count, dtype=torch.int64, device="cpu"))
+        self.places["claims"] = (claims.data_ptr(), 8, 8 * count)
         threads = min(torch.get_num_threads(), blocks)
         if steps * batch * size * self.depth < WORTH_SHARING:
             threads = 1

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from linnet.fuse.cpu.steps import StepProgram
 from linnet.fuse.plan import Method, Plan
-from linnet.fuse.planning import weights_of
+from linnet.fuse.planning import matrices_of, weights_of
 from linnet.fuse.trace import name_in_unit
 from linnet.fuse.unit import CannotFuse, Named, Stage, Unit
 
@@ -39,8 +39,12 @@ def append_plans(
             projection = getattr(cell, attribute)
             inputs |= by_name(projection.parts, program.operations(outputs[state], projection.operations()))
         known = {**inputs, **products(program, cell, stage, before)}
-        named = {name: known[name_in_unit(name)] for name in plan.traced.inputs}
-        y = program.scan(plan, named, stage_weights(cell, stage, plan), before, after)
+        inner = [product.attribute for product in plan.traced.inner]
+        made = {part for product in plan.traced.inner for part in product.parts}
+        named = {name: known[name_in_unit(name)] for name in plan.traced.inputs if name not in made}
+        weights = stage_weights(cell, stage, plan)
+        matrices = matrices_of(cell, stage, inner) if inner else []
+        y = program.scan(plan, named, weights, before, after, matrices)
         outputs[stage.states[0]] = y
     return gathered(program, cell.output, y, outputs)
 
@@ -62,7 +66,7 @@ def products(program: StepProgram, cell: Unit, stage: Stage, state: Named) -> Na
 
 
 def stage_weights(cell: Unit, stage: Stage, plan: Plan) -> Named:
-    weights = weights_of(cell, stage)
+    weights = weights_of(cell, stage, [product.attribute for product in plan.traced.inner])
     if tuple(weights) != plan.traced.weights:
         raise CannotFuse(f"its weights with one number per channel are now {list(weights)}")
     return weights

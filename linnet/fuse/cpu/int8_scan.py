@@ -48,13 +48,6 @@ class Int8Kernel(Kernel):
         super().__init__(recipe, "forward", recipe.forward_operands())
         self.functions = Int8Functions(self.module)
 
-    def emit(self) -> str:
-        with self.times() as t:
-            self.products(t)
-            with self.loop(self.begin, self.end, 1) as b:
-                self.forward_row(t, b, (I64(0), self.header["size"]))
-        return self.finish()
-
     def products(self, t: ir.Value) -> None:
         old_slot, _ = self.slots(t)
         for i, product in enumerate(self.recipe.products):

@@ -14,7 +14,7 @@ from linnet.fuse.cpu.linear import PackedMatrix
 from linnet.fuse.cpu.memory import new_empty
 from linnet.fuse.cpu.scan_call import ScanCall, kernel_for
 from linnet.fuse.operands import Operands, Source, arithmetic
-from linnet.fuse.plan import Plan, Product
+from linnet.fuse.plan import Plan
 
 # Copies an operand whose strides kernels cannot read.
 laid_out = side_by_side
@@ -34,10 +34,12 @@ def run_forward(
 ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
     """The output, the states as [T + 1, B, H] (or one slot, which ends with the last), and the products.
 
+    The products are followed by what inner products have read.
+
     projects: the kernel computes the projections; all are kept, or `joint` is room for a few steps.
     plain: it reads the matrices without packing them.
     """
-    traced, (steps, batch, size) = operands.plan.traced, operands.shape
+    traced, (steps, batch, _) = operands.plan.traced, operands.shape
     call = ScanCall(operands)
     # Threads that share out a step need a place of its own for each.
     shared = not projects and shares_channels(operands)
@@ -49,7 +51,7 @@ def run_forward(
         if keep or name == same_state or steps == 1:
             # A single step may be shared out among threads by channels, while its products read all of
             # them: it must not write where it reads.
-            sequence = new_empty((steps + 1, batch, size), operands.real)
+            sequence = new_empty((steps + 1, batch, operands.size_of(name)), operands.real)
             sequence[-1 if operands.reverse else 0] = start
             call.put(f"state.{name}", sequence)
         else:
@@ -59,7 +61,7 @@ def run_forward(
         sequences.append(sequence)
     products = call.put_products(keep, plain)
     if same_state is None:
-        y = call.put("y", new_empty((steps, batch, size), operands.dtype))
+        y = call.put("y", new_empty((steps, batch, operands.size_of("y")), operands.dtype))
     else:
         sequence = sequences[traced.states.index(same_state)]
         y = sequence[:-1] if operands.reverse else sequence[1:]
@@ -84,14 +86,14 @@ def shares_channels(operands: Operands) -> bool:
     steps, batch, _ = operands.shape
     room = steps * batch * sum(map(len, operands.matrices)) * operands.real.itemsize
     few = steps > 1 and batch <= FEW_ROWS and room <= MOST_ROOM
-    return few and bool(operands.plan.products) and not operands.drops
+    return few and bool(operands.plan.matrices) and not operands.drops
 
 
 def is_plain(plan: Plan, x: Tensor, drops: Sequence[Tensor]) -> bool:
     """Whether x [T, B, D] has so few rows that packing the matrices would cost more than it saves."""
     steps, batch, _ = x.shape
     few = steps == 1 if plan.products else steps * batch < ROWS
-    return few and steps * batch <= PLAIN_ROWS and not drops
+    return not plan.traced.inner and few and steps * batch <= PLAIN_ROWS and not drops
 
 
 def worth_projecting(plan: Plan, x: Tensor) -> bool:
@@ -99,7 +101,7 @@ def worth_projecting(plan: Plan, x: Tensor) -> bool:
 
     Where it is given rows because it has recurrent matrices, not while these are too few for all threads.
     """
-    return x.shape[1] >= 4 * torch.get_num_threads() if plan.products else True
+    return x.shape[1] >= 4 * torch.get_num_threads() if plan.matrices else True
 
 
 def project(source: Source, out: Tensor) -> Tensor:
@@ -188,7 +190,7 @@ class Backward:
         dproducts, through = self.put_products(joint)
         self.call.run(*kernel_for(self.operands, "backward", tuple(self.wanted)), self.call.depth)
         for i, product in enumerate(self.operands.plan.products):
-            more = self.read_by(i, through[i][:, : self.operands.shape[-1]])
+            more = self.read_by(i, through[i][:, : self.operands.size_of(product.state)])
             carries[self.traced.states.index(product.state)] += more
         dtype = self.operands.dtype
         summed = [None if weight is None else weight.sum(0).to(dtype) for weight in weights]
@@ -212,8 +214,8 @@ class Backward:
             return None
         joint = self.operands.joint
         gradient = joint if self.in_place else new_empty(tuple(joint.shape), joint.dtype)
-        for column, name in enumerate(self.operands.joint_names):
-            self.want(name, gradient, column * self.operands.shape[-1])
+        for name, offset in self.operands.offsets().items():
+            self.want(name, gradient, offset)
         return gradient
 
     def put_extras(self) -> list[Tensor | None]:
@@ -225,55 +227,63 @@ class Backward:
 
     def put_weights(self) -> list[Tensor | None]:
         """Sums over time for each row of the batch, in an order that does not depend on the threads."""
-        _, batch, size = self.operands.shape
         named = zip(self.traced.weights, self.need_weights, strict=True)
-        return [
-            self.want(name, torch.zeros(batch, size, dtype=self.operands.real, device="cpu"))
-            if need
-            else None
-            for name, need in named
-        ]
+        return [self.want(name, self.new_sum(name)) if need else None for name, need in named]
+
+    def new_sum(self, name: str) -> Tensor:
+        shape = (self.operands.shape[1], self.operands.size_of(name))
+        return torch.zeros(shape, dtype=self.operands.real, device="cpu")
 
     def put_products(self, joint: Tensor | None) -> tuple[list[Tensor], list[Tensor]]:
         """The gradients of the products, and room for what comes of them through the matrices."""
         dproducts, through = [], []
         matrices = self.operands.matrices
-        for i, (product, matrix) in enumerate(zip(self.operands.plan.products, matrices, strict=True)):
+        for i, matrix in enumerate(matrices):
             self.call.put_product(i, self.products[i])
-            dproducts.append(self.put_gradient(i, product, joint))
+            dproducts.append(self.put_gradient(i, joint))
             wide = self.call.put_packed(f"packed.{i}", matrix.T)
             through.append(self.call.room(f"through.{i}", wide).zero_())
         return dproducts, through
 
-    def put_gradient(self, i: int, product: Product, joint: Tensor | None) -> Tensor:
+    def put_gradient(self, i: int, joint: Tensor | None) -> Tensor:
         """[T, B, parts * H]: room of its own, or that in which the same numbers are written anyway."""
-        steps, _, size = self.operands.shape
-        wide, first = len(product.parts) * size, self.twins(product)
+        wide, first = len(self.operands.matrices[i]), self.twins(i)
         if joint is not None and first is not None and joint.dtype == self.operands.real:
-            self.call.put(f"dproduct.{i}", joint, first * size)
-            return joint[..., first * size : first * size + wide]
-        room = self.call.room(f"dproduct.{i}", wide, steps)
-        for column, name in enumerate(product.parts):
-            self.want(name, room, column * size)
+            offset = self.operands.offsets()[self.operands.joint_names[first]]
+            self.call.put(f"dproduct.{i}", joint, offset)
+            return joint[..., offset : offset + wide]
+        room = self.call.room(f"dproduct.{i}", wide, self.operands.shape[0])
+        _, parts = self.operands.plan.matrices[i]
+        for column, name in enumerate(parts):
+            self.want(name, room, column * self.operands.size_of(name))
         return room
 
-    def twins(self, product: Product) -> int | None:
-        """Where the projections start that have the gradients of the parts of `product`, if there are any."""
-        if self.operands.resets is not None:
+    def twins(self, i: int) -> int | None:
+        """Which projection is the first of those that have the gradients of the parts of product i, if any.
+
+        Gradients of inner products are written while the projections are still to be read.
+        """
+        products = self.operands.plan.products
+        if self.operands.resets is not None or i >= len(products):
             return None
-        return self.operands.plan.twins(product, self.operands.joint_names)
+        return self.operands.plan.twins(products[i], self.operands.joint_names)
 
     def read_by(self, i: int, state: Tensor) -> Tensor:
         """What product i reads of a state; likewise for gradients on their way back."""
         return state * self.operands.drops[i] if self.operands.drops else state
 
     def matrices(self, dproducts: list[Tensor]) -> list[Tensor | None]:
-        """dR = (gradients of the products)^T (states before): one product over all steps."""
+        """dR = (gradients of the products)^T (what they have read): one product over all steps."""
         gradients: list[Tensor | None] = []
-        named = zip(self.operands.plan.products, dproducts, self.need_matrices, strict=True)
-        for i, (product, dproduct, need) in enumerate(named):
-            sequence = self.sequences[self.traced.states.index(product.state)]
-            before = self.read_by(i, sequence[1:] if self.operands.reverse else sequence[:-1])
-            gradient = dproduct.flatten(0, 1).T @ before.flatten(0, 1) if need else None
+        for i, (dproduct, need) in enumerate(zip(dproducts, self.need_matrices, strict=True)):
+            gradient = dproduct.flatten(0, 1).T @ self.read(i).flatten(0, 1) if need else None
             gradients.append(None if gradient is None else gradient.to(self.operands.dtype))
         return gradients
+
+    def read(self, i: int) -> Tensor:
+        """[T, B, H]: what product i has read, a state or something that the step has computed."""
+        products = self.operands.plan.products
+        if i >= len(products):
+            return self.products[len(self.operands.matrices) + i - len(products)]
+        sequence = self.sequences[self.traced.states.index(products[i].state)]
+        return self.read_by(i, sequence[1:] if self.operands.reverse else sequence[:-1])

@@ -52,14 +52,15 @@ class ScanCall(Call):
     def __init__(self, operands: Operands):
         super().__init__(operands.shape, (operands.mask, operands.resets, operands.reverse), operands.real)
         self.operands = operands
-        size = operands.shape[-1]
-        for column, name in enumerate(operands.joint_names):
-            self.put(name, operands.joint, column * size)
+        for name, offset in operands.offsets().items():
+            self.put(name, operands.joint, offset)
         for name, tensor in zip(operands.extra_names, operands.extras, strict=True):
             self.put(name, tensor)
         for name, weight in zip(operands.plan.traced.weights, operands.weights, strict=True):
             self.put(name, as_dtype(weight, operands.real).contiguous())
-        self.put("zeros", zeros(size, operands.real))
+        self.put("zeros", zeros(max(operands.sizes), operands.real))
+        self.put_groups(operands.sizes)
+        self.phases = 1 + len(operands.plan.traced.inner)
         if operands.plan.pattern.numbers:
             self.put("numbers", operands.plan.numbers_as(operands.real))
         self.depth = sum(len(matrix) for matrix in operands.matrices)
@@ -67,21 +68,23 @@ class ScanCall(Call):
             self.put(f"dropped.{i}", side_by_side(as_dtype(drop, operands.real)))
 
     def put_products(self, keep: bool, plain: bool = False) -> list[Tensor]:
-        """Room for the products: of all steps if they are to be kept, else of one."""
-        products = []
+        """Room for the products, and for what inner products read: of all steps to be kept, else of one."""
+        products, steps = [], self.shape[0] if keep else 0
         for i, matrix in enumerate(self.operands.matrices):
             put = self.put_plain if plain else self.put_packed
             wide = put(f"packed.{i}", matrix)
-            products.append(self.room(f"product.{i}", wide, self.shape[0] if keep else 0))
+            products.append(self.room(f"product.{i}", wide, steps))
             if plain:
                 # A product with a packed matrix writes zeros beyond its columns; a registered operation
                 # returns all of it.
                 products[-1][..., len(matrix) :] = 0
             self.put_product(i, products[-1])
-            if self.operands.drops:
-                self.room(f"seen.{i}", self.shape[-1])
-        return products
+        for i in range(len(self.operands.drops)):
+            self.room(f"seen.{i}", self.operands.matrices[i].shape[1])
+        inner = [f"inner.{i}" for i in range(len(self.operands.plan.traced.inner))]
+        return products + [self.room(name, self.operands.size_of(name), steps) for name in inner]
 
     def put_product(self, i: int, room: Tensor) -> None:
-        for column, name in enumerate(self.operands.plan.products[i].parts):
-            self.put(name, room, column * self.shape[-1])
+        _, parts = self.operands.plan.matrices[i]
+        for column, name in enumerate(parts):
+            self.put(name, room, column * self.operands.size_of(name))

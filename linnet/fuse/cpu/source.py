@@ -13,6 +13,8 @@ state through the packed matrix, into inputs of the step. Backward, the gradient
 kept for all steps, since the gradient of the matrix is one large product after the loop; they go
 through the transposed matrix into the state's gradient at once.
 
+A step with inner products is taken in phases, with a product after each but the last; see fuse/phases.py.
+
 The projection of the input may be left to the forward kernel too: it then makes those of a few steps
 and takes these steps while they are in the cache. Where channels are independent of each other, a
 kernel gets some of them and all rows, since that makes for larger products. In a single step channels
@@ -21,7 +23,7 @@ are always independent, and matrices are read without packing (`plain`), which w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from llvmlite import ir
@@ -31,8 +33,18 @@ from linnet.fuse.cpu.emit import Emitter
 from linnet.fuse.cpu.gemm import broadcast
 from linnet.fuse.cpu.program import I64, PTR, Program
 from linnet.fuse.pattern import number_name
+from linnet.fuse.phases import Piece, first_phase, phases_of
 from linnet.fuse.plan import Product
 from linnet.fuse.trace import Traced
+
+# The first of some channels, and the one after the last.
+Channels = tuple[ir.Value, ir.Value]
+# The addresses of the rows of operands, by name.
+Rows = Mapping[str, ir.Value]
+# Computes a piece of step t for row b: piece, t, b, channels.
+Row = Callable[[Piece, ir.Value, ir.Value, Channels], None]
+# Computes a piece of step t for all rows: t, piece, what computes it for one row.
+Walk = Callable[[ir.Value, Piece, Row], None]
 
 
 @dataclass(frozen=True)
@@ -51,6 +63,7 @@ class Recipe:
     plain: bool = False  # matrices are not packed; with products, there is but one step
     shared: bool = False  # threads share out the channels of each step; see Kernel.emit_shared
     numbers: int = 0  # how many numbers of the step are arguments; see fuse/pattern.py
+    phase: int | None = None  # the only phase that a forward kernel computes, without any product
 
     @property
     def bits(self) -> int:
@@ -60,24 +73,45 @@ class Recipe:
     def product_parts(self) -> tuple[str, ...]:
         return tuple(name for product in self.products for name in product.parts)
 
+    @property
+    def inner_parts(self) -> tuple[str, ...]:
+        return tuple(name for product in self.traced.inner for name in product.parts)
+
+    @property
+    def inner_names(self) -> tuple[str, ...]:
+        """What inner products read."""
+        return tuple(f"inner.{i}" for i in range(len(self.traced.inner)))
+
+    @property
+    def group_names(self) -> tuple[str, ...]:
+        """The sizes of the groups, if there can be different ones."""
+        groups = set(phases_of(self.traced).groups.values()) if self.traced.inner else ()
+        return tuple(f"group.{i}" for i in groups)
+
+    def matrix_operands(self, kinds: Sequence[str], of_products: Sequence[str]) -> list[str]:
+        """For each matrix its operands: of `kinds`, and for products with states also `of_products`."""
+        count = len(self.products)
+        names = [f"{kind}.{i}" for i in range(count) for kind in (*kinds, *of_products)]
+        return names + [f"{kind}.{count + i}" for i in range(len(self.traced.inner)) for kind in kinds]
+
     def forward_operands(self) -> tuple[str, ...]:
         states = [f"state.{name}" for name in self.traced.states]
         output = ("y",) if self.keeps_output else ()
-        kinds = ("packed", "product", *(("dropped", "seen") if self.drops else ()))
-        matrices = [f"{kind}.{i}" for i in range(len(self.products)) for kind in kinds]
+        drops = ("dropped", "seen") if self.drops else ()
+        matrices = self.matrix_operands(("packed", "product"), drops) if self.phase is None else []
         source = ("x", "packed.input") if self.projects else ()
         claims = ("claims",) if self.shared else ()
         known = (*self.traced.inputs, *self.traced.weights, *states, "zeros", *self.number_operands)
-        return (*known, *output, *matrices, *source, *claims)
+        return (*known, *output, *matrices, *self.inner_names, *self.group_names, *source, *claims)
 
     def backward_operands(self) -> tuple[str, ...]:
         states = [f"state.{name}" for name in self.traced.states]
         carries = [f"carry.{name}" for name in self.traced.states]
         gradients = [f"d.{name}" for name in self.wanted]
-        kinds = ("packed", "dproduct", "through", *(("dropped",) if self.drops else ()))
-        matrices = [f"{kind}.{i}" for i in range(len(self.products)) for kind in kinds]
+        drops = ("dropped",) if self.drops else ()
+        matrices = self.matrix_operands(("packed", "dproduct", "through"), drops)
         known = (*self.traced.inputs, *self.traced.weights, *states, "zeros", *self.number_operands, "dy")
-        return (*known, *carries, *gradients, *matrices)
+        return (*known, *carries, *gradients, *matrices, *self.group_names)
 
     @property
     def number_operands(self) -> tuple[str, ...]:
@@ -85,7 +119,8 @@ class Recipe:
 
     def is_stored(self, operand: str) -> bool:
         """In the dtype of storage; all else is in the dtype of arithmetic."""
-        flows = set(self.traced.inputs) - set(self.product_parts) - set(self.projected)
+        made = {*self.product_parts, *self.inner_parts}
+        flows = set(self.traced.inputs) - made - set(self.projected)
         return operand in flows or operand.removeprefix("d.") in flows or operand in ("y", "dy")
 
 
@@ -122,15 +157,44 @@ class Kernel(Program):
             return self.emit_shared()
         if self.recipe.projects:
             return self.emit_projecting()
-        row = self.forward_row if self.name == "forward" else self.backward_row
         with self.times() as t:
             if self.name == "forward":
                 self.products(t)
-            with self.loop(self.begin, self.end, 1) as unit:
-                row(t, self.builder.udiv(unit, self.header["blocks"]), self.channels(unit))
-            if self.name == "backward":
+                self.forward_phases(t, self.own_rows)
+            else:
+                self.backward_phases(t)
                 self.through_products(t)
         return self.finish()
+
+    def forward_phases(self, t: ir.Value, walk: Walk) -> None:
+        """The phases of a step, with the inner products between them; `walk` computes a piece."""
+        first, phases = len(self.recipe.products), phases_of(self.traced).forward
+        if self.recipe.phase is not None:
+            phases = phases[self.recipe.phase :][:1]
+        for i, pieces in enumerate(phases):
+            if i:
+                number = first + i - 1
+                self.multiply(f"inner.{i - 1}", t, f"packed.{number}", f"product.{number}", t)
+            for piece in pieces:
+                walk(t, piece, self.forward_row)
+
+    def backward_phases(self, t: ir.Value) -> None:
+        first, phases = len(self.recipe.products), phases_of(self.traced).backward
+        for i, pieces in enumerate(phases):
+            if i:
+                number = first + len(phases) - 1 - i
+                self.multiply(f"dproduct.{number}", t, f"packed.{number}", f"through.{number}", t)
+            for piece in pieces:
+                self.own_rows(t, piece, self.backward_row)
+
+    def own_rows(self, t: ir.Value, piece: Piece, row: Row) -> None:
+        """The rows of this call, or blocks of their channels."""
+        with self.loop(self.begin, self.end, 1) as unit:
+            b = self.builder.udiv(unit, self.header["blocks"])
+            row(piece, t, b, self.all_channels(piece.group) if self.traced.inner else self.channels(unit))
+
+    def all_channels(self, group: int) -> Channels:
+        return I64(0), self.group_size(group)
 
     def along(self, channels: tuple[ir.Value, ir.Value], body: Callable[[Emitter, ir.Value], None]) -> None:
         """Whole vectors, then quarters of one, then what is left one by one."""
@@ -152,26 +216,43 @@ class Kernel(Program):
         build, blocks, threads = self.builder, self.header["blocks"], self.header["threads"]
         own = build.udiv(build.mul(self.begin, blocks), threads)
         everything = build.sub(build.shl(I64(1), blocks), I64(1))
+        phases = phases_of(self.traced).forward
         with self.times() as t:
-            claims, done = (self.row("claims", t, I64(i)) for i in range(2))
-            with self.loop(I64(0), blocks, 1) as i:
-                block = build.urem(build.add(own, i), blocks)
-                bit = build.shl(I64(1), block)
-                before = build.atomic_rmw("or", claims, bit, "monotonic")
-                with build.if_then(build.icmp_signed("==", build.and_(before, bit), I64(0))):
-                    self.finish_block(t, block, done)
-            self.wait_for(t, done, everything)
+            for phase in range(len(phases)):
+                number = build.add(build.mul(t, I64(len(phases))), I64(phase))
+                claims, done = (self.row("claims", number, I64(i)) for i in range(2))
+                with self.loop(I64(0), blocks, 1) as i:
+                    block = build.urem(build.add(own, i), blocks)
+                    bit = build.shl(I64(1), block)
+                    before = build.atomic_rmw("or", claims, bit, "monotonic")
+                    with build.if_then(build.icmp_signed("==", build.and_(before, bit), I64(0))):
+                        self.finish_block(t, phase, block, done)
+                self.wait_for(t, phase, done, everything)
         return self.finish()
 
-    def finish_block(self, t: ir.Value, block: ir.Value, done: ir.Value) -> None:
-        channels, batch = self.channels(block), self.header["batch"]
-        self.products_plainly(t, I64(0), batch, channels)
-        with self.loop(I64(0), batch, 1) as b:
-            self.forward_row(t, b, channels)
+    def finish_block(self, t: ir.Value, phase: int, block: ir.Value, done: ir.Value) -> None:
+        batch, phases = self.header["batch"], phases_of(self.traced)
+        for i, (source, slot, parts) in enumerate(self.matrices(t)):
+            if phase == first_phase(phases, parts):
+                group = phases.groups[parts[0]]
+                size, channels = self.group_size(group), self.channels(block, group)
+                where, row = (f"product.{i}", t, len(parts)), self.row(source, slot, I64(0))
+                self.dots(row, source, f"packed.{i}", where, (I64(0), batch), channels, size)
+        for piece in phases.forward[phase]:
+            with self.loop(I64(0), batch, 1) as b:
+                self.forward_row(piece, t, b, self.channels(block, piece.group))
         self.builder.atomic_rmw("or", done, self.builder.shl(I64(1), block), "release")
 
-    def wait_for(self, t: ir.Value, done: ir.Value, everything: ir.Value) -> None:
-        """Until all blocks of step t are finished, by this thread if necessary."""
+    def matrices(self, t: ir.Value) -> Iterator[tuple[str, ir.Value, tuple[str, ...]]]:
+        """For each matrix: what it reads at step t, in which slot, and the inputs that it makes."""
+        old_slot, _ = self.slots(t)
+        for product in self.recipe.products:
+            yield f"state.{product.state}", old_slot, product.parts
+        for i, (_, parts) in enumerate(self.traced.inner):
+            yield f"inner.{i}", t, parts
+
+    def wait_for(self, t: ir.Value, phase: int, done: ir.Value, everything: ir.Value) -> None:
+        """Until all blocks of a phase of step t are finished, by this thread if necessary."""
         build, before = self.builder, self.builder.block
         head, late, again, after = (build.append_basic_block() for _ in range(4))
         build.branch(head)
@@ -186,18 +267,26 @@ class Kernel(Program):
         build.cbranch(build.icmp_signed("<", looks, self.header["patience"]), head, late)
         build.position_at_end(late)
         left = build.and_(everything, build.not_(finished))
-        self.finish_block(t, build.cttz(left, ir.IntType(1)(1)), done)
+        self.finish_block(t, phase, build.cttz(left, ir.IntType(1)(1)), done)
         looks.add_incoming(I64(0), build.block)
         build.branch(head)
         build.position_at_end(after)
 
-    def channels(self, unit: ir.Value) -> tuple[ir.Value, ir.Value]:
+    def channels(self, unit: ir.Value, group: int = 0) -> Channels:
         """The first channel of this unit of work, and the one after its last."""
-        first = self.builder.mul(self.builder.urem(unit, self.header["blocks"]), self.header["block"])
-        return first, self.least(self.builder.add(first, self.header["block"]), self.header["size"])
+        size, block = self.group_size(group), self.header["block"]
+        if self.traced.inner:
+            block = self.places[f"group.{group}"][1]
+        first = self.builder.mul(self.builder.urem(unit, self.header["blocks"]), block)
+        if self.traced.inner:  # a small group may have fewer blocks
+            first = self.least(first, size)
+        return first, self.least(self.builder.add(first, block), size)
+
+    def group_size(self, group: int) -> ir.Value:
+        return self.places[f"group.{group}"][0] if self.traced.inner else self.header["size"]
 
     def emit_projecting(self) -> str:
-        if self.recipe.products and not self.recipe.plain:
+        if (self.recipe.products or self.traced.inner) and not self.recipe.plain:
             self.take(self.begin, self.end, (I64(0), self.header["size"]))
             return self.finish()
         build, rows = self.builder, self.header["rows"]
@@ -224,8 +313,12 @@ class Kernel(Program):
                     self.products_plainly(t, top, bottom, channels)
                 else:
                     self.products(t)
-                with self.loop(top, bottom, 1) as b:
-                    self.forward_row(t, b, channels)
+
+                def walk(t: ir.Value, piece: Piece, row: Row) -> None:
+                    with self.loop(top, bottom, 1) as b:
+                        row(piece, t, b, self.all_channels(piece.group) if self.traced.inner else channels)
+
+                self.forward_phases(t, walk)
 
     def project(self, first: ir.Value, count: ir.Value, top: ir.Value, bottom: ir.Value, channels) -> None:
         """The input of `count` steps through the packed matrix, panel by panel and gate by gate."""
@@ -258,22 +351,20 @@ class Kernel(Program):
         target, parts = self.recipe.projected[0], len(self.recipe.projected)
         with self.loop(I64(0), count, 1) as i:
             t = self.builder.add(first, i)
-            self.dots(self.row("x", t, top), "x", "packed.input", (target, t, parts), (top, bottom), channels)
+            where, rows, size = (target, t, parts), (top, bottom), self.header["size"]
+            self.dots(self.row("x", t, top), "x", "packed.input", where, rows, channels, size)
 
     def products_plainly(self, t: ir.Value, top: ir.Value, bottom: ir.Value, channels) -> None:
         """For a single step: nothing writes the states that are read here."""
-        old_slot, _ = self.slots(t)
-        for i, product in enumerate(self.recipe.products):
-            source = f"state.{product.state}"
-            where = (f"product.{i}", t, len(product.parts))
-            row = self.row(source, old_slot, top)
-            self.dots(row, source, f"packed.{i}", where, (top, bottom), channels)
+        for i, (source, slot, parts) in enumerate(self.matrices(t)):
+            where, row = (f"product.{i}", t, len(parts)), self.row(source, slot, top)
+            self.dots(row, source, f"packed.{i}", where, (top, bottom), channels, self.header["size"])
 
-    def dots(self, a: ir.Value, source: str, matrix: str, target, rows, channels) -> None:
-        """Rows of a source with a matrix, part by part, for some channels."""
+    def dots(self, a: ir.Value, source: str, matrix: str, target, rows, channels, size: ir.Value) -> None:
+        """Rows of a source with a matrix, part by part, for some channels of `size`."""
         if self.dot is None:
             self.dot = Dots(self.module, self.form, self.width // 2)
-        build, size, (top, bottom), (name, t, parts) = self.builder, self.header["size"], rows, target
+        build, (top, bottom), (name, t, parts) = self.builder, rows, target
         address, line, bias = self.places[matrix]
         depth = build.udiv(line, I64(self.form.bits // 8))
         each = I64(self.form.bits // 8)
@@ -313,62 +404,75 @@ class Kernel(Program):
         for i, product in enumerate(self.recipe.products):
             source = f"state.{product.state}"
             if self.recipe.drops:
-                self.drop(source, old_slot, i)
+                self.drop(old_slot, i)
                 source = f"seen.{i}"
             self.multiply(source, old_slot, f"packed.{i}", f"product.{i}", t)
 
-    def drop(self, state: str, slot: ir.Value, i: int) -> None:
+    def drop(self, slot: ir.Value, i: int) -> None:
         """The state as product i reads it."""
+        state = self.recipe.products[i].state
 
         def times(emit: Emitter, at: ir.Value) -> None:
             kept = emit.emit_mul(self.load_plain(emit, old, at), self.load_plain(emit, mask, at))
             self.store_plain(emit, seen, at, kept)
 
         with self.loop(self.begin, self.end, 1) as b:
-            old = self.row(state, slot, b)
+            old = self.row(f"state.{state}", slot, b)
             mask, seen = self.row(f"dropped.{i}", slot, b), self.row(f"seen.{i}", slot, b)
-            self.along((I64(0), self.header["size"]), times)
+            self.along(self.all_channels(phases_of(self.traced).groups[state]), times)
 
     def through_products(self, t: ir.Value) -> None:
-        """The gradients of the products back through the transposed matrices."""
+        """The gradients of the products with states back through the transposed matrices."""
         for i in range(len(self.recipe.products)):
             self.multiply(f"dproduct.{i}", t, f"packed.{i}", f"through.{i}", t)
 
-    def forward_row(self, t: ir.Value, b: ir.Value, channels: tuple[ir.Value, ir.Value]) -> None:
+    def forward_row(self, piece: Piece, t: ir.Value, b: ir.Value, channels: Channels) -> None:
         rows = self.rows(t, b, self.operands)
         old, new = self.state_rows(t, b)
-        states = self.traced.states
+        written = dict(piece.graph.outputs)
+        states = [name for name in self.traced.states if f"new.{name}" in written]
+        others = [name for name in ("y", *self.recipe.inner_names) if name in written and name in rows]
 
         def step(emit: Emitter, at: ir.Value) -> None:
-            known = {name: self.load(emit, rows, name, at) for name in self.step_inputs}
-            known |= {name: self.load_plain(emit, old[name], at) for name in states}
-            known |= self.known_numbers(emit)
-            results = emit.run(self.traced.forward, known)
+            results = emit.run(piece.graph, self.known(piece, emit, rows, old, at))
             for name in states:
                 self.store_plain(emit, new[name], at, results[f"new.{name}"])
-            if "y" in rows:
-                self.store(emit, rows, "y", at, results["y"])
+            for name in others:
+                self.store(emit, rows, name, at, results[name])
 
         def pad(emit: Emitter, at: ir.Value) -> None:
             for name in states:
                 self.store_plain(emit, new[name], at, self.load_plain(emit, old[name], at))
-            if "y" in rows:
-                self.store(emit, rows, "y", at, emit.number(0.0))
+            for name in others:
+                self.store(emit, rows, name, at, emit.number(0.0))
 
         self.where_real(t, b, channels, step, pad)
 
-    def backward_row(self, t: ir.Value, b: ir.Value, channels: tuple[ir.Value, ir.Value]) -> None:
+    def known(self, piece: Piece, emit: Emitter, rows: Rows, old: Rows, at: ir.Value) -> dict[str, ir.Value]:
+        """What a piece reads."""
+        known = self.known_numbers(emit)
+        for name in piece.graph.inputs:
+            if name in old:
+                known[name] = self.load_plain(emit, old[name], at)
+            elif name.startswith("dnew."):
+                known[name] = self.above(emit, rows, name.removeprefix("dnew."), at)
+            elif name.startswith("dinner."):
+                number = len(self.recipe.products) + int(name.removeprefix("dinner."))
+                known[name] = self.load_plain(emit, rows[f"through.{number}"], at)
+            else:
+                known[name] = self.load(emit, rows, name, at)
+        return known
+
+    def backward_row(self, piece: Piece, t: ir.Value, b: ir.Value, channels: Channels) -> None:
         rows = self.rows(t, b, self.operands)
         old, _ = self.state_rows(t, b)
-        states, wanted, products = self.traced.states, self.recipe.wanted, self.recipe.product_parts
+        written, products = dict(piece.graph.outputs), self.recipe.product_parts
+        states = [name for name in self.traced.states if f"d.{name}" in written]
+        wanted = [name for name in self.recipe.wanted if f"d.{name}" in written]
         reset = self.flag("resets", t, b)
 
         def step(emit: Emitter, at: ir.Value) -> None:
-            known = {name: self.load(emit, rows, name, at) for name in (*self.step_inputs, "dy")}
-            known |= {name: self.load_plain(emit, old[name], at) for name in states}
-            known |= {f"dnew.{name}": self.above(emit, rows, name, at) for name in states}
-            known |= self.known_numbers(emit)
-            results = emit.run(self.traced.backward, known)
+            results = emit.run(piece.graph, self.known(piece, emit, rows, old, at))
             for name in wanted:
                 gradient = results[f"d.{name}"]
                 if name in self.traced.weights:
@@ -402,10 +506,6 @@ class Kernel(Program):
                     more = emit.emit_mul(more, self.load(emit, rows, f"dropped.{i}", at))
                 total = emit.emit_add(total, more)
         return total
-
-    @property
-    def step_inputs(self) -> tuple[str, ...]:
-        return (*self.traced.inputs, *self.traced.weights)
 
     def where_real(
         self,

@@ -144,26 +144,55 @@ class StepProgram:
             self.norm(group, norm, columns)
         return target
 
-    def scan(self, plan: Plan, inputs: Named, weights: Named, old: Named, new: Named) -> Tensor:
-        """The traced step of a plan: reads `inputs` and `old`, writes `new`, and returns the output."""
-        traced, pattern = plan.traced, plan.pattern
-        numbers = len(pattern.numbers)
-        recipe = source.Recipe(pattern.traced, (), DTYPES[self.dtype], self.width, numbers=numbers)
-        kernel, names = compiled(recipe, "forward")
-        size = old[traced.states[0]].shape[-1]
-        call, y = self.call(size), self.room(size)
-        for name in traced.inputs:
-            call.put(name, inputs[name])
+    def scan(
+        self, plan: Plan, inputs: Named, weights: Named, old: Named, new: Named, matrices: Sequence[Tensor]
+    ) -> Tensor:
+        """The traced step of a plan: reads `inputs` and `old`, writes `new`, and returns the output.
+
+        `inputs` contain the products with states; inner products are computed here.
+        """
+        traced = plan.traced
+        try:
+            by_group = plan.sizes(
+                [weights[n] for n in traced.weights], [old[n] for n in traced.states], matrices
+            )
+        except ValueError as error:
+            raise CannotFuse(str(error)) from error
+        sizes = {name: by_group[group] for name, group in plan.groups.items()}
+        call = self.call(by_group[0])
+        for name, tensor in inputs.items():
+            call.put(name, tensor)
         for name in traced.weights:
-            call.put(name, self.weight(f"the weight {name!r}", weights[name], (size,)))
+            call.put(name, self.weight(f"the weight {name!r}", weights[name], (sizes[name],)))
         for name in traced.states:
             self.put_state(call, f"state.{name}", old[name], new[name])
-        call.put("zeros", zeros(size, self.dtype))
-        if numbers:
+        call.put("zeros", zeros(max(by_group), self.dtype))
+        call.put_groups(by_group)
+        if plan.pattern.numbers:
             call.put("numbers", plan.numbers_as(self.dtype))
-        call.put("y", y)
-        self.append(kernel, names, call, self.batch)
+        y = call.put("y", self.room(sizes["y"]))
+        self.phases(plan, call, sizes, matrices[len(plan.products) :])
         return y
+
+    def phases(self, plan: Plan, call: Call, sizes: dict[str, int], matrices: Sequence[Tensor]) -> None:
+        """The phases of a step, and an inner product after each but the last."""
+        products = []
+        for i, ((_, names), matrix) in enumerate(zip(plan.traced.inner, matrices, strict=True)):
+            read = call.put(f"inner.{i}", self.room(sizes[f"inner.{i}"]))
+            columns = sum(sizes[part] for part in names)
+            matrix = self.weight("a matrix", matrix, (columns, read.shape[-1]))
+            target = self.room(columns)
+            for part, made in zip(names, target.split([sizes[part] for part in names], -1), strict=True):
+                call.put(part, made)
+            products.append((read, matrix, zeros(columns, self.dtype), target))
+        pattern, count = plan.pattern, len(plan.pattern.numbers)
+        how = (pattern.traced, (), DTYPES[self.dtype], self.width)
+        for i in range(len(products) + 1):
+            recipe = source.Recipe(*how, numbers=count, phase=i if products else None)
+            kernel, operands = compiled(recipe, "forward")
+            self.append(kernel, operands, call, self.batch)
+            if i < len(products):
+                self.product(*products[i])
 
     def outer(self, inputs: OuterInputs, new: Tensor, settings: OuterSettings) -> Tensor:
         """A step of a memory written by outer products; `inputs.a` is [B, H]."""
