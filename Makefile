@@ -33,7 +33,7 @@ docs: $(READY)  ## build the site in docs/_build/html: every example of the gall
 soak: $(READY)  ## an hour of random cases; SOAK="--minutes 5 --seed 1" for another length or seed
 	$(BIN)/python -m tools.soak $(SOAK)
 
-targets: $(READY)  ## every unit in C, JavaScript and WebAssembly, by every compiler and machine at hand
+targets: $(READY)  ## every unit in C, JavaScript and WebAssembly, by every available compiler and machine
 	$(BIN)/python -m tools.targets $(TARGETS)
 
 clean:

@@ -1,5 +1,6 @@
 """Shared by all tests."""
 
+import gc
 import sys
 from contextlib import nullcontext
 from pathlib import Path
@@ -10,6 +11,12 @@ import torch
 import linnet
 
 sys.path.insert(0, str(Path(__file__).parent))
+
+
+def pytest_collection_finish() -> None:
+    """Leave modules and test items, a million objects that stay, out of each later garbage collection."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

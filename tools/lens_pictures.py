@@ -3,7 +3,7 @@
     python -m tools.lens_pictures --lm RUN --other RUN --memory RUN --out docs/pictures
 
 lm       a language model of words of a gated unit, such as the row `ran` of experiments/units_on_ptb.toml
-other    a second one, to stand beside it
+other    a second one, to be shown next to it
 memory   a run of memory.copy with NRU, such as a row of experiments/nru_copying.toml
 """
 

@@ -134,8 +134,8 @@ def short_table(rows: Sequence[Row]) -> str:
         ]
         for unit in units_in(known)
     ]
-    beside = " Steps of cells are without gradients and relative to `nn.LSTMCell`." if steps else ""
-    return f"{conditions([*known, *stepped])}{beside}\n\n{markdown(head, body)}"
+    note = " Steps of cells are without gradients and relative to `nn.LSTMCell`." if steps else ""
+    return f"{conditions([*known, *stepped])}{note}\n\n{markdown(head, body)}"
 
 
 def speed_table(rows: Sequence[Row]) -> str:

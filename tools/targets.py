@@ -1,4 +1,4 @@
-"""Every unit, two and three layers, 500 steps, by every compiler and on every machine that is at hand.
+"""Every unit, two and three layers, 500 steps, by every compiler and on every machine that is available.
 
     python -m tools.targets                  the largest difference from Python on each target
     python -m tools.targets gcc wasm-node    some of the targets

@@ -1,4 +1,4 @@
-"""Exported models, step by step on one thread: C and WebAssembly beside the cell in Python and onnxruntime.
+"""Exported models, step by step on one thread: C and WebAssembly against the cell in Python and onnxruntime.
 
 A call is STEPS steps, so that what calls them does not count. C is compiled by `cc -O3 -march=native`.
 """

@@ -94,7 +94,7 @@ class Settings:
     translated: tuple[Shape, ...] = TRANSLATED
     matched: Shape = PAIRS
     step_sizes: tuple[int, ...] = (64, 128, 256, 512)  # of cells and streams
-    loaded: Shape = STEP  # of a step beside busy processes
+    loaded: Shape = STEP  # of a step while other processes are busy
     loaded_steps: int = 200  # in each round
     written: Shape = WRITTEN
     vocabulary: int = 10_000

@@ -1,4 +1,4 @@
-"""One step without gradients: cells beside nn.LSTMCell, streams beside a read of the weights, under load."""
+"""One step without gradients: cells against nn.LSTMCell, streams against reading the weights, under load."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from linnet.layers.stream import stream
 from linnet.units import UNITS
 
 LAYERS = 2
-BUSY = 2  # processes beside the measured one
+BUSY = 2  # other processes while a step is measured
 BUSY_LOOP = "while True: pass"
 
 
@@ -112,7 +112,7 @@ def busy_processes(count: int) -> Iterator[None]:
 
 
 def under_load(settings: Settings, book: Book) -> list[Row]:
-    """The median and the 99th percentile of a step beside busy processes, relative to one thread."""
+    """The median and the 99th percentile of a step while other processes are busy, relative to one thread."""
     shape, units = settings.loaded, [unit for unit in ("sru", "lstm") if unit in settings.units]
     rows: list[Row] = []
     with busy_processes(BUSY):

@@ -66,9 +66,8 @@ def quantize(model: nn.Module, skip: Sequence[str] = (), activations: bool = Tru
             "int8": {"skip": [*skip], "activations": activations},
         }
     if not any(isinstance(module, Quantised) for module in made.modules()):
-        raise ValueError(
-            f"{type(model).__name__} has no matrix that quantize could round{' but for skip' * bool(skip)}"
-        )
+        but_skipped = " except those in skip" if skip else ""
+        raise ValueError(f"{type(model).__name__} has no matrix that quantize could round{but_skipped}")
     return made
 
 

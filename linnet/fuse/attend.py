@@ -1,12 +1,12 @@
-"""Attention of one query after another to a memory, by kernels: see linnet.fuse.cpu.attend for the equations.
+"""Attention of one query after another to a memory, in kernels: see linnet.fuse.cpu.attend for the equations.
 
     attend(score, query, memory)            without gradients; several rows may share a memory
     reading = Reading(score, memory, bias, steps)
     context, weights = reading.attend(query)    at each of `steps` steps, with gradients
 
 `score` is the traced function f(q, k) of `trace_score`. The gradients of the memory are sums over all steps.
-Autograd would add them up step by step. `Reading` computes them at once, when the gradients of all contexts
-are known: each step takes a row of zeros, and gives it the gradient of its context.
+Autograd would add them up step by step. `Reading` computes them together when the gradients of all contexts
+are known: each step takes a row of zeros as an input, and the gradient of this row is that of the context.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ DTYPES = (torch.float32, torch.float64)
 
 
 def trace_score(function: Callable[[Tensor, Tensor], Tensor]) -> Traced:
-    """f(q, k), a pointwise function of a query's channel and a key's."""
+    """Trace f(q, k), a pointwise function of a channel of the query and a channel of the key."""
     return trace(lambda inputs, states, weights: (function(inputs["q"], inputs["k"]), {}), ("q", "k"), (), ())
 
 
@@ -55,10 +55,10 @@ def detached(memory: Keys) -> Keys:
 
 
 class Reading:
-    """Attention of one query of each sequence after another, `steps` of them."""
+    """Attention with one query per sequence at each of `steps` steps."""
 
     def __init__(self, score: Traced, memory: Keys, bias: Tensor, steps: int):
-        """`bias` is that of the scores: it changes no weight, and its gradient is 0."""
+        """`bias` is added to all scores, so it changes no weight and its gradient is 0."""
         self.record = Record(score, steps)
         zeros = MemoryGradients.apply(self.record, memory.mask, *memory[:3], bias)
         self.memory = memory
@@ -78,13 +78,13 @@ class Record:
         self.weights: list[Tensor] = []
 
     def add(self, query: Tensor, weights: Tensor) -> None:
-        # Without their graph, which leads back to this record.
+        # Detached: their graphs reference this record, which would be a cycle.
         self.queries.append(query.detach())
         self.weights.append(weights.detach())
 
 
 class Attend(torch.autograd.Function):
-    """One step. Its zeros are ignored, and get the gradients of the context and of the weights."""
+    """One step. It ignores the zeros, and passes them the gradients of the context and of the weights."""
 
     @staticmethod
     def forward(ctx, record: Record, memory: Keys, query, zero_context, zero_weights):
@@ -131,6 +131,6 @@ class MemoryGradients(torch.autograd.Function):
 def refuse_second_derivatives() -> None:
     if torch.is_grad_enabled():
         raise RuntimeError(
-            "word-by-word attention by its kernel has no second derivative; "
+            "the kernel of word-by-word attention has no second derivative; "
             'run it within linnet.backend("reference")'
         )

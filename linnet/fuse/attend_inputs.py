@@ -1,4 +1,4 @@
-"""The operands of attention; its kernels and what calls them import this file."""
+"""The operands of attention, for its kernels and for the code that calls them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 class Keys(NamedTuple):
-    """What the queries read."""
+    """The memory that the queries read."""
 
     keys: Tensor  # [B, heads, T, size]
     values: Tensor  # [B, heads, T, size]

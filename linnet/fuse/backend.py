@@ -43,14 +43,14 @@ class FallbackWarning(UserWarning):
 
 
 class Recurrence(Protocol):
-    """What a backend runs along time: a unit, and what is done to its inputs and to its state."""
+    """What a backend runs over time: a unit, and what is done to its inputs and to its state."""
 
     @property
     def cell(self) -> Unit: ...
 
     @property
     def changes_state(self) -> bool:
-        """Whether noise is applied to the state, so that a kernel written by hand would be wrong."""
+        """Whether noise is applied to the state, which hand-written kernels do not do."""
 
     def obstacle(self, recorded: bool) -> str | None:
         """Why kernels cannot run it, or None."""
@@ -115,7 +115,7 @@ class Reference(Backend):
 class Kernels(Backend):
     """Runs kernels that are compiled from the traced step. Raises CannotFuse if that is impossible."""
 
-    # Whether the kernels compute the projection of the input themselves.
+    # Whether the kernels compute the projection of the input, too.
     projects: bool
     # Whether both directions of a layer can run in one launch.
     runs_pairs: bool
@@ -134,7 +134,7 @@ class Kernels(Backend):
 
     @abstractmethod
     def own_kernel(self, cell: Unit, x: Tensor) -> OwnKernel | None:
-        """The kernel that the unit brings itself, or None."""
+        """The unit's own hand-written kernel, or None."""
 
     @abstractmethod
     def can_compile(self, x: Tensor) -> bool:
@@ -146,7 +146,7 @@ class Kernels(Backend):
             return self.int8_kernel(recurrence, x)(x, state, flags, self.mode.recorded)
         own = None if recurrence.changes_state else self.own_kernel(cell, x)
         if own is not None:
-            # Torch computes the projection for such a kernel, and a matrix on meta is not an error for it.
+            # torch computes the projection for such a kernel, and accepts a matrix on meta without an error.
             check_devices(cell, cell.unit_name, x)
             return own(x, state, flags, self.mode.recorded)
         inputs = extra_inputs_of(recurrence, x)
@@ -161,7 +161,7 @@ class Kernels(Backend):
 
     def int8_kernel(self, recurrence: Recurrence, x: Tensor) -> OwnKernel:
         """The kernel of a unit whose matrices are int8."""
-        raise CannotFuse(f"there are no kernels of int8 for {x.device.type}")
+        raise CannotFuse(f"there is no int8 kernel for {x.device.type}")
 
     def run_step(self, cell: Unit, x: Tensor, state: Named) -> tuple[Tensor, Named]:
         y, new = self.run(SingleStep(cell), x[None], state, NO_FLAGS)
@@ -238,7 +238,7 @@ class Triton(Kernels):
         return passes
 
     def own_kernel(self, cell: Unit, x: Tensor) -> OwnKernel | None:
-        """Units bring kernels for the CPU only."""
+        """Hand-written kernels exist for the CPU only."""
         return None
 
 
@@ -251,7 +251,7 @@ def unchanged(y: Tensor, new: Named, old: Named, inputs: Named) -> tuple[Tensor,
 
 
 class SingleStep:
-    """A cell on its own, for one step: no noise, and nothing done after it."""
+    """One step of a cell that is not part of a layer: without noise, and with nothing after the step."""
 
     changes_state = False
     after = staticmethod(unchanged)
@@ -461,5 +461,5 @@ def run_pair(
     ]
     try:
         return run_fused_pair(runs, x)
-    except CannotFuse:  # alone, each direction says why
+    except CannotFuse:  # each direction, run separately, gives the reason
         return None

@@ -1,6 +1,6 @@
-"""What a registered operation is given, against its plan: kernels read and write by address.
+"""Checks the arguments of a registered operation against its plan, because kernels read and write by address.
 
-What fits the plan may still be of any strides, but for those that a kernel cannot follow; these are copied.
+Any strides are accepted: operands whose strides a kernel cannot read are copied.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def group_sizes(plan: Plan, tensors: Sequence[Tensor]) -> tuple[int, ...]:
 
 
 def operand_shapes(plan: Plan, sizes: Sizes) -> Iterator[tuple[str, Shape, bool]]:
-    """Of each tensor its name, its shape, and whether it has the dtype of the projections."""
+    """Yield for each tensor its name, its shape, and whether it must have the dtype of the projections."""
     (steps, batch, channels), traced = sizes, plan.traced
     yield "the projections", (steps, batch, sum(channels[name] for name in plan.projected)), True
     for name in plan.extras:
@@ -103,7 +103,7 @@ def operand_shapes(plan: Plan, sizes: Sizes) -> Iterator[tuple[str, Shape, bool]
 def check_tensor(
     name: str, tensor: Tensor, shape: Shape, device: torch.device, dtype: torch.dtype | None
 ) -> None:
-    """dtype None: any floating point."""
+    """`dtype`: the required dtype; None: any floating-point dtype."""
     found = tuple(tensor.shape)
     need(found == tuple(shape), f"takes {name} of shape {tuple(shape)}; got {found}")
     need(tensor.layout is torch.strided, f"takes {name} as a dense tensor; got {tensor.layout}")
@@ -123,8 +123,8 @@ def check_backward(
 ) -> None:
     steps, batch, channels = check_scan(plan, tensors, *flags[:2], gpu)
     need(len(needed) == len(tensors), f"has {len(tensors)} tensors; got {len(needed)} values of needed")
-    states, rooms = len(plan.traced.states), widths_of_rooms(plan, channels)
-    count = states + len(rooms)
+    states, widths = len(plan.traced.states), kept_widths(plan, channels)
+    count = states + len(widths)
     need(len(kept) == count, f"keeps {count} tensors by its plan; got {len(kept)}")
     need(len(above) == 1 + states, f"has {1 + states} gradients by its plan; got {len(above)}")
     joint = tensors[0]
@@ -133,28 +133,28 @@ def check_backward(
         expected = (steps + 1, batch, size)
         check_tensor("the states of all steps", sequence, expected, joint.device, real_of(joint))
         need(sequence.stride(-1) == 1 or size == 1, "takes states with channels side by side")
-    for room, width in zip(kept[states:], rooms, strict=True):
-        check_product(room, (steps, batch, width), joint.device, joint.dtype if gpu else real_of(joint))
+    for values, width in zip(kept[states:], widths, strict=True):
+        check_product(values, (steps, batch, width), joint.device, joint.dtype if gpu else real_of(joint))
     expected = (steps, batch, channels["y"])
     check_tensor("the gradient of the output", above[0], expected, joint.device, joint.dtype)
     for gradient, size in zip(above[1:], sizes, strict=True):
         check_tensor("the gradient of a final state", gradient, (batch, size), joint.device, None)
 
 
-def widths_of_rooms(plan: Plan, channels: Mapping[str, int]) -> list[int]:
+def kept_widths(plan: Plan, channels: Mapping[str, int]) -> list[int]:
     """Of what is kept for the gradients besides the states: products, and what inner products read."""
     products = [sum(channels[part] for part in parts) for _, parts in plan.matrices]
     return [*products, *(channels[f"inner.{i}"] for i in range(len(plan.traced.inner)))]
 
 
 def real_of(joint: Tensor) -> torch.dtype:
-    """The dtype of arithmetic."""
+    """Return the dtype of arithmetic."""
     return torch.float64 if joint.dtype == torch.float64 else torch.float32
 
 
-def check_product(room: Tensor, shape: Shape, device: torch.device, dtype: torch.dtype) -> None:
-    """[T, B, parts * H], and on a CPU perhaps wider, as kernels left it."""
-    wide = room.dim() == 3 and tuple(room.shape[:2]) == shape[:2] and room.shape[2] >= shape[2]
-    need(wide, f"takes products of shape {shape} or wider; got {tuple(room.shape)}")
-    check_tensor("the products", room[..., : shape[2]], shape, device, dtype)
-    need(room.stride(-1) == 1, "takes products with channels side by side")
+def check_product(values: Tensor, shape: Shape, device: torch.device, dtype: torch.dtype) -> None:
+    """The products are [T, B, parts * H]; those of CPU kernels may be wider."""
+    wide = values.dim() == 3 and tuple(values.shape[:2]) == shape[:2] and values.shape[2] >= shape[2]
+    need(wide, f"takes products of shape {shape} or wider; got {tuple(values.shape)}")
+    check_tensor("the products", values[..., : shape[2]], shape, device, dtype)
+    need(values.stride(-1) == 1, "takes products with channels side by side")

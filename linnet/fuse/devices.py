@@ -1,4 +1,4 @@
-"""Parameters on another device than the input."""
+"""The check that parameters and input are on the same device."""
 
 from __future__ import annotations
 

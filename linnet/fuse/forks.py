@@ -17,7 +17,7 @@ from typing import Any
 # kernel may need another, and since a finaliser may run while its own thread compiles.
 compiling = RLock()
 
-# What is imported at a first call, so perhaps by one thread while another forks.
+# These are imported at a first call, perhaps by one thread while another forks.
 IMPORTED_LATE = ("linnet", "llvmlite", "triton", "torch._decomp")
 
 
@@ -41,7 +41,7 @@ def llvm_lock() -> Any:
     return None if ffi is None else ffi.lib._lock
 
 
-# The locks that the thread which forks has taken, in their order.
+# The locks that the forking thread has taken, in order.
 taken: list[Any] = []
 
 

@@ -1,11 +1,11 @@
-"""What functions compute, by the names of their local variables.
+"""The values that functions compute, by the names of their local variables.
 
     calls = []
     with watching([cell.step], calls):
         cell.step(k, q, v, h)
     calls[0].variables["f"]
 
-Python's profiler shows each call and its return, so the functions need not be changed and need not know.
+Python's profiler reports each call and each return, so the functions need not be changed.
 """
 
 from __future__ import annotations

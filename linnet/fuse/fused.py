@@ -1,4 +1,4 @@
-"""How a unit runs by kernels, once there are plans for it."""
+"""Runs a unit with kernels, given its plans."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Mode(NamedTuple):
 
     # Imports the module with its passes: linnet.fuse.cpu.passes or linnet.fuse.triton.passes.
     passes: Callable[[], ModuleType]
-    # Whether the kernels compute the projection of the input themselves.
+    # Whether the kernels compute the projection of the input, too.
     projects: bool
     # Whether a compiler or a tracer records the call, which then has to be a registered operation.
     recorded: bool
@@ -99,7 +99,7 @@ def project_new_state(projection: Any, state: Tensor) -> Named:
 
 
 def check_device(projection: Any, x: Tensor) -> None:
-    """Torch's product with a matrix on meta is no error: without gradients it gives arbitrary numbers."""
+    """torch accepts a matrix on meta without an error, and without gradients it returns arbitrary numbers."""
     if projection.weight.device != x.device:
         raise CannotFuse(f"a matrix is on {projection.weight.device}, and x is on {x.device}")
 

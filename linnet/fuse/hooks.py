@@ -1,4 +1,4 @@
-"""Modules that do more when they are called than their class says.
+"""Modules whose call does more than the `forward` of their class.
 
 A kernel computes what the modules inside a cell would, without calling them. If one of them has a hook (of
 pruning or weight norm, for example) or a `forward` that was replaced (as accelerate does), the reference loop
@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn.modules.module import _has_any_global_hook
 from torch.torch_version import TorchVersion
 
-# Before torch 2.13 torch.compile cannot trace a look into the attributes of a module.
+# Before torch 2.13, torch.compile cannot trace access to the `__dict__` of a module.
 OLD_COMPILER = TorchVersion(torch.__version__) < TorchVersion("2.13")
 
 

@@ -1,4 +1,4 @@
-"""How a unit with int8 matrices runs by kernels; see linnet/layers/int8.py for the scheme."""
+"""Runs a unit with int8 matrices with kernels; see linnet/layers/int8.py for the scheme."""
 
 from __future__ import annotations
 

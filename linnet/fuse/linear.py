@@ -1,11 +1,11 @@
-"""F.linear for matrices that are read again and again, as by a decoder that generates word after word.
+"""F.linear for matrices that are read many times, as by a decoder that generates one word after another.
 
     with kept_matrices():       # within this context, no matrix changes
         y = linear(x, weight, bias)
 
 The first product with a matrix packs it for our kernel, and the following ones read the packed copy. With few
-rows, a product of torch spends most of its time on packing. Outside such a context `linear` is F.linear: a
-matrix could change without notice, and a copy of it would be wrong.
+rows, torch's product spends most of its time on packing. Outside such a context `linear` is F.linear, because
+a matrix could change unnoticed, and its packed copy would be wrong.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class KeptMatrices:
     """Packed copies of matrices, by the address of the matrix."""
 
     def __init__(self) -> None:
-        # The matrix too: as long as it is here, its address belongs to no other.
+        # With the matrix: while it is referenced, no other tensor can have its address.
         self.copies: dict[tuple[Any, ...], tuple[Tensor, Any]] = {}
 
     def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -54,7 +54,7 @@ matrices: ContextVar[KeptMatrices | None] = ContextVar("linnet_matrices", defaul
 
 @contextmanager
 def kept_matrices() -> Iterator[None]:
-    """Within this context, `linear` keeps packed copies of the matrices: nobody may change them."""
+    """Within this context, `linear` keeps packed copies of the matrices, so the matrices must not change."""
     token = matrices.set(KeptMatrices())
     try:
         yield
@@ -63,7 +63,7 @@ def kept_matrices() -> Iterator[None]:
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """F.linear(x, weight, bias); within `kept_matrices`, by our kernel where it is faster."""
+    """F.linear(x, weight, bias); within `kept_matrices`, computed by our kernel where it is faster."""
     # A compiler cannot trace the context variable.
     kept = None if is_compiling() else matrices.get()
     if kept is None or not is_worth_packing(x, weight, bias):

@@ -17,7 +17,7 @@ Flags = tuple[Tensor | None, Tensor | None, bool]  # mask, resets, reverse
 
 
 def arithmetic(dtype: torch.dtype) -> torch.dtype:
-    """The dtype in which numbers of `dtype` are computed with."""
+    """Return the dtype in which kernels compute with tensors of `dtype`."""
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
@@ -27,7 +27,7 @@ def as_dtype(tensor: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 class Source(NamedTuple):
-    """What a projection is made of: x [T, B, D], weight [n H, D], bias [m H] of the last m parts."""
+    """The operands of a projection: x [T, B, D], weight [n H, D], bias [m H] of the last m parts."""
 
     x: Tensor
     weight: Tensor
@@ -42,10 +42,10 @@ class Source(NamedTuple):
 
 @dataclass
 class Operands:
-    """What a scan reads.
+    """The operands of a scan.
 
     joint      [T, B, n H]: the first n inputs of the step side by side; if the kernel
-               computes them, in the dtype of arithmetic, or only room for a few steps
+               computes them, in the dtype of arithmetic, or only a buffer for a few steps
     extras     [T, B, H]: the inputs that follow
     weights    [H]
     states     [B, H]
@@ -64,7 +64,7 @@ class Operands:
     resets: Tensor | None = None
     reverse: bool = False
     source: Source | None = None  # the operands of the projection, if the kernel computes it
-    drops: Sequence[Tensor] = ()  # [B, H] for each product: the mask of the state as it reads it
+    drops: Sequence[Tensor] = ()  # [B, H] for each product: the mask by which it multiplies the state
 
     @classmethod
     def of(
@@ -75,7 +75,7 @@ class Operands:
         source: Source | None = None,
         drops: Sequence[Tensor] = (),
     ) -> Operands:
-        """From the flat list of `tensors`."""
+        """Create operands from the flat list of `tensors`."""
         joint, *rest = tensors
         groups = []
         for names in (plan.matrices, plan.traced.states, plan.traced.weights):

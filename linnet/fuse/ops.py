@@ -1,12 +1,12 @@
 """The fused scan as registered torch operations, for torch.compile and torch.export.
 
-Eager code goes through an autograd.Function, which costs less a call; both end in the same kernels.
-A compiler knows an operation by its name, its shapes and its gradient, and does not trace into it: a
+Eager code uses an autograd.Function instead, which costs less per call; both run the same kernels.
+A compiler knows an operation by its name, its shapes and its gradient, and does not trace into it, so a
 graph does not grow with the number of time steps.
 
-`import linnet` registers the operations, so that a saved program can be loaded; what makes kernels is
-imported when one runs. Anybody can call a registered operation, and kernels read by address, so all
-that comes is checked against the plan.
+`import linnet` registers the operations, so that a saved program can be loaded; the modules that compile
+kernels are imported when an operation runs. Any code can call a registered operation, and kernels read by
+address, so all arguments are checked against the plan.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 def scan_op(
     plan: str, tensors: Sequence[Tensor], mask: Tensor | None, resets: Tensor | None, reverse: bool
 ) -> list[Tensor]:
-    """The output, the final states, the states of all steps and the products of all steps."""
+    """Return the output, the final states, the states of all steps and the products of all steps."""
     return scan_by(cpu_passes(), plan, tensors, mask, resets, reverse)
 
 
@@ -124,7 +124,7 @@ def scan_backward_op(
     resets: Tensor | None,
     reverse: bool,
 ) -> list[Tensor]:
-    """The gradients of those of `tensors` that are needed."""
+    """Return the gradients of those `tensors` that need one."""
     return gradients_by(cpu_passes(), plan, tensors, kept, above, needed, (mask, resets, reverse))
 
 
@@ -187,6 +187,6 @@ scan_op.register_autograd(differentiate, setup_context=remember)
 def compiled_scan(
     plan: Plan, tensors: Sequence[Tensor], mask: Tensor | None, resets: Tensor | None, reverse: bool
 ) -> list[Tensor]:
-    """The output and the final states."""
+    """Return the output and the final states."""
     results = scan_op(plan.text, list(tensors), mask, resets, reverse)
     return results[: 1 + len(plan.traced.states)]

@@ -1,4 +1,4 @@
-"""What a scan of a memory written by outer products (NRU) reads."""
+"""The inputs of a scan of a memory written by outer products (NRU)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OuterSettings = tuple[int, int, bool, bool, float | None]
 
 
 class OuterInputs(NamedTuple):
-    """What a scan reads: T steps, B sequences, H channels, M cells of memory, N numbers for the heads.
+    """The inputs of a scan: T steps, B sequences, H channels, M cells of memory, N numbers for the heads.
 
     gain and shift are those of the layer norm, if the recipe has one.
     """
@@ -34,6 +34,6 @@ class Misfit(ValueError):  # noqa: N818, it is a reason to run by the loop
 
 
 def falls_into_vectors(dtype: torch.dtype, memory: int, heads: int) -> bool:
-    """Whether the rows of p q^T fall into whole vectors, and into heads."""
+    """Whether the rows of p q^T divide into whole vectors, and into heads."""
     root = math.isqrt(heads * memory)
     return root % (vector_width(dtype) // 2) == 0 and memory % root == 0

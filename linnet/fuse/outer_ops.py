@@ -1,11 +1,11 @@
 """The scan of a memory written by outer products as registered torch operations.
 
-For everything that records operations instead of running them: torch.compile, torch.export, torch.jit.trace,
-make_fx and fake tensors. They see one operation, `linnet::outer_scan`, with its shapes and its gradient; a
-graph does not grow with the number of time steps. All that the kernels depend on is among the arguments, as
-plain numbers, so that a saved program runs in any process that has imported linnet.
+They serve everything that records operations instead of running them: torch.compile, torch.export,
+torch.jit.trace, make_fx and fake tensors. These see one operation, `linnet::outer_scan`, with its shapes and
+its gradient, so a graph does not grow with the number of time steps. Everything that the kernels depend on is
+an argument, as a plain number, so that a saved program runs in any process that has imported linnet.
 
-What makes kernels is imported when an operation runs: importing this file needs no compiler.
+The modules that compile kernels are imported when an operation runs: importing this file needs no compiler.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from linnet.fuse.available import no_cpu_kernels
 from linnet.fuse.cpu.width import vector_width
 from linnet.fuse.outer_inputs import OuterInputs, OuterSettings, falls_into_vectors
 
-# Of the results: the output and the final state; what follows is for the gradient.
+# The first results are the output and the final state; the others are for the gradient.
 RESULTS = 2
-# Of the arguments of linnet::outer_scan: the tensors with a gradient, then mask and resets, then the rest.
+# The arguments of linnet::outer_scan: the tensors with a gradient, then mask and resets, then the rest.
 DIFFERENTIABLE = len(OuterInputs._fields)
 TENSORS, ARGUMENTS = DIFFERENTIABLE + 2, DIFFERENTIABLE + 8
 
@@ -104,7 +104,7 @@ def outer_scan_backward_op(
     dy: Tensor,
     dstate: Tensor,
 ) -> list[Tensor]:
-    """The gradients of those of the first seven arguments that are there."""
+    """Return the gradients of those of the first seven arguments that are not None."""
     from linnet.fuse.cpu.outer_scan import run_backward
 
     recipe = recipe_of(a, memory, heads, relu, mean, eps)
@@ -120,14 +120,14 @@ def outer_scan_backward_shapes(*arguments):
 
 
 def recipe_of(a: Tensor, *settings: Any) -> Any:
-    """What the kernels of this machine are made from."""
+    """Return the recipe of the kernels for this machine."""
     from linnet.fuse.cpu.outer_scan import recipe_for
 
     recipe = recipe_for(a.dtype, a.shape[-1], *settings)
     if recipe is None:
         raise RuntimeError(
-            "this program was made on a machine with shorter vectors, and its NRU does not fall into those "
-            'of this one; make it again here, or there within linnet.backend("reference")'
+            "this program was exported on a machine with shorter vectors, and the sizes of its NRU do not "
+            'fit those of this one; export it again here, or there within linnet.backend("reference")'
         )
     return recipe
 
@@ -161,7 +161,7 @@ ANSWERS: dict[tuple[torch.dtype, int, int], bool] = {}
 
 
 def has_kernel(dtype: torch.dtype, memory: int, heads: int) -> bool:
-    """Whether p q^T falls into the vectors of this machine, and kernels run here at all."""
+    """Whether p q^T divides into the vectors of this machine, and kernels can run here at all."""
     key = dtype, memory, heads
     if torch.compiler.is_compiling():
         return ANSWERS.get(key, False)

@@ -1,10 +1,10 @@
-"""A traced step with its numbers taken out, so that steps which differ in those alone share their kernels.
+"""A traced step with its numbers replaced by names, so that steps that differ only in numbers share kernels.
 
 A schedule that changes zoneout at each update, or a search over an option, would otherwise compile a kernel
-for each value: a second of work, and memory that LLVM's optimiser never gives back (docs/log.md).
+for each value: this takes a second, and memory that LLVM's optimiser never frees (docs/log.md).
 
-Numbers that are a multiple of one half stay in the code: 0, 1, 2 and 0.5 are the step's own more often than
-an option's. So do exponents, since the compiler makes products of some of them.
+Multiples of one half stay in the code: 0, 1, 2 and 0.5 are usually part of the equations and not values of
+options. Exponents stay, too, because the compiler turns some powers into products.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from linnet.fuse.trace import Line, Operand, Pointwise, Traced
 
 
 class Pattern(NamedTuple):
-    """`traced` with names in the place of `numbers`."""
+    """`traced` with names instead of `numbers`."""
 
     traced: Traced
     numbers: tuple[float, ...]
 
 
 def number_name(i: int) -> str:
-    # With a space, so that no part of a unit is called the same.
+    # With a space, so that no part of a unit has the same name.
     return f"number {i}"
 
 
 def pattern_of(traced: Traced) -> Pattern:
-    taker = Taker()
-    forward, backward = taker.graph(traced.forward), taker.graph(traced.backward)
-    return Pattern(replace(traced, forward=forward, backward=backward), tuple(taker.names))
+    extractor = NumberExtractor()
+    forward, backward = extractor.graph(traced.forward), extractor.graph(traced.backward)
+    return Pattern(replace(traced, forward=forward, backward=backward), tuple(extractor.names))
 
 
-class Taker:
-    """Takes numbers out of graphs; equal numbers get one name."""
+class NumberExtractor:
+    """Replaces numbers in graphs by names; equal numbers get one name."""
 
     def __init__(self) -> None:
         self.names: dict[float, str] = {}
@@ -50,12 +50,12 @@ class Taker:
         return replace(line, operands=tuple(map(self.operand, line.operands)))
 
     def operand(self, operand: Operand) -> Operand:
-        if isinstance(operand, str) or is_plain(operand):
+        if isinstance(operand, str) or stays_in_code(operand):
             return operand
         return self.names.setdefault(operand, number_name(len(self.names)))
 
 
-def is_plain(number: float) -> bool:
+def stays_in_code(number: float) -> bool:
     """A multiple of one half, infinity or NaN."""
     doubled = 2 * number
     return not (abs(doubled) < 2**52) or doubled == int(doubled)

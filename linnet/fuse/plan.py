@@ -1,4 +1,4 @@
-"""What is to be fused: a traced step and the products with the state that it takes."""
+"""The plan of a fused scan: a traced step and the products with the state that it reads."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from linnet.fuse.trace import Step, Traced
 
 @dataclass(frozen=True)
 class Product:
-    """A recurrent matrix: the state it reads, and the inputs of the step that it makes, side by side."""
+    """A recurrent matrix: the state it reads, and the inputs of the step that it computes, side by side."""
 
     state: str
     parts: tuple[str, ...]
@@ -37,7 +37,7 @@ class Plan:
     extras: tuple[str, ...]
     products: tuple[Product, ...]
     text: str = field(init=False, repr=False)
-    # What kernels are made of, for all plans that differ in numbers alone.
+    # Kernels are compiled from the pattern, which is the same for all plans that differ only in numbers.
     pattern: Pattern = field(init=False, repr=False, compare=False)
     # Kernels by their options, so that a call need not hash the whole recipe: {options: (kernel, operands)}.
     kernels: dict[tuple, tuple] = field(default_factory=dict, repr=False, compare=False)
@@ -62,12 +62,12 @@ class Plan:
 
     @classmethod
     def read(cls, written: str) -> Plan:
-        """From its text; a ValueError if that is not the text of a plan."""
+        """Create a plan from its text; raise ValueError if that is not the text of a plan."""
         traced, extras, products = text.read(written)
         return cls(traced, extras, tuple(Product(*product) for product in products))
 
     def numbers_as(self, dtype: torch.dtype) -> Tensor:
-        """The numbers of the pattern. The plan holds them: the arguments of a step keep their address."""
+        """The numbers of the pattern. The plan keeps the tensor: the arguments of a step have its address."""
         if dtype not in self.numbers:
             self.numbers[dtype] = torch.tensor(self.pattern.numbers, dtype=dtype, device="cpu")
         return self.numbers[dtype]
@@ -86,10 +86,11 @@ class Plan:
         """Whether all projections are of one size, so that a kernel can compute them."""
         return len({self.groups[name] for name in self.projected}) == 1
 
-    def twins(self, product: Product, projected: Sequence[str]) -> int | None:
-        """Where those of `projected` start whose gradients are those of the parts of `product`, if any are.
+    def start_of_shared_gradients(self, product: Product, projected: Sequence[str]) -> int | None:
+        """The index of the first of those `projected` inputs that have the same gradients as the parts of
+        `product`, or None if there are none.
 
-        A gate that adds both has one gradient for both, except at the first step of a new sequence.
+        A gate that adds an input and a product has the same gradient for both, except after a reset.
         """
         gradients = dict(self.traced.backward.outputs)
         wanted = [gradients[f"d.{name}"] for name in product.parts]
@@ -98,11 +99,11 @@ class Plan:
         return next((start for start in starts if found[start : start + len(wanted)] == wanted), None)
 
     def all_gradients(self) -> tuple[str, ...]:
-        """The inputs and weights that have gradients, without those that share one with a projection."""
+        """The inputs and weights with a gradient of their own, which is not also that of a projection."""
         shared = {
             part
             for product in self.products
-            if self.twins(product, self.projected) is not None
+            if self.start_of_shared_gradients(product, self.projected) is not None
             for part in product.parts
         }
         names = (*self.traced.inputs, *self.traced.weights)
@@ -110,14 +111,14 @@ class Plan:
 
 
 class Method(NamedTuple):
-    """How a cell takes a single step: by the plans of its stages, or by the kernel that it brings itself."""
+    """How a cell runs a single step: with the plans of its stages, or with its own hand-written kernel."""
 
     plans: Sequence[Plan]
     own: bool
 
 
 class Fusible(NamedTuple):
-    """A plan, and the step it was traced from: the reference, for what kernels do not do."""
+    """A plan, and the step it was traced from, which is the reference for what kernels cannot compute."""
 
     plan: Plan
     step: Step

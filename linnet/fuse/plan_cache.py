@@ -1,4 +1,4 @@
-"""The plans of one cell, made when first needed and found again by what they depend on."""
+"""The plans of one cell, created when first needed and looked up by what they depend on."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class PlanCache:
         # Weak references to the cell and to what is done after its step, as of the last plan that was made.
         self.cell: Callable[[], Any] = lambda: None
         self.after: Callable[[], Any] = lambda: None
-        # What is prepared for single steps; see fuse/quick.py.
+        # The programs prepared for single steps; see fuse/quick.py.
         self.steps: Any = None
 
     def __deepcopy__(self, memo: dict) -> PlanCache:
@@ -61,14 +61,13 @@ class PlanCache:
         return self.make(cell, extras, after, options) if plans is None else plans
 
     def key(self, cell: Unit, extras: tuple[str, ...], after: After, options: tuple) -> tuple:
-        values = [getattr(after.__self__, name) for name in options]  # type: ignore[attr-defined]
-        return (cell.training, *extras, *values, self.settings.key(cell))
+        return (cell.training, *extras, *values_of(after, options), self.settings.key(cell))
 
     def make(self, cell: Unit, extras: tuple[str, ...], after: After, options: tuple) -> PlansOrReason:
         names: set[str] = set()
         token = attributes_read.set(names)
         try:
-            plans = plans_or_reason(cell, extras, after)
+            plans = plans_or_reason(cell, extras, after, values_of(after, options))
         finally:
             attributes_read.reset(token)
         if not isinstance(plans, str):
@@ -76,7 +75,7 @@ class PlanCache:
             names -= {product.attribute for plan in plans for product in plan.traced.inner}
         self.settings.add(cell, names)
         plans = self.settings.opaque(cell, names) or plans
-        # New names make the keys longer. Older plans are then not found any more, and are the first to go.
+        # New names make the keys longer. Older plans are then not found any more, and are deleted first.
         self.plans[self.key(cell, extras, after, options)] = plans
         for old in list(self.plans)[:-MOST_PLANS]:
             self.plans.pop(old, None)
@@ -97,13 +96,17 @@ class PlanCache:
         return plans
 
 
+def values_of(after: After, options: tuple) -> tuple:
+    return tuple(getattr(after.__self__, name) for name in options)  # type: ignore[attr-defined]
+
+
 NUMBERS = count()
 # All caches that are alive, by number.
 CACHES: WeakValueDictionary[int, PlanCache] = WeakValueDictionary()
 
 
 def weak_function(function: After) -> Callable[[], Any]:
-    """A reference that does not keep the object alive that `function` is a method of."""
+    """A reference that does not keep alive the object of which `function` is a method."""
     return weakref.WeakMethod(function) if isinstance(function, MethodType) else lambda: function
 
 
@@ -128,13 +131,13 @@ def plans_when_compiled(number: int, extras: tuple[str, ...], options: tuple) ->
 plans_when_compiled._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
-def plans_or_reason(cell: Unit, extras: Sequence[str], after: After) -> PlansOrReason:
+def plans_or_reason(cell: Unit, extras: Sequence[str], after: After, options: tuple) -> PlansOrReason:
     reason = no_cpu_kernels()
     if reason is not None and no_triton_kernels() is not None:
         return reason
     try:
         # Hidden from tracers: plans are made once, so a tracer would record other operations each time.
         with undisturbed():
-            return make_plans(cell, extras, after)
+            return make_plans(cell, extras, after, options)
     except CannotFuse as error:
         return error.reason

@@ -1,14 +1,16 @@
-"""How a unit becomes a plan for a fused kernel, or why it does not."""
+"""Creates the plans of a unit, or gives the reason why it cannot be fused."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from linnet.fuse.plan import Plan, Product
+from linnet.fuse.shared_traces import shared_trace
 from linnet.fuse.substitute import with_parameters
 from linnet.fuse.trace import (
     Multiply,
@@ -27,8 +29,11 @@ from linnet.fuse.unit import ByNature, CannotFuse, Named, Stage, Unit
 After = Callable[[Tensor, Named, Named, Named], tuple[Tensor, Named]]
 
 
-def make_plans(cell: Unit, extras: Sequence[str], after: After) -> list[Plan]:
-    """Return a plan for each stage of `cell`, whose step reads `extras` besides the projections."""
+def make_plans(cell: Unit, extras: Sequence[str], after: After, options: tuple[Any, ...] = ()) -> list[Plan]:
+    """Return a plan for each stage of `cell`, whose step reads `extras` besides the projections.
+
+    options   the values of the options that `after` reads from its object
+    """
     obstacle = cell.structural_obstacle()
     if obstacle is not None:
         raise CannotFuse(obstacle)
@@ -37,10 +42,12 @@ def make_plans(cell: Unit, extras: Sequence[str], after: After) -> list[Plan]:
     ]
     if read != list(cell.input.parts):
         raise CannotFuse(f"its steps read the parts {read} of {list(cell.input.parts)}")
-    return [make_plan(cell, stage, extras, after) for stage in cell.stages()]
+    return [make_plan(cell, stage, extras, after, options) for stage in cell.stages()]
 
 
-def make_plan(cell: Unit, stage: Stage, extras: Sequence[str], after: After) -> Plan:
+def make_plan(
+    cell: Unit, stage: Stage, extras: Sequence[str], after: After, options: tuple[Any, ...]
+) -> Plan:
     reads = cell.arguments[stage.step]
     noise = [f"{kind}.{name}" for name in stage.states for kind in ("stay", "drop")]
     of_new_states = [part for attribute in stage.reads_new_state for part in getattr(cell, attribute).parts]
@@ -53,20 +60,35 @@ def make_plan(cell: Unit, stage: Stage, extras: Sequence[str], after: After) -> 
     made = [name_in_unit(part) for product in products for part in product.parts]
     weights = list(weights_of(cell, stage))
     check_names([*projected, *extras, *made], (*stage.states, *weights))
-    step = partial(one_step, cell, stage, after)
-    try:
-        inputs = [safe_name(name) for name in (*projected, *extras, *made)]
-        traced = trace(step, inputs, stage.states, weights, multiplies=True)
-    except NotPointwise as reason:
-        raise CannotFuse(str(reason)) from reason
-    plan = Plan(traced, tuple(map(safe_name, extras)), products)
+    inputs = tuple(safe_name(name) for name in (*projected, *extras, *made))
+    done_after = (type(getattr(after, "__self__", None)), getattr(after, "__func__", after), *options)
+    context = (stage.step, stage.states, inputs, tuple(weights), cell.training, *done_after)
+
+    def planned(traced: Traced) -> Plan:
+        plan = Plan(traced, tuple(map(safe_name, extras)), products)
+        check_plan(cell, stage, plan, (*projected, *of_new_states))
+        return plan
+
+    def make_trace() -> Traced:
+        step = partial(one_step, cell, stage, after)
+        try:
+            traced = trace(step, inputs, stage.states, weights, multiplies=True)
+        except NotPointwise as reason:
+            raise CannotFuse(str(reason)) from reason
+        planned(traced)  # its checks come first: they give the simpler reasons
+        check_traced(traced, step, cell.states[stage.states[0]])
+        return traced
+
+    return planned(shared_trace(cell, context, make_trace))
+
+
+def check_plan(cell: Unit, stage: Stage, plan: Plan, parts: Sequence[str]) -> None:
+    traced = plan.traced
     if traced.inner:
         check_names([name_in_unit(name) for name in traced.inputs], (*stage.states, *traced.weights))
         check_groups(cell, stage, plan)
     else:
-        check_sizes(cell, stage, (*projected, *of_new_states))
-    check_traced(traced, step, cell.states[stage.states[0]])
-    return plan
+        check_sizes(cell, stage, parts)
 
 
 def one_step(
@@ -106,7 +128,7 @@ def inner_projections(cell: Unit) -> list[str]:
 
 
 class InnerProduct(nn.Module):
-    """In place of a projection of a cell, which a step calls with something that it has computed."""
+    """Replaces a projection of a cell that a step calls with something that it has computed."""
 
     def __init__(self, cell: Unit, attribute: str, multiply: Multiply):
         super().__init__()
@@ -170,13 +192,13 @@ def check_int8(plans: Sequence[Plan]) -> None:
 
 
 def check_sizes(cell: Unit, stage: Stage, parts: Sequence[str]) -> None:
-    """Kernels loop over channels: everything that a stage reads and writes must have the same number."""
+    """Kernels loop over channels, so everything that a stage reads and writes must have the same number."""
     sizes = {cell.states[name] for name in (*stage.states, *stage.recurrence.values())}
     sizes |= {cell.input.parts[name] for name in parts if name in cell.input.parts}
     for attribute in (*stage.recurrence, *stage.reads_new_state):
         sizes |= set(getattr(cell, attribute).parts.values())
     if len(sizes) > 1 or not set(stage.recurrence.values()) <= set(stage.states):
-        raise CannotFuse(ByNature(f"its states and parts are of different sizes, {sorted(sizes)}"))
+        raise CannotFuse(ByNature(f"its states and parts have different sizes, {sorted(sizes)}"))
 
 
 def check_groups(cell: Unit, stage: Stage, plan: Plan) -> None:

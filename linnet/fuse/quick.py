@@ -1,7 +1,7 @@
-"""A single step without gradients: what was decided and prepared for the last one is used again.
+"""A single step without gradients, which reuses what was decided and prepared for the previous one.
 
-Everything on which the decision depends is compared at each call; see `fuse/watch.py`. A call of which
-anything is unusual (a tracer, a subclass of Tensor, autocast) takes the general way.
+Everything that the decision depends on is compared at each call; see `fuse/watch.py`. An unusual call (with
+a tracer, a subclass of Tensor, autocast) runs through the general path instead.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Stepped(Protocol):
 
 
 class QuickSteps:
-    """The programs of one cell, for as long as it stays what it is. `reason`: why there are none."""
+    """The programs of one cell, valid until the cell changes. `reason`: why there are none, or None."""
 
     def __init__(self, stepped: Stepped, root: nn.Module):
         cell = stepped.cell
@@ -64,7 +64,7 @@ class QuickSteps:
             self.reason = "it has hooks"
 
     def pool_for(self, x: Tensor) -> list[CellStep]:
-        """Where the programs for x are that no thread uses."""
+        """The programs for x that no thread is using."""
         key = (x.shape, x.dtype)
         if key not in self.pools and len(self.pools) >= MOST_SIZES:
             self.pools.clear()
@@ -86,7 +86,7 @@ class QuickSteps:
 
 
 def method_of(stepped: Stepped) -> Method:
-    """How the cell steps without gradients; CannotFuse, if not by kernels."""
+    """How kernels run a step of the cell without gradients; raises CannotFuse if they cannot."""
     cell = stepped.cell
     reason = no_cpu_kernels() or stepped.obstacle(recorded=False)
     if reason is not None:
@@ -107,9 +107,9 @@ def method_of(stepped: Stepped) -> Method:
 
 
 def quick_step(stepped: Stepped, root: nn.Module, x: Tensor, state: Named) -> tuple[Tensor, Named] | None:
-    """x [B, input_size] -> the output and the new state; None if this call has to take the general way.
+    """x [B, input_size] -> the output and the new state; None if this call must use the general path.
 
-    root   the cell or the layer: all that the step depends on is inside
+    root   the cell or the layer, which contains everything that the step depends on
     """
     states = list(state.values())
     if not is_usual() or not all(map(is_readable, (x, *states))):
@@ -128,7 +128,7 @@ def quick_step(stepped: Stepped, root: nn.Module, x: Tensor, state: Named) -> tu
 
 
 def step_again(root: nn.Module, x: Tensor, states: Sequence[Any]) -> tuple[Tensor, list[Tensor]] | None:
-    """One more step with tensors like those of an earlier one, which have been checked then.
+    """One more step with tensors of the same kinds as in an earlier step, which checked them.
 
     root   a cell or a layer, as in `quick_step`
 
@@ -152,7 +152,7 @@ def step_again(root: nn.Module, x: Tensor, states: Sequence[Any]) -> tuple[Tenso
 
 
 def is_usual() -> bool:
-    """Whether nothing looks at operations or changes them, so that kernels may do their work."""
+    """Whether nothing records or changes operations, so that kernels may replace them."""
     return not (
         torch.is_grad_enabled() or is_recording() or is_transformed() or torch.is_autocast_enabled("cpu")
     )

@@ -37,7 +37,7 @@ def is_plain_tensor(x: Tensor) -> bool:
 
 
 def opaque_to_kernels(x: Tensor) -> str | None:
-    """Why x needs the operations of the step itself, so that no kernel can run on it, or None."""
+    """Why no kernel can run on x, which needs the operations of the step itself; or None."""
     if torch._C._functorch.peek_interpreter_stack() is not None:
         return "torch.func transforms the operations of its step"
     if torch.autograd.forward_ad._current_level >= 0:

@@ -44,10 +44,10 @@ def scan(
     if is_collecting():
         ordered = states[::-1] if reverse else states
         collect({name: torch.stack([each[name] for each in ordered]) for name in state}, reverse)
-    # Filled and not multiplied, so that a NaN in the gradient of a padded step stops there as well.
+    # Filled instead of multiplied, so that a NaN in the gradient of a padded step does not spread.
     return (y if mask is None else y.masked_fill(~mask[..., None], 0)), state
 
 
 def choose_state(where: Tensor, yes: Values, no: Values) -> Values:
-    """For each sequence of the batch one state or the other."""
+    """Choose the state `yes` or `no` for each sequence of the batch."""
     return {name: torch.where(where[:, None], yes[name], no[name]) for name in no}

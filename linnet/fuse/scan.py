@@ -1,4 +1,4 @@
-"""The fused loop over time as a function that autograd knows."""
+"""The fused loop over time as an autograd function."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from linnet.fuse.trace import Step, bias_of
 
 
 class OtherOperands(NamedTuple):
-    """What a scan reads besides its projection; see `Operands`."""
+    """The operands of a scan other than its projection; see `Operands`."""
 
     extras: Sequence[Tensor]
     weights: Sequence[Tensor]
@@ -126,7 +126,7 @@ def fused_scan(
     kernels: ModuleType = passes,
     recorded: bool = False,
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """What `reference.scan` computes, in one kernel: the output [T, B, H] and the final states by name."""
+    """`reference.scan` in one kernel: return the output [T, B, H] and the final states by name."""
     tensors = (kernels.laid_out(joint), *others.tensors(joint.dtype, kernels.laid_out))
     if recorded:
         # By name: torch.compile of torch 2.10 cannot trace properties of named tuples.
@@ -179,7 +179,7 @@ NO_GRADIENTS = (None,) * 5
 
 
 def save(ctx: Any, flags: Flags, tensors: Sequence[Tensor | None]) -> None:
-    """For backward; the mask and the resets too, so that autograd detects if they change in place."""
+    """Save tensors for backward; the mask and the resets, too, so that autograd detects changes in place."""
     *masks, ctx.reverse = flags
     ctx.save_for_backward(*masks, *tensors)
 
@@ -217,7 +217,7 @@ class FusedScan(torch.autograd.Function):
 
 
 class ProjectedScan(torch.autograd.Function):
-    """The scan with a projection of its own, which its gradient overwrites."""
+    """The scan of a projection that only this function sees: its gradient overwrites it."""
 
     @staticmethod
     def forward(ctx, fusible: Fusible, flags: Flags, drops, x, weight, bias, *tensors):
@@ -265,7 +265,7 @@ def is_first(unused: list[bool]) -> bool:
 
 
 def reference_gradients(step: Step, operands: Operands, sources, needed, above) -> list[Tensor | None]:
-    """Gradients of `sources`, which make the operands, by the reference loop: can be differentiated again."""
+    """Gradients of `sources`, from which the operands are computed, that can be differentiated again."""
     y, finals = reference_scan(step, operands)
     results = (y, *(finals[name] for name in operands.plan.traced.states))
     pairs = [(result, a) for result, a in zip(results, above, strict=True) if result.requires_grad]

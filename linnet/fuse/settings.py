@@ -1,8 +1,8 @@
-"""What a step reads besides its arguments, so that a change is detected.
+"""The attributes and variables that a step reads besides its arguments, to detect when they change.
 
-A plan is traced once and used until something that the step reads has another value. While a step is
-traced, `Reading` notes the attributes of the cell that it reads; at each call their values are part of the
-key by which a plan is found. Numbers, strings, functions, NumPy scalars and small arrays, enums, and
+A plan is traced once and used until something that the step reads changes its value. While a step is
+traced, `Reading` records the attributes of the cell that it reads; at each call their values are part of the
+key by which a plan is looked up. Numbers, strings, functions, NumPy scalars and small arrays, enums, and
 lists, tuples, dicts, sets, dataclasses and modules of these can be described by a value. A change of any
 other object cannot be detected, so a step that reads one is not fused.
 
@@ -27,23 +27,23 @@ from linnet.fuse.unit import Unit
 # Values that describe themselves.
 SIMPLE = frozenset({int, bool, str, bytes, complex, type(None), types.BuiltinFunctionType, type})
 SIMPLE |= {torch.dtype, torch.device, type(...), range}
-# Numbers of an array that is worth a look at each call.
+# Arrays with more numbers than this are too large to compare at each call.
 LARGEST = 1024
-# Where functions do not depend on variables that change.
+# Functions of these packages do not depend on variables that change.
 LIBRARIES = ("torch", "linnet", "numpy", "math")
 
 
 class Opaque(NamedTuple):
-    """In place of an object that cannot be described."""
+    """Stands for an object that cannot be described."""
 
     kind: type
 
 
 class Reading:
-    """Mixed into a copy of a cell: notes which attributes are read."""
+    """Mixed into a copy of a cell: records which attributes are read."""
 
     def __init_subclass__(cls, **_: Any) -> None:
-        """Not that of a unit, which may want arguments."""
+        """Replaces that of a unit, which may require arguments."""
 
     def __getattribute__(self, name: str) -> Any:
         noted = object.__getattribute__(self, "__dict__").get("attributes read")
@@ -53,13 +53,13 @@ class Reading:
 
 
 def note_reads(cell: Any, names: set[str]) -> None:
-    """From now on the names of the attributes that are read of `cell` are added to `names`."""
+    """From now on, add the names of the attributes of `cell` that are read to `names`."""
     kind = type(cell)
     cell.__dict__["attributes read"] = names
     cell.__class__ = type(kind.__name__, (Reading, kind), {"__module__": kind.__module__})
 
 
-# What every cell has, and what no option changes.
+# Attributes that every cell has and that no option changes.
 COMMON = frozenset({*dir(nn.Module), *dir(Unit)}) - {"step"}
 MACHINERY = frozenset(
     {"_parameters", "_buffers", "_modules", "training", "plan_cache", "states", "arguments"}
@@ -71,9 +71,9 @@ class Settings:
 
     def __init__(self) -> None:
         self.names: tuple[str, ...] = ()
-        # Of the names, methods of Linnet's own cells: these change only if an attribute takes their place.
+        # Of the names, methods of Linnet's own cells: these change only if an attribute replaces them.
         self.methods: frozenset[str] = frozenset()
-        # Of the names, attributes of the object itself and modules: what a compiler can guard.
+        # Of the names, attributes of the object itself and modules, which a compiler can guard.
         self.shown: tuple[str, ...] = ()
         # Global variables: the namespaces they are in, and their names there.
         self.variables: tuple[tuple[dict[str, Any], str], ...] = ()
@@ -99,25 +99,25 @@ class Settings:
         return tuple(values)
 
     def can_change_inside(self, cell: Unit) -> bool:
-        """Whether a value can change without another object in the attributes of the cell."""
+        """Whether a value can change while the attributes of the cell stay the same objects."""
         names = [n for n in self.names if n not in self.methods and n not in cell._parameters]
         return bool(self.variables) or not all(is_fixed(cell.__dict__.get(name, cell)) for name in names)
 
     def show(self, cell: Unit) -> None:
-        """Read all names, so that a compiler compiles again when one of them has another value."""
+        """Read all names, so that a compiler compiles again when one of them changes."""
         for name in self.shown:
-            getattr(cell, name) is None  # noqa: B015, to be read is all it takes
+            getattr(cell, name) is None  # noqa: B015, reading it is enough
 
     def unguarded(self, cell: Unit) -> str | None:
-        """What of all that the steps read a compiler would not look into, if there is something."""
+        """Why a compiler would not detect a change of something that the steps read, or None."""
         values = {f"self.{name}": cell.__dict__.get(name, cell._modules.get(name)) for name in self.names}
         values |= {name: space.get(name) for space, name in self.variables}
-        # Of global variables, none: they are not arguments of what is compiled.
+        # Global variables are never guarded: they are not arguments of the compiled function.
         found = [n for n, value in values.items() if not n.startswith("self.") or not is_guarded(value)]
         return f"a compiler would not see a change of {found[0]}, which its step reads" if found else None
 
     def opaque(self, cell: Unit, names: set[str]) -> str | None:
-        """Why a step that reads these attributes cannot be fused, if one of them cannot be described."""
+        """Why a step that reads these attributes cannot be fused, or None if all can be described."""
         for name, value in zip(self.names, self.key(cell), strict=False):
             kind = find_opaque(value)
             if name in names and kind is not None:
@@ -129,14 +129,14 @@ class Settings:
 
 
 def is_fixed(value: Any) -> bool:
-    """Whether an object stays what it is."""
+    """Whether an object cannot change its value."""
     if isinstance(value, types.FunctionType):
         return value.__closure__ is None and is_of_library(value)
     return type(value) in SIMPLE or type(value) is float
 
 
 def is_guarded(value: Any) -> bool:
-    """Whether torch.compile notices another value of an attribute that is only read."""
+    """Whether torch.compile detects a change of an attribute that is only read."""
     if isinstance(value, types.FunctionType):
         return value.__closure__ is None or is_of_library(value)
     if isinstance(value, nn.Module):
@@ -145,14 +145,14 @@ def is_guarded(value: Any) -> bool:
 
 
 def counts(cell: Unit, name: str) -> bool:
-    """Whether a value of this name could make a step compute something else."""
+    """Whether a step could compute something else if the attribute `name` changed."""
     return name not in MACHINERY and (name in cell.__dict__ or name not in COMMON)
 
 
 def elsewhere(cell: Unit, name: str) -> Hashable:
-    """The value of a name that is not among the attributes of the object itself."""
+    """The value of an attribute that is not in the dictionary of the object itself."""
     if name in cell._parameters:
-        # Those are operands of kernels: their values may change.
+        # Parameters are operands of kernels, so their values may change.
         return cell._parameters[name] is None
     if name in cell._modules:
         return described(cell._modules[name])
@@ -166,12 +166,12 @@ def elsewhere(cell: Unit, name: str) -> Hashable:
 
 
 def described(value: Any) -> Hashable:
-    """Something that is equal if and only if the value is, as far as a step could tell."""
+    """Return a description that is equal for two values if and only if a step cannot tell them apart."""
     kind = type(value)
     if kind in SIMPLE:
         return kind, value
     if kind is float:
-        # 0.0 == -0.0, but they are not the same number.
+        # 0.0 == -0.0, but a step can tell them apart.
         return kind, (value if value else str(value))
     if kind is types.FunctionType:
         return described_function(value)
@@ -214,8 +214,8 @@ def described_object(value: Any) -> Hashable:
 
 
 def described_module(module: nn.Module) -> Hashable:
-    """Its attributes and those of its children. Its parameters are tensors, which a trace refuses."""
-    if type(module) is nn.Identity:  # for speed: of a unit without a norm
+    """Its attributes and those of its children, without parameters: a trace rejects these anyway."""
+    if type(module) is nn.Identity:  # for speed: a unit without a norm has one
         return nn.Identity
     public = [(name, described(value)) for name, value in vars(module).items() if name[0] != "_"]
     children = [(name, described(child)) for name, child in module._modules.items()]

@@ -1,4 +1,4 @@
-"""The states of all steps, for those who ask: kernels have them in memory anyway, or can keep them.
+"""The states of all steps on request: kernels have them in memory anyway, or can keep them.
 
 sequences = []
 with collecting(sequences):
@@ -38,6 +38,6 @@ def collect(sequences: Mapping[str, Tensor], reverse: bool) -> None:
     """Append the states of a scan, given with the initial state, [T + 1, B, H], in the order of time."""
     kept = collected.get() if is_collecting() else None
     if kept is not None:
-        # Backwards, the initial state is the last one.
+        # In the backward direction, the initial state is the last one.
         steps = slice(None, -1) if reverse else slice(1, None)
         kept.append({name: sequence[steps].detach().clone() for name, sequence in sequences.items()})

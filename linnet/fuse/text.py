@@ -1,4 +1,4 @@
-"""A plan as text, for graphs that are saved: what another process needs to compile the kernels again.
+"""A plan as text, for saved graphs: from it, another process can compile the kernels again.
 
     {"linnet": 1, "inputs": [...], "states": [...], "weights": [...], "extras": [...],
      "products": [[state, [parts]], ...], "inner": [[projection, [parts]], ...],
@@ -10,7 +10,7 @@ result) or a number. The outputs are those of `Traced`, in its order: y, the new
 read; the gradients of inputs, states and weights.
 
 A file may come from anywhere, and kernels read and write by address. So names, operations, counts and
-kinds of values are checked, and a text that does not fit is a ValueError.
+kinds of values are checked, and an invalid text raises a ValueError.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from linnet.fuse.phases import phases_of
 from linnet.fuse.trace import OPERATIONS, Inner, Line, Operand, Pointwise, Traced
 
 VERSION = 1
-# Far beyond any unit: that of LSTM has 3,000 characters.
+# Far more than any unit needs: the text of LSTM has 3,000 characters.
 LONGEST = 1 << 20
 COMPARISONS = ("gt", "ge", "lt", "le", "eq", "ne")
 LOGICAL = ("logical_and", "logical_or", "logical_not")
@@ -34,7 +34,7 @@ Products = Sequence[tuple[str, tuple[str, ...]]]
 
 
 def written(traced: Traced, extras: Sequence[str], products: Products) -> str:
-    """The same plan has the same text in every process."""
+    """Return the text of a plan, which is the same in every process."""
     value: dict[str, Any] = {
         "linnet": VERSION,
         "inputs": traced.inputs,
@@ -74,7 +74,7 @@ def need(true: bool, problem: str) -> None:
 
 
 def read(text: str) -> tuple[Traced, tuple[str, ...], list[tuple[str, tuple[str, ...]]]]:
-    """The traced step, its extras and its products as (state, parts)."""
+    """Return the traced step, its extras and its products as (state, parts)."""
     value = parsed(text)
     optional = ["inner"] if isinstance(value, dict) and "inner" in value else []
     value = fields(value, ["linnet", "inputs", "states", "weights", "extras", "products", *GRAPHS, *optional])
@@ -146,7 +146,7 @@ def read_pairs(value: Any, what: str) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 
 def check_order(inputs: Sequence[str], extras: Sequence[str], products: Products) -> None:
-    """Projections, extras, parts of products."""
+    """The inputs must be projections, then extras, then parts of products."""
     last = [*extras, *(part for _, parts in products for part in parts)]
     start = len(inputs) - len(last)
     fits = start > 0 and list(inputs[start:]) == last
@@ -156,7 +156,7 @@ def check_order(inputs: Sequence[str], extras: Sequence[str], products: Products
 def read_graph(value: Any, inputs: Sequence[str], outputs: Sequence[str]) -> Pointwise:
     graph = fields(value, ("lines", "outputs"))
     need(isinstance(graph["lines"], list), f"lines must be a list; got {graph['lines']!r}")
-    # By name, whether it is a truth value.
+    # For each name, whether it is a truth value.
     known = dict.fromkeys(inputs, False)
     lines = tuple(read_line(line, known) for line in graph["lines"])
     results = graph["outputs"]
@@ -168,7 +168,7 @@ def read_graph(value: Any, inputs: Sequence[str], outputs: Sequence[str]) -> Poi
 
 
 def read_line(value: Any, known: dict[str, bool]) -> Line:
-    """Its result becomes known."""
+    """Read a line and add its result to `known`."""
     whole = isinstance(value, list) and len(value) > 2 and all(isinstance(item, str) for item in value[:2])
     need(whole, f"a line must be a result, an operation and operands; got {value!r}")
     result, op, *rest = value
@@ -183,7 +183,7 @@ def read_line(value: Any, known: dict[str, bool]) -> Line:
 
 def read_operand(value: Any, known: dict[str, bool]) -> Operand:
     if isinstance(value, str):
-        need(value in known, f"{value!r} is read before it is made")
+        need(value in known, f"{value!r} is read before it is computed")
         return value
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     need(number, f"an operand must be a name or a number; got {value!r}")

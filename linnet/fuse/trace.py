@@ -11,7 +11,7 @@ the states have to be stored.
 A step may multiply something that it has computed by a matrix. What such an inner product reads is then one
 more output of the step, and what it makes are further inputs; see fuse/phases.py.
 
-A recorder rather than torch.fx: the operations are the same, and nothing heavy has to be imported
+A recorder of our own is used instead of torch.fx: it records the same operations, and imports nothing heavy
 before a first call (see docs/log.md).
 """
 
@@ -43,7 +43,7 @@ TAKEN = re.compile(r"x|y|dy|zeros|numbers|v\d+")
 
 
 def safe_name(name: str) -> str:
-    """A name for something of a unit that is no name of the kernel's own operands."""
+    """Return a name for a part of a unit that differs from the names of the kernel's own operands."""
     return f"{name}." if TAKEN.fullmatch(name) else name
 
 
@@ -105,7 +105,7 @@ class Traced:
     output_state: str | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        # Kernels are looked up by what they are made from at each call: hash it once.
+        # Each call looks up its kernel by the traced step, so compute the hash once.
         object.__setattr__(self, "hash", hash((self.inputs, self.states, self.forward, self.backward)))
         # Not a cached_property: before Python 3.12 that has a lock, which another thread may hold at a fork.
         object.__setattr__(self, "output_state", self.find_output_state())
@@ -114,7 +114,7 @@ class Traced:
         return self.hash  # type: ignore[attr-defined]
 
     def find_output_state(self) -> str | None:
-        """The state that is the output as well, if one is: its sequence need not be stored twice."""
+        """The state that equals the output, or None: its sequence need not be stored twice."""
         values = dict(self.forward.outputs)
         return next((name for name in self.states if values[f"new.{name}"] == values["y"]), None)
 
@@ -189,7 +189,7 @@ def record(
     outputs = {"y": y, **{f"new.{name}": new[name] for name in states}, **products.sources}
     forward = recorder.graph(names, outputs)
     above = {f"d{name}": recorder.input(f"d{name}") for name in outputs}
-    # An output that is a constant has no gradient to give.
+    # A constant output has no gradient.
     varying = [name for name, output in outputs.items() if output.requires_grad]
     with recorder:
         gradients = torch.autograd.grad(
@@ -208,8 +208,8 @@ def trace_names(
 ) -> tuple[dict[str, Line], dict[str, Operand], dict[str, Operand]]:
     """Trace `step`, whose inputs, states and weights have these `names`.
 
-    Returns the operations by their results, the new states, and what `functions`, which `step` calls, name:
-    their local variables when they return.
+    Returns the operations by their results, the new states, and the local variables that `functions`, which
+    `step` calls, have when they return.
     """
     recorder, calls = Recorder(), list[Call]()
     with undisturbed():
@@ -289,17 +289,18 @@ class Recorder(TorchDispatchMode):
             return value
         if id(value) in self.names:
             return self.names[id(value)]
-        # What is neither an input nor made from one may change after tracing: a buffer, a global.
+        # A tensor that is neither an input nor computed from one, such as a buffer, may change after tracing.
         raise NotPointwise(f"step uses a tensor that is neither an input nor a parameter{user_line()}")
 
     def check_kinds(self, func: Any, result: Tensor, args: Sequence[Any]) -> None:
-        """Kernels know one kind of number and truth values; nothing turns one into the other."""
+        """Kernels have one kind of number and truth values, without conversions between them."""
         kinds = {value.dtype for value in (result, *args) if isinstance(value, Tensor)}
         name = func._schema.name.split("::")[1]
-        # Numbers that come from no input may be of torch's default kind, until they meet one that does.
+        # Numbers that do not depend on an input may have torch's default dtype until they are combined with
+        # one that does.
         narrowed = name in SAME and len(kinds) > 1 and result.dtype != torch.float64
         if not kinds <= {torch.float64, torch.float32, torch.bool} or narrowed:
-            raise NotPointwise(f"step uses {func} on numbers of the kinds {kinds}{user_line()}")
+            raise NotPointwise(f"step uses {func} on numbers of the dtypes {kinds}{user_line()}")
         truths = {value.dtype == torch.bool for value in (result, *args) if isinstance(value, Tensor)}
         if len(truths) > 1 and name not in TRUTH_MAKERS:
             raise NotPointwise(f"step uses {func} between numbers and truth values{user_line()}")
@@ -308,7 +309,7 @@ class Recorder(TorchDispatchMode):
 
     def add(self, op: str, *operands: Any) -> str:
         values = tuple(value if isinstance(value, str) else float(value) for value in operands)
-        # By their text: 0.0 and -0.0 are equal numbers, but not the same.
+        # Compared as text, since 0.0 and -0.0 are equal but not the same number.
         key = (op, tuple(map(repr, values)))
         if key not in self.recorded:
             self.recorded[key] = f"v{len(self.lines)}"
@@ -328,7 +329,7 @@ class Recorder(TorchDispatchMode):
 
 
 def interpret(graph: Pointwise, values: Values) -> Values:
-    """What a traced graph computes, by torch: to compare with what it was traced from."""
+    """Run a traced graph with torch, to compare it with the step that it was traced from."""
     known: dict[str, Tensor] = dict(values)
 
     def tensor(operand: Operand) -> Tensor:
@@ -360,14 +361,15 @@ def one_minus(record: Recorder, x: Any) -> str:
     return record.add("sub", 1.0, x)
 
 
-def plain(op: str) -> Callable[..., str]:
+def recorded_as(op: str) -> Callable[..., str]:
     return lambda record, *operands: record.add(op, *operands)
 
 
-# What leaves a scalar as it is.
+# Operations that do not change a scalar.
 SAME = ("clone", "detach", "alias", "to", "_to_copy", "convert_element_type")
 TRUTH_MAKERS = {"gt", "ge", "lt", "le", "eq", "ne", "where", "masked_fill", "masked_fill_"}
-# What an emitter has to know. Comparisons give truth values, which only the last three take.
+# The operations that an emitter must implement. Comparisons return truth values, which only `where` and the
+# logical operations take.
 OPERATIONS = (
     *("add", "sub", "mul", "div", "maximum", "minimum", "pow"),
     *("neg", "abs", "sign", "exp", "log", "sqrt", "sin", "cos", "floor", "sigmoid", "tanh", "expm1", "log1p"),
@@ -375,7 +377,7 @@ OPERATIONS = (
     *("where", "logical_and", "logical_or", "logical_not"),
 )
 RECORDED: dict[str, Callable[..., Any]] = {
-    **{op: plain(op) for op in OPERATIONS},
+    **{op: recorded_as(op) for op in OPERATIONS},
     "add": lambda r, a, b, alpha=1: r.add("add", a, scaled(r, b, alpha)),
     "sub": lambda r, a, b, alpha=1: r.add("sub", a, scaled(r, b, alpha)),
     "rsub": lambda r, a, b, alpha=1: r.add("sub", b, scaled(r, a, alpha)),

@@ -1,4 +1,4 @@
-"""What fused kernels have to know of a unit. `linnet.layers.cell.Cell` is its implementation."""
+"""The interface of a unit for fused kernels, which `linnet.layers.cell.Cell` implements."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ByNature(str):
 
 
 class Stage(NamedTuple):
-    """One of the steps that a unit takes in turn; most have one, `step`."""
+    """One of the methods that compute a time step, one after another; most units have one, `step`."""
 
     step: str
     states: tuple[str, ...]
@@ -62,7 +62,7 @@ class Norm(NamedTuple):
 
 
 class Norms(NamedTuple):
-    """Norms of groups of channels, side by side."""
+    """Norms of consecutive groups of channels."""
 
     norms: Sequence[Norm]
 
@@ -105,7 +105,7 @@ class InputProjection(Protocol):
 
 
 class Unit(nn.Module):
-    """One step of a recurrent unit, as the functions that trace and run it see it."""
+    """One step of a recurrent unit: what tracing and running it need."""
 
     input: InputProjection
     input_size: int
@@ -121,18 +121,18 @@ class Unit(nn.Module):
         raise NotImplementedError
 
     def structural_obstacle(self) -> str | None:
-        """Why no kernel can be made of this unit, if its structure rules that out."""
+        """Why the structure of this unit allows no kernel, or None."""
         raise NotImplementedError
 
     def stages(self) -> tuple[Stage, ...]:
         raise NotImplementedError
 
     def own_kernel(self, dtype: torch.dtype) -> OwnKernel | None:
-        """A kernel written by hand, for a unit whose step is not elementwise."""
+        """The hand-written kernel of a unit whose step is not elementwise, or None."""
         raise NotImplementedError
 
     def own_step(self, program: Any, x: Tensor, old: Tensor, new: Tensor) -> Tensor | None:
-        """Append one step by the kernel that the unit brings itself to a cpu.steps.StepProgram.
+        """Append one step by the unit's own hand-written kernel to a cpu.steps.StepProgram.
 
         x [B, input_size]; old, new [B, sum of sizes]: the states side by side. Returns the output, or None
         if the unit has no such kernel.
@@ -140,7 +140,7 @@ class Unit(nn.Module):
         raise NotImplementedError
 
     def extra_inputs(self, x: Tensor) -> Named:
-        """What `step` reads besides the projections and the state."""
+        """The inputs of `step` besides the projections and the state."""
         raise NotImplementedError
 
     def project(self, x: Tensor) -> Named:

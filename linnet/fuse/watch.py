@@ -1,9 +1,9 @@
-"""Whether a module is still what it was when something was prepared for it.
+"""Detects whether a module has changed since something was prepared for it.
 
-Looking through a module by its interface at each step would cost more than the step. `Watch` compares the
+Inspecting a module through its interface at each step would cost more than the step. `Watch` compares the
 objects in the dictionaries of all modules inside, in a few calls of C code: parameters, modules, modes,
-options, replaced methods. It does not look for numbers that change in place: kernels read weights where
-they are.
+options, replaced methods. It does not detect weights that change in place, which it need not: kernels read
+the weights themselves.
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ from linnet.fuse.unit import Unit
 
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 INSIDE = itemgetter("_parameters", "_modules")
-# The attributes of a module that has nothing of its own, as nn.Identity. It can only get more.
+# How many attributes a module without any of its own has, such as nn.Identity. It can only gain attributes.
 BARE = len(vars(nn.Module()))
 
 
 class Watch:
-    """Of the modules in `root`; hooks of those in `unhooked` are a change, too.
+    """Watches the modules in `root`; a hook on one of those in `unhooked` is a change, too.
 
-    It holds the modules inside `root` and all of their objects, but not `root` itself, which may hold it.
+    It references the modules inside `root` and all of their objects, but not `root` itself, which may
+    reference it.
     """
 
     def __init__(self, root: nn.Module, unhooked: list[nn.Module]):
@@ -49,11 +50,11 @@ class Watch:
         self.hooks = [getattr(module, name) for module in unhooked for name in HOOKS]
         self.hooked = any(self.hooks) or any(map(has_replaced_forward, unhooked)) or _has_any_global_hook()
         self.placed = [tensor for tensor in self.tensors if tensor is not None]
-        self.places = self.places_now()
+        self.addresses = self.addresses_now()
         self.settings: list[tuple[Settings, Callable[[], Any], tuple]] = []
 
     def watch_settings(self, settings: Settings, cell: Unit) -> None:
-        """What a step reads and can change without another object in a dictionary."""
+        """Watch settings that a step reads, if they can change inside an object."""
         if settings.can_change_inside(cell):
             self.settings.append((settings, weakref.ref(cell), settings.key(cell)))
 
@@ -64,7 +65,7 @@ class Watch:
             and all(map(is_, chain.from_iterable(map(INSIDE, self.spaces)), self.inside))
             and sum(map(len, self.parameters)) == len(self.tensors)
             and all(map(is_, values_in(self.parameters), self.tensors))
-            and self.places_now() == self.places
+            and self.addresses_now() == self.addresses
             and not any(self.hooks)
             and sum(map(len, self.bare)) == BARE * len(self.bare)
             and all(map(is_, map(type, self.modules), self.kinds))
@@ -79,8 +80,8 @@ class Watch:
         except (RuntimeError, ValueError):  # two different tensors or arrays
             return False
 
-    def places_now(self) -> list:
-        """Another tensor in `parameter.data` is in another place, or of another shape."""
+    def addresses_now(self) -> list:
+        """These change with the tensor in `parameter.data`: addresses, shapes, layout."""
         tensors = self.placed
         return [
             *map(Tensor.data_ptr, tensors),
@@ -93,7 +94,7 @@ class Watch:
 
 
 def objects_of(root: nn.Module) -> list:
-    """Its class and its attributes, without the plan cache: what is watched for may be kept in there."""
+    """Its class and its attributes, without the plan cache, which may hold what is prepared."""
     return [type(root), *(value for value in vars(root).values() if type(value) is not PlanCache)]
 
 

@@ -126,7 +126,7 @@ class Stream:
             self.put(named)
 
     def reset(self, rows: int | Iterable[int] | None = None) -> None:
-        """Start anew from a state of zeros; `rows`: only those rows of the batch."""
+        """Set the state to zeros; `rows`: only those rows of the batch."""
         chosen = slice(None) if rows is None else torch.as_tensor(rows, device=self.device).reshape(-1)
         with self.lock, torch.no_grad():
             self.states[chosen] = 0
@@ -182,7 +182,7 @@ class Stream:
             from linnet.fuse.cpu.cell_step import append_step
             from linnet.fuse.cpu.steps import StepProgram
         program = StepProgram(self.batch, self.dtype)
-        x, new = program.room(self.rnn.input_size), torch.zeros_like(self.states)
+        x, new = program.buffer(self.rnn.input_size), torch.zeros_like(self.states)
         self.reads, first = program.copy((x, x)), 0
         for direction, method in zip(self.layers, methods, strict=True):
             columns = slice(first, first + sum(direction.cell.states.values()))

@@ -86,7 +86,7 @@ def test_the_equations_stand_there_once():
 def test_a_backward_kernel_reads_and_writes_only_what_is_asked_for():
     ((_, backward),) = recipes(Variant(linnet.SRU, {}))
     few = Recipe(backward.traced, backward.extras, backward.products, ("v_f",))
-    keys = {place.key for place in backward_source(few).places}
+    keys = {tensor.key for tensor in backward_source(few).tensors}
     assert "d.joint" not in keys
     assert {"sum.v_f", "carry.c"} <= keys
     assert "sum.v_r" not in keys

@@ -526,19 +526,25 @@ def kill_one_of_two(folder: Path) -> None:
     assert process.returncode != 0
 
 
-def test_one_of_two_processes_is_killed_and_the_run_goes_on(by_two: Path, tmp_path: Path):
-    kill_one_of_two(tmp_path)
-    assert checkpoints.find(tmp_path, "last")
-    assert not (tmp_path / "result.json").exists()
-    run_by(2, *words_of(tmp_path, CUT))
-    assert metrics(tmp_path) == metrics(by_two / "cut")
+@pytest.fixture(scope="module")
+def continued(by_two: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two runs that were cut off, one of them with a damaged file, continued by the same processes."""
+    folder = tmp_path_factory.mktemp("continued")
+    kill_one_of_two(folder / "killed")
+    assert checkpoints.find(folder / "killed", "last")
+    assert not (folder / "killed" / "result.json").exists()
+    shutil.copytree(by_two / "cut", folder / "damaged")
+    (folder / "damaged" / "result.json").unlink()
+    (folder / "damaged" / "last" / "rank-1.pt").write_bytes(b"damaged")
+    run_by(2, *words_of(folder / "killed", CUT), "then", *words_of(folder / "damaged", CUT))
+    return folder
 
 
-def test_two_processes_go_on_from_the_same_checkpoint(by_two: Path, tmp_path: Path):
+def test_one_of_two_processes_is_killed_and_the_run_goes_on(by_two: Path, continued: Path):
+    assert metrics(continued / "killed") == metrics(by_two / "cut")
+
+
+def test_two_processes_go_on_from_the_same_checkpoint(by_two: Path, continued: Path):
     """Only the second one reads what is damaged; both must go back to the checkpoint before."""
-    shutil.copytree(by_two / "cut", tmp_path / "run")
-    (tmp_path / "run" / "result.json").unlink()
-    (tmp_path / "run" / "last" / "rank-1.pt").write_bytes(b"damaged")
-    run_by(2, *words_of(tmp_path / "run", CUT))
-    assert metrics(tmp_path / "run") == metrics(by_two / "cut")
-    assert (tmp_path / "run" / "last.damaged").exists()
+    assert metrics(continued / "damaged") == metrics(by_two / "cut")
+    assert (continued / "damaged" / "last.damaged").exists()

@@ -1,17 +1,17 @@
-"""Attention of single queries to a memory, by a score of any pointwise function: forward and two gradients.
+"""Attention of single queries to a memory, with any pointwise score function: forward and two gradients.
 
     s_i = sum_j w_j f(q_j, k_ij)      a = softmax of s where the mask is true      c_j = sum_i a_i v_ij
 
-f is traced, and so is its gradient. With d c and d a from above,
+f is traced, and so is its gradient. Given dc and da,
 
     e_i = sum_j dc_j v_ij + da_i      ds_i = a_i (e_i - sum_l a_l e_l)
     dq_j = sum_i df/dq (ds_i w_j)     dk_ij = df/dk (ds_i w_j)
     dw_j = sum_i ds_i f(q_j, k_ij)    dv_ij = a_i dc_j
 
-A recurrence needs dq step by step, so `query` makes only that. The others are sums over the steps, and
-`memory` makes them for all steps at once. Both compute f again, which is faster than reading it from memory.
+A recurrence needs dq step by step, so `query` computes only that. The others are sums over the steps, and
+`memory` computes them for all steps at once. Both compute f again, which is faster than loading it.
 
-A unit of work is a row of the batch in one head. If its channels do not fall into whole vectors, the last
+A unit of work is a row of the batch in one head. If its channels do not divide into whole vectors, the last
 vector overlaps the one before, and only its new channels count.
 """
 
@@ -39,7 +39,7 @@ OPERANDS = {
 
 @dataclass(frozen=True)
 class AttendRecipe:
-    """What a kernel depends on: the traced f(q, k), and the numbers it computes with."""
+    """Everything a kernel depends on: the traced f(q, k), the format of numbers, the width of vectors."""
 
     traced: Traced
     bits: int
@@ -138,7 +138,7 @@ class AttendKernel:
                 above, share = self.load(self.one, ds, i), self.load(self.one, a, i)
 
                 def body(emit: Emitter, at: ir.Value, new: Any, k_i=k_i, dk_i=dk_i, dv_i=dv_i) -> None:
-                    # All before the first store, after which the compiler would load and compute f again.
+                    # Load everything before the first store: the compiler would compute f again after it.
                     gradient = self.gradients(emit, q, k_i, w, at, above)["d.k"]
                     value = emit.emit_mul(broadcast(emit, above), self.value(emit, q, k_i, at))
                     read = emit.emit_mul(broadcast(emit, share), self.load(emit, dc, at))
@@ -148,7 +148,7 @@ class AttendKernel:
 
                 self.along(self.size, body)
 
-    # ------------------------------------------------------------------------------------------ their parts
+    # --------------------------------------------------------------------------------- parts of the kernels
 
     def score(self, q: ir.Value, k: ir.Value, w: ir.Value) -> ir.Value:
         """sum_j w_j f(q_j, k_j)"""
@@ -163,13 +163,13 @@ class AttendKernel:
     def gradients(
         self, emit: Emitter, q: ir.Value, k: ir.Value, w: ir.Value, at: ir.Value, above: ir.Value
     ) -> dict[str, ir.Value]:
-        """Of q and k, given the gradient of the score."""
+        """The gradients of q and k, given that of the score."""
         dy = emit.emit_mul(broadcast(emit, above), self.load(emit, w, at))
         inputs = {"q": self.load(emit, q, at), "k": self.load(emit, k, at), "dy": dy}
         return emit.run(self.recipe.traced.backward, inputs)
 
     def score_gradients(self, unit: ir.Value, v: ir.Value, dc: ir.Value) -> ir.Value:
-        """ds, in its place."""
+        """Compute ds into its buffer."""
         one, (a, da, ds) = self.one, (self.at(name, unit, self.length) for name in ("a", "da", "ds"))
         with loop(self.build, I64(0), self.length, I64(1)) as i:
             row = self.moved(v, self.build.mul(i, self.size))
@@ -230,7 +230,7 @@ class AttendKernel:
     # ---------------------------------------------------------------------------------------------- loops
 
     def one_by_one(self, count: ir.Value, body: Callable[[Emitter, ir.Value], None]) -> None:
-        """Whole vectors, then what is left one by one."""
+        """Run `body` for whole vectors, then for each remaining number."""
         whole = self.build.sub(count, self.build.urem(count, I64(self.wide.width)))
         with loop(self.build, I64(0), whole, I64(self.wide.width)) as at:
             body(self.wide, at)
@@ -238,7 +238,10 @@ class AttendKernel:
             body(self.one, at)
 
     def along(self, count: ir.Value, body: Callable[[Emitter, ir.Value, Any], None]) -> None:
-        """Whole vectors, then one that overlaps the last of them; fewer channels than a vector one by one."""
+        """Run `body` for whole vectors, then for one that overlaps the last of them.
+
+        Fewer channels than a vector has are taken one by one.
+        """
         build, width = self.build, I64(self.wide.width)
         rest = build.urem(count, width)
         whole = build.sub(count, rest)
@@ -259,8 +262,8 @@ class AttendKernel:
         undefined = ir.Constant(numbers, ir.Undefined)
         first = build.insert_element(undefined, build.sub(I64(width), rest), I32(0))
         everywhere = ir.Constant(ir.VectorType(I32, width), [I32(0)] * width)
-        spread = build.shuffle_vector(first, undefined, everywhere)
-        return build.icmp_signed(">=", ir.Constant(numbers, [I64(i) for i in range(width)]), spread)
+        first_lanes = build.shuffle_vector(first, undefined, everywhere)
+        return build.icmp_signed(">=", ir.Constant(numbers, [I64(i) for i in range(width)]), first_lanes)
 
     def total(self, count: ir.Value, part: Callable[[Emitter, ir.Value], ir.Value]) -> ir.Value:
         """The sum of `part` over all channels."""
@@ -281,7 +284,7 @@ class AttendKernel:
         return self.one.emit_add(self.across(vector), build.load(sums[1]))
 
     def across(self, vector: ir.Value) -> ir.Value:
-        """The sum of a vector's numbers."""
+        """The sum of the numbers of a vector."""
         kind = ir.FunctionType(self.form.scalar, [self.form.scalar, vector.type])
         name = f"llvm.vector.reduce.fadd.v{self.wide.width}f{self.form.bits}"
         known = self.module.globals.get(name) or ir.Function(self.module, kind, name)
@@ -308,15 +311,15 @@ class AttendKernel:
     def memory_of(self, unit: ir.Value) -> tuple[ir.Value, ir.Value]:
         build, heads = self.build, self.given["heads"]
         row = build.udiv(build.udiv(unit, heads), self.given["group"])
-        place = build.add(build.mul(row, heads), build.urem(unit, heads))
+        index = build.add(build.mul(row, heads), build.urem(unit, heads))
         whole = build.mul(self.length, self.size)
-        return self.at("k", place, whole), self.at("v", place, whole)
+        return self.at("k", index, whole), self.at("v", index, whole)
 
     def mask_of(self, unit: ir.Value) -> Callable[[ir.Value], ir.Value]:
         build, address = self.build, self.given["mask"]
         row = build.udiv(build.udiv(unit, self.given["heads"]), self.given["group"])
         there = build.icmp_signed("!=", address, I64(0))
-        # Without a mask, something to read, which is ignored.
+        # Without a mask, read any valid address and ignore the value.
         start = build.select(there, build.add(address, build.mul(row, self.length)), self.given["w"])
 
         def real(i: ir.Value) -> ir.Value:

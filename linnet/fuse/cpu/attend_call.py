@@ -1,4 +1,4 @@
-"""Runs of the kernels of attention on tensors."""
+"""Runs the kernels of attention on tensors."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from torch import Tensor
 from linnet.fuse.attend_inputs import Keys
 from linnet.fuse.cpu import jit
 from linnet.fuse.cpu.attend import OPERANDS, AttendRecipe, emit
-from linnet.fuse.cpu.kept import Kept
+from linnet.fuse.cpu.kernel_cache import KernelCache
 from linnet.fuse.cpu.memory import new_empty
 from linnet.fuse.cpu.threads import grain
 from linnet.fuse.cpu.width import vector_width
 from linnet.fuse.trace import Traced
 
-KERNELS: Kept[jit.Compiled] = Kept(recent=8)
+KERNELS: KernelCache[jit.Compiled] = KernelCache(recent=8)
 
 
 def run_attend(score: Traced, query: Tensor, memory: Keys) -> tuple[Tensor, Tensor]:
-    """The context [N, heads * size] and the weights [N, heads, T]."""
+    """Return the context [N, heads * size] and the weights [N, heads, T]."""
     _, heads, length, _ = memory.keys.shape
     context = new_empty(tuple(query.shape), query.dtype)
     weights = new_empty((len(query), heads, length), query.dtype)
@@ -31,7 +31,7 @@ def run_attend(score: Traced, query: Tensor, memory: Keys) -> tuple[Tensor, Tens
 def run_query(
     score: Traced, query: Tensor, memory: Keys, weights: Tensor, dcontext: Tensor, dweights: Tensor
 ) -> Tensor:
-    """The gradient of the query."""
+    """Return the gradient of the query."""
     dquery = new_empty(tuple(query.shape), query.dtype)
     above = {"dc": dcontext, "da": dweights, "ds": torch.empty_like(weights)}
     run("query", score, memory, {"q": query, "a": weights, **above, "dq": dquery})
@@ -41,7 +41,7 @@ def run_query(
 def run_memory(
     score: Traced, queries: Tensor, memory: Keys, weights: Tensor, dcontexts: Tensor, dweights: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradients of keys, values and vector, of all steps."""
+    """Return the gradients of keys, values and vector, summed over all steps."""
     batch, heads, _, size = memory.keys.shape
     dkeys, dvalues = (new_empty(tuple(t.shape), t.dtype) for t in memory[:2])
     # Sums over the steps for each row of the batch, in an order that does not depend on the threads.
@@ -60,7 +60,7 @@ def run(name: str, score: Traced, memory: Keys, others: dict[str, Tensor]) -> No
     batch, heads, length, size = memory.keys.shape
     mask = None if memory.mask is None else memory.mask.contiguous()
     operands = {"k": memory.keys, "v": memory.values, "w": memory.vector, **others}
-    # Held until the kernel has run.
+    # Referenced until the kernel has run.
     laid_out = {operand: tensor.contiguous() for operand, tensor in operands.items()}
     steps, rows = (len(others["q"]), batch) if name == "memory" else (1, len(others["q"]))
     sizes = [steps, rows, rows // batch, heads, length, size, 0 if mask is None else mask.data_ptr()]

@@ -20,21 +20,26 @@ from linnet.fuse.cpu.threads import grain
 from linnet.fuse.cpu.width import vector_width
 from linnet.fuse.operands import Flags, as_dtype
 
-# How often a thread looks whether another one has finished before it does the work itself: some 50 µs.
+# How often a thread checks whether another one has finished before it does the work itself: about 50 µs.
 PATIENCE = 1 << 15
 # Fewer products than this are not worth a second thread, which may be late if the machine is busy.
 WORTH_SHARING = 1 << 24
-# The rows of a projection that are computed at a time: enough to be worth loading the matrix for, few enough
+# The rows of a projection that are computed at a time: enough to be worth loading the matrix, and few enough
 # to stay in the cache until their steps have run.
 PROJECTED_ROWS = 192
 
 
 class Call:
-    """shape is [T, B, H]; `real` the dtype of arithmetic."""
+    """The arguments of one run of a kernel.
+
+    shape       [T, B, H]
+    real        the dtype of arithmetic
+    locations   the address, the stride along time and the stride along rows of each operand, in bytes
+    """
 
     def __init__(self, shape: tuple[int, int, int], flags: Flags, real: torch.dtype):
         self.shape, self.flags, self.real = shape, flags, real
-        self.places: dict[str, tuple[int, int, int]] = {}
+        self.locations: dict[str, tuple[int, int, int]] = {}
         self.alive: list[Tensor] = []
         self.input_size = 0
         # The number of products for each channel and step, if the kernel has any.
@@ -46,12 +51,12 @@ class Call:
     def put(self, name: str, tensor: Tensor, offset: int = 0) -> Tensor:
         """Store the address and strides of `tensor`, from channel `offset` on.
 
-        [T, B, H]; [B, H] if all steps share it, [H] if all rows share it too.
+        It is [T, B, H]; [B, H] if all steps share it, [H] if all rows share it, too.
         """
         size, strides = tensor.element_size(), tensor.stride()
         row = strides[-2] * size if len(strides) > 1 else 0
         time = strides[-3] * size if len(strides) > 2 else 0
-        self.places[name] = (tensor.data_ptr() + offset * size, time, row)
+        self.locations[name] = (tensor.data_ptr() + offset * size, time, row)
         self.alive.append(tensor)
         return tensor
 
@@ -59,38 +64,38 @@ class Call:
         """The numbers of channels of groups of operands and of a block of each; see fuse/phases.py."""
         self.sizes = tuple(sizes)
         for group, size in enumerate(sizes):
-            self.places[f"group.{group}"] = (size, -(-size // (blocks * 16)) * 16, 0)
+            self.locations[f"group.{group}"] = (size, -(-size // (blocks * 16)) * 16, 0)
 
     def put_packed(self, name: str, matrix: Tensor) -> int:
-        """[N, K] as panels; how wide a product with it is, zeros beyond N."""
+        """Pack the matrix [N, K] as panels; return the width of a product with it, with zeros beyond N."""
         panels = packed(as_dtype(matrix, self.real), 1, vector_width(self.real))
-        self.places[name] = (panels.data_ptr(), panels.shape[1], panels.shape[0])
+        self.locations[name] = (panels.data_ptr(), panels.shape[1], panels.shape[0])
         self.alive.append(panels)
         return panels.shape[0] * panels.shape[2]
 
-    def put_plain(self, name: str, matrix: Tensor, bias: Tensor | None = None) -> int:
-        """[N, K] without packing, with a bias for the last rows of N.
+    def put_unpacked(self, name: str, matrix: Tensor, bias: Tensor | None = None) -> int:
+        """Store the matrix [N, K] without packing, with a bias for its last rows.
 
-        Returns the width of a product with it, which is that of a packed one.
+        Returns the width of a product with it, which is the same as with a packed one.
         """
         matrix = self.keep(as_dtype(matrix, self.real).contiguous())
         count, depth = matrix.shape
         starts = self.keep(whole_bias(bias, count, self.real))
-        self.places[name] = (matrix.data_ptr(), depth * matrix.element_size(), starts.data_ptr())
+        self.locations[name] = (matrix.data_ptr(), depth * matrix.element_size(), starts.data_ptr())
         panel = vector_width(self.real)
         return -(-count // panel) * panel
 
     def keep(self, tensor: Tensor) -> Tensor:
-        """Alive until the kernel has run."""
+        """Keep the tensor alive until the kernel has run."""
         self.alive.append(tensor)
         return tensor
 
-    def put_input(self, x: Tensor, weight: Tensor, bias: Tensor | None, plain: bool) -> None:
-        """x [T, B, K], the matrix [gates * H, K] that projects it, gate by gate, and its bias."""
+    def put_input(self, x: Tensor, weight: Tensor, bias: Tensor | None, unpacked: bool) -> None:
+        """Store x [T, B, K], the matrix [gates * H, K] that projects it, and its bias."""
         self.put("x", side_by_side(as_dtype(x, self.real)))
         self.input_size = x.shape[-1]
-        if plain:
-            self.put_plain("packed.input", weight, bias)
+        if unpacked:
+            self.put_unpacked("matrix.input", weight, bias)
             return
         gates, panel = len(weight) // self.shape[-1], vector_width(self.real)
         panels = packed(as_dtype(weight, self.real), gates, panel)
@@ -98,29 +103,29 @@ class Call:
         if bias is not None:
             biased = len(bias) // self.shape[-1]
             starts[gates - biased :, : self.shape[-1]] = bias.view(biased, -1)
-        self.places["packed.input"] = (panels.data_ptr(), panels.shape[1], starts.data_ptr())
+        self.locations["matrix.input"] = (panels.data_ptr(), panels.shape[1], starts.data_ptr())
         self.alive += [panels, starts]
 
-    def room(self, name: str, wide: int, steps: int = 0) -> Tensor:
-        """[steps, B, wide] for results, or [B, wide] that each step overwrites."""
+    def buffer(self, name: str, wide: int, steps: int = 0) -> Tensor:
+        """Create a buffer for results: [steps, B, wide], or [B, wide], which each step overwrites."""
         shape = (steps, self.shape[1], wide) if steps else (self.shape[1], wide)
         return self.put(name, new_empty(shape, self.real))
 
     def run(self, function: jit.Compiled, names: tuple[str, ...], depth: int = 0) -> None:
-        """`depth` is the number of products for each channel and step: with any, rows are not cut."""
+        """`depth`: the number of products for each channel and step; with products, rows are not divided."""
         steps, batch, size = self.shape
-        blocks, block = (1, size) if depth else share_out(batch, size)
+        blocks, block = (1, size) if depth else channel_blocks(batch, size)
         each = grain(steps * block * (1 + depth))
         jit.run(function, batch * blocks, each, self.numbers(names, Cut(1, blocks, block)))
 
     def run_projecting(
         self, function: jit.Compiled, names: tuple[str, ...], chunk: int, kept: bool, by_rows: bool
     ) -> None:
-        """`chunk` steps are projected at a time; `by_rows`: channels are not independent of each other."""
-        jit.run(function, *self.shared_out(names, chunk, kept, by_rows))
+        """`chunk`: the steps projected at a time; `by_rows`: channels depend on each other."""
+        jit.run(function, *self.projecting_work(names, chunk, kept, by_rows))
 
     def run_shared(self, function: jit.Compiled, names: tuple[str, ...]) -> None:
-        """Threads share out the channels of each step, in at most 8 blocks; see source.Kernel.emit_shared."""
+        """Threads share the channels of each step, in at most 8 blocks; see source.Kernel.emit_shared."""
         steps, batch, size = self.shape
         block = -(-max(self.sizes) // (8 * 16)) * 16
         blocks = -(-max(self.sizes) // block)
@@ -128,7 +133,7 @@ class Call:
         # For each phase of each step, which blocks are claimed, and which are finished.
         count = steps * self.phases
         claims = self.keep(torch.zeros(2, count, dtype=torch.int64, device="cpu"))
-        self.places["claims"] = (claims.data_ptr(), 8, 8 * count)
+        self.locations["claims"] = (claims.data_ptr(), 8, 8 * count)
         threads = min(torch.get_num_threads(), blocks)
         if steps * batch * size * self.depth < WORTH_SHARING:
             threads = 1
@@ -136,10 +141,10 @@ class Call:
         numbers[HEADER.index("threads")], numbers[HEADER.index("patience")] = threads, PATIENCE
         jit.run(function, threads, 1, numbers)
 
-    def shared_out(
+    def projecting_work(
         self, names: tuple[str, ...], chunk: int, kept: bool, by_rows: bool
     ) -> tuple[int, int, array[int]]:
-        """How many units of work there are, how many are worth a thread, and the arguments of the kernel."""
+        """Return the number of units of work, how many are worth a thread, and the kernel's arguments."""
         steps, batch, size = self.shape
         cut = Cut(1, 1, size) if by_rows else rectangles(batch, size, vector_width(self.real))
         units = -(-batch // cut.rows) * cut.blocks
@@ -154,7 +159,7 @@ class Call:
         for flag in flags:
             numbers += (0, 0, 0) if flag is None else (flag.data_ptr(), *flag.stride())
         for name in names:
-            numbers += self.places[name]
+            numbers += self.locations[name]
         return array("q", numbers)
 
 
@@ -168,12 +173,12 @@ class Cut(NamedTuple):
 
 @cache
 def zeros(size: int, dtype: torch.dtype) -> Tensor:
-    """To read from only."""
+    """A shared tensor of zeros, which must only be read."""
     return torch.zeros(size, dtype=dtype, device="cpu")
 
 
 def whole_bias(bias: Tensor | None, count: int, dtype: torch.dtype) -> Tensor:
-    """[count]: zeros, and `bias` at the end."""
+    """Return [count]: zeros, and `bias` at the end."""
     if bias is None:
         return zeros(count, dtype)
     bias, missing = as_dtype(bias, dtype), count - len(bias)
@@ -182,21 +187,21 @@ def whole_bias(bias: Tensor | None, count: int, dtype: torch.dtype) -> Tensor:
 
 def side_by_side(tensor: Tensor) -> Tensor:
     """Copy the tensor if its channels are not contiguous; kernels take any other strides."""
-    # The imaginary part of a conjugate lies in memory with the other sign. A compiler cannot ask for that;
-    # the operation that it calls does.
+    # The imaginary part of a conjugate has the other sign in memory. A compiler cannot trace this check; the
+    # operation that it calls does it.
     if not torch.compiler.is_compiling() and tensor.is_neg():
         tensor = tensor.resolve_neg()
     return tensor if tensor.stride(-1) == 1 or tensor.shape[-1] == 1 else tensor.contiguous()
 
 
 def steps_at_once(batch: int) -> int:
-    """How many steps make about PROJECTED_ROWS rows, and whole groups of those that a product takes."""
+    """How many steps have about PROJECTED_ROWS rows, in whole groups of ROWS."""
     whole = ROWS // math.gcd(ROWS, batch)
     return -(-PROJECTED_ROWS // (batch * whole)) * whole
 
 
 def rectangles(batch: int, size: int, panel: int) -> Cut:
-    """One unit a thread: whole panels of all rows, unless there are too few of them."""
+    """One unit of work per thread: whole panels of all rows, unless there are too few panels."""
     threads, panels = torch.get_num_threads(), -(-size // panel)
     if panels % threads == 0 or panels >= 4 * threads or batch < threads:
         wide = -(-panels // threads)
@@ -204,8 +209,8 @@ def rectangles(batch: int, size: int, panel: int) -> Cut:
     return Cut(-(-batch // threads), 1, panels * panel)
 
 
-def share_out(batch: int, size: int) -> tuple[int, int]:
-    """Into how many blocks of how many channels a row is cut: only where there are few rows a thread."""
+def channel_blocks(batch: int, size: int) -> tuple[int, int]:
+    """Return the number of blocks of a row, and their channels: several only if there are few rows."""
     threads = torch.get_num_threads()
     if batch >= 4 * threads:
         return 1, size

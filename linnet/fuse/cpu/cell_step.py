@@ -50,7 +50,7 @@ def append_plans(
 
 
 def by_name(sizes: dict[str, int], tensor: Tensor) -> Named:
-    """Columns that lie side by side."""
+    """Split consecutive columns by name."""
     if tensor.shape[-1] != sum(sizes.values()):
         raise CannotFuse(f"its parts have {tensor.shape[-1]} columns instead of {sum(sizes.values())}")
     return dict(zip(sizes, tensor.split(list(sizes.values()), -1), strict=True))
@@ -73,7 +73,7 @@ def stage_weights(cell: Unit, stage: Stage, plan: Plan) -> Named:
 
 
 def views_of(x: Tensor, function: Callable[[Tensor], Named]) -> Named:
-    """What a function of [T, B, size] takes of x [B, size], if these are views of it."""
+    """The results of a function of [T, B, size] as views of x [B, size]; CannotFuse if they are no views."""
     example = torch.empty(1, *x.shape, dtype=x.dtype, device="meta")
     found: Named = {}
     for name, view in function(example).items():
@@ -86,12 +86,12 @@ def views_of(x: Tensor, function: Callable[[Tensor], Named]) -> Named:
 def gathered(
     program: StepProgram, output: Callable[[Tensor, Named], Tensor], y: Tensor, states: Named
 ) -> Tensor:
-    """What `output` makes of y and of the states, if it puts some of their columns side by side."""
+    """The result of `output` for y and the states, if it only concatenates some of their columns."""
     sources = [y, *states.values()]
     runs = list(columns_of(output, sources, tuple(states)))
     if len(runs) == 1 and runs[0] == (0, 0, y.shape[-1]):
         return y
-    target = program.room(sum(count for _, _, count in runs))
+    target = program.buffer(sum(count for _, _, count in runs))
     pairs, first = [], 0
     for number, start, count in runs:
         pairs.append((sources[number][:, start : start + count], target[:, first : first + count]))
@@ -120,31 +120,31 @@ def columns_of(
 
 
 def runs_of(columns: list[int], sizes: list[int]) -> Iterator[tuple[int, int, int]]:
-    """Columns, numbered through all sources, as runs within one source."""
-    places = [(number, at) for number, size in enumerate(sizes) for at in range(size)]
+    """Consecutive columns, which are numbered across all sources, as runs within one source."""
+    positions = [(number, at) for number, size in enumerate(sizes) for at in range(size)]
     start = 0
     for end in range(1, len(columns) + 1):
-        here = places[columns[end]] if end < len(columns) else None
-        number, at = places[columns[end - 1]]
+        here = positions[columns[end]] if end < len(columns) else None
+        number, at = positions[columns[end - 1]]
         if here != (number, at + 1):
-            first = places[columns[start]][1]
+            first = positions[columns[start]][1]
             yield number, first, end - start
             start = end
 
 
 class CellStep:
-    """One step of a cell on tensors of its callers: x [B, input_size] and the states, by name."""
+    """One step of a cell on the tensors of a caller: x [B, input_size] and the states, by name."""
 
     def __init__(self, cell: Unit, method: Method, like: Tensor):
         batch, dtype = len(like), like.dtype
         self.program = program = StepProgram(batch, dtype)
         total = sum(cell.states.values())
-        x, old, new = program.room(like.shape[-1]), program.room(total), program.room(total)
+        x, old, new = program.buffer(like.shape[-1]), program.buffer(total), program.buffer(total)
         before, after = by_name(cell.states, old).values(), by_name(cell.states, new).values()
         self.reads = program.copy((x, x), *zip(before, before, strict=True))
         y = append_step(program, cell, method, x, old, new)
         self.writes = program.copy((y, y), *zip(after, after, strict=True))
-        # What is returned is made like these.
+        # The results of each call are created like these.
         self.y, *self.new = [
             torch.empty_like(made, memory_format=torch.contiguous_format) for made in (y, *after)
         ]
@@ -185,5 +185,5 @@ class CellStep:
 
 
 def is_simple(tensor: Tensor) -> bool:
-    """Rows in the memory of the CPU, each of them contiguous, with their own signs."""
+    """Whether the tensor is on the CPU, with contiguous rows and no pending negation."""
     return tensor.is_cpu and tensor.layout is torch.strided and tensor.stride(1) == 1 and not tensor.is_neg()

@@ -1,4 +1,4 @@
-"""The kernel cache on disk: files of machine code that nobody else can have written.
+"""The kernel cache on disk: files of machine code that no other user can have written.
 
 A file is MAGIC, the digest of the key it was made for, a seal, and the code. The seal is a digest of the
 key's digest and the code together, so a file that was damaged, or renamed to stand for another kernel, is
@@ -6,8 +6,8 @@ not used. A digest proves nothing about who wrote the file: any user who can wri
 code in this process. So the folder and its files must belong to this user, or to root, and nobody else may
 write to them.
 
-The folder is opened once and its files are opened relative to it. What its parents allow therefore does not
-matter: a folder that another user puts in its place does not belong to this user.
+The folder is opened once and its files are opened relative to it. The permissions of its parents therefore do
+not matter: a folder with which another user replaces it does not belong to this user.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ def sealed(key: bytes, code: bytes) -> bytes:
 
 
 def unsealed(data: bytes, key: bytes) -> bytes | None:
-    """The code, if `data` is whole and was made for `key`."""
+    """Return the code if `data` is complete and was written for `key`, else None."""
     code = data[len(MAGIC) + 2 * DIGEST :]
     return code if data == sealed(key, code) else None
 
 
 def read_sealed(folder: Path, name: str, key: bytes) -> bytes | None:
-    """The code that is kept for `key`; None if there is none that may be used."""
+    """Return the cached code for `key`; None if there is none that may be used."""
     try:
         return unsealed(read_file(folder, name), key)
     except Unsafe as reason:
@@ -56,7 +56,7 @@ def read_sealed(folder: Path, name: str, key: bytes) -> bytes | None:
 
 
 def write_sealed(folder: Path, name: str, key: bytes, code: bytes) -> None:
-    """In one step, so that no other process sees half a file. A cache that cannot be written is no fault."""
+    """Write atomically, so that no process reads half a file. If the cache cannot be written, only log it."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         check_folder(folder)
@@ -87,7 +87,7 @@ def read_file(folder: Path, name: str) -> bytes:
 
 
 def open_folder(folder: Path) -> int:
-    """A descriptor of the folder, which was checked through it: nobody can exchange it any more."""
+    """Return a descriptor of the folder, which was checked through it, so nobody can replace it any more."""
     opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     danger = danger_of(os.fstat(opened))
     if danger is None:
@@ -111,7 +111,7 @@ def check_file(path: Path, status: os.stat_result) -> None:
 
 
 def danger_of(status: os.stat_result) -> str | None:
-    """Who but this user and root could have written what has this status, if anybody could."""
+    """Why users other than this one and root could have written a file with this status, or None."""
     if status.st_uid not in (os.geteuid(), 0):
         return f"belongs to user {status.st_uid} and not to user {os.geteuid()}, who runs this process"
     if status.st_mode & OTHERS_WRITE:

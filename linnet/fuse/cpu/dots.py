@@ -2,10 +2,9 @@
 
     C[r, j] = b[j] + A[r, :] . W[j, :]
 
-Reading the matrix is all that such a product costs, and packing would read it twice. Eight rows of the matrix
-are taken at a time for one row of A, or four for several rows of A: enough sums that do not wait for each
-other. Each number of C is summed in the same order in any of these blocks, so it does not depend on the
-number of rows.
+Such a product costs as much as reading the matrix, and packing would read it twice. Eight rows of the matrix
+are multiplied at a time with one row of A, or four with several rows of A: enough independent sums. Each
+number of C is summed in the same order in any of these blocks, so it does not depend on the number of rows.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ BYTE, BIT = ir.IntType(8), ir.IntType(1)
 
 
 class Dots:
-    """void dots(A, its bytes a row, rows, W, its bytes a row, columns, b, C, its bytes a row, depth)."""
+    """void dots(A, its bytes per row, rows, W, its bytes per row, columns, b, C, its bytes per row, depth)"""
 
     def __init__(self, module: ir.Module, form: Format, lanes: int):
         numbers = [PTR, I64, I64, PTR, I64, I64, PTR, PTR, I64, I64]
@@ -28,7 +27,7 @@ class Dots:
         self.form, self.bytes_each = form, form.bits // 8
         self.build = ir.IRBuilder(self.function.append_basic_block("entry"))
         self.wide = Emitter(self.build, form, lanes)
-        # Registers of 512 bits come in twice the number.
+        # Machines with registers of 512 bits have twice as many.
         self.rows_at_once = 4 if lanes * form.bits == 512 else 2
         self.emit()
 
@@ -64,12 +63,12 @@ class Dots:
         return build.icmp_signed("<", ir.Constant(kind, [I64(i) for i in range(lanes)]), counts)
 
     def block(self, sources, matrix, targets, bias: ir.Value, j: ir.Value) -> None:
-        """Rows of A with rows of the matrix, and what comes of it stored."""
+        """Multiply rows of A with rows of the matrix, and store the results."""
         narrow = Emitter(self.build, self.form, len(matrix))
         start = self.load(narrow, bias, j)
         for target, sums in zip(targets, self.sums(sources, matrix), strict=True):
             total = narrow.emit_add(self.across(sums), start)
-            self.build.store(total, self.place(target, j), align=self.bytes_each)
+            self.build.store(total, self.element(target, j), align=self.bytes_each)
 
     def sums(self, sources: list[ir.Value], matrix: list[ir.Value]) -> list[list[ir.Value]]:
         """For each row of A and each row of the matrix a vector of partial sums."""
@@ -102,7 +101,7 @@ class Dots:
         ]
 
     def added(self, sources, matrix, totals, k: ir.Value, mask: ir.Value | None = None):
-        """One vector of each row further; with a mask, some of its lanes."""
+        """Add the products of the next vector of each row; with a mask, of some of its lanes."""
         lines = [self.load(self.wide, line, k, mask) for line in matrix]
         made = []
         for source, group in zip(sources, totals, strict=True):
@@ -117,7 +116,7 @@ class Dots:
         return value
 
     def across(self, vectors: list[ir.Value]) -> ir.Value:
-        """The sum of each vector's numbers, side by side: halves are added until one number is left."""
+        """The sums of all vectors, as one vector: halves are added until one number is left."""
         build, width, pieces = self.build, self.wide.width, 1
         while width > 1:
             width //= 2
@@ -142,7 +141,7 @@ class Dots:
                 for a, b in pairs
             ]
             pieces *= 2
-        while len(vectors) > 1:  # more of them than a vector has numbers
+        while len(vectors) > 1:  # there are more vectors than a vector has numbers
             joined = order(list(range(2 * vectors[0].type.count)))
             vectors = [
                 build.shuffle_vector(a, b, joined) for a, b in zip(vectors[::2], vectors[1::2], strict=True)
@@ -152,23 +151,23 @@ class Dots:
     def moved(self, pointer: ir.Value, offset: ir.Value) -> ir.Value:
         return self.build.gep(pointer, [offset], source_etype=BYTE)
 
-    def place(self, row: ir.Value, at: ir.Value) -> ir.Value:
+    def element(self, row: ir.Value, at: ir.Value) -> ir.Value:
         return self.build.gep(row, [at], source_etype=self.form.scalar)
 
     def load(self, emit: Emitter, row: ir.Value, at: ir.Value, mask: ir.Value | None = None) -> ir.Value:
-        place = self.place(row, at)
+        address = self.element(row, at)
         if mask is None:
-            return self.build.load(place, align=self.bytes_each, typ=emit.vector)
-        return masked_load(emit, place, mask, self.bytes_each)
+            return self.build.load(address, align=self.bytes_each, typ=emit.vector)
+        return masked_load(emit, address, mask, self.bytes_each)
 
 
-def masked_load(emit: Emitter, place: ir.Value, mask: ir.Value, alignment: int) -> ir.Value:
-    """Lanes that the mask leaves out are 0, and their memory is not read."""
+def masked_load(emit: Emitter, address: ir.Value, mask: ir.Value, alignment: int) -> ir.Value:
+    """Lanes where the mask is false are 0, and their memory is not read."""
     module, name = emit.builder.module, f"llvm.masked.load.v{emit.width}f{emit.form.bits}.p0"
     if name not in module.globals:
         kinds = [PTR, I32, ir.VectorType(BIT, emit.width), emit.vector]
         ir.Function(module, ir.FunctionType(emit.vector, kinds), name)
-    return emit.builder.call(module.globals[name], [place, I32(alignment), mask, emit.number(0.0)])
+    return emit.builder.call(module.globals[name], [address, I32(alignment), mask, emit.number(0.0)])
 
 
 def order(indices: list[int]) -> ir.Constant:

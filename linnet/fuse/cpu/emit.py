@@ -2,8 +2,8 @@
 
 The elementary functions are written out here, so that they inline and vectorise: range reduction to
 |r| <= ln(2)/2 and a polynomial, with errors of one or two units in the last place. NaN and infinity
-come out as in torch: comparisons are ordered so as to let NaN through, and the only liberty taken
-with floating point is to contract a product and a sum into one instruction.
+are treated as in torch: comparisons are ordered such that NaN is preserved, and the only relaxation of
+floating-point rules is that a product and a sum may be contracted into one instruction.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LIBRARY = {"log": "llvm.log", "sin": "llvm.sin", "cos": "llvm.cos"}
 
 
 class Format:
-    """What the elementary functions have to know of float32 or float64."""
+    """The constants of float32 or float64 for the elementary functions."""
 
     def __init__(self, bits: int):
         self.bits = bits
@@ -33,7 +33,7 @@ class Format:
         # Adding and subtracting this rounds to a whole number.
         self.rounder = 1.5 * 2**self.fraction
         self.terms = 7 if bits == 32 else 13
-        # ln(2) in two parts, the first with so few digits that its whole multiples are exact.
+        # ln(2) in two parts, the first with so few digits that its integer multiples are exact.
         self.ln2_high = 0.693145751953125 if bits == 32 else 0.6931471803691238
         self.ln2_low = math.log(2) - 0.693145751953125 if bits == 32 else 1.9082149292705877e-10
         self.exp_high, self.exp_low = (89.0, -104.0) if bits == 32 else (710.0, -746.0)
@@ -61,7 +61,7 @@ class Emitter:
 
     def emit(self, op: str, operands: list[ir.Value]) -> ir.Value:
         if op in COMPARISONS:
-            # Ordered, so false for NaN, but for "not equal", which is true for NaN.
+            # Ordered, so false for NaN; only "not equal" is true for NaN.
             compare = self.builder.fcmp_unordered if op == "ne" else self.builder.fcmp_ordered
             return compare(COMPARISONS[op], *operands)
         if op in INTRINSICS or op in LIBRARY:
@@ -134,28 +134,28 @@ class Emitter:
     def emit_exp(self, x):
         x = self.clamp(x, self.form.exp_low, self.form.exp_high)
         q, n = self.exp_reduced(x)
-        # In two steps, so that the ends of the range come out as 0, a denormal number or infinity.
+        # Scale in two steps, so that the ends of the range give 0, a denormal number or infinity.
         half = self.builder.ashr(n, self.whole(1))
         e = self.emit_mul(self.emit_add(self.number(1.0), q), self.power_of_two(half))
         return self.emit_mul(e, self.power_of_two(self.builder.sub(n, half)))
 
     def emit_sigmoid(self, x):
         """1 / (1 + exp(-x))."""
-        # One step of scaling will do: 2^n is infinite at the top, which makes the quotient 0, and
-        # below the bottom the sum is 1.
+        # Scaling in one step is enough: at the upper end 2^n is infinite, which makes the quotient 0, and
+        # below the lower end the sum is 1.
         highest, lowest = self.form.bias + 1, 1 - self.form.bias
         q, n = self.exp_reduced(self.clamp(self.emit_neg(x), lowest * math.log(2), highest * math.log(2)))
         one = self.number(1.0)
         return self.emit_div(one, self.fma(self.emit_add(one, q), self.power_of_two(n), one))
 
     def emit_tanh(self, x):
-        """expm1(2x) / (expm1(2x) + 2), which is right to the last digits around 0 as well."""
+        """expm1(2x) / (expm1(2x) + 2), which is accurate around 0, too."""
         limit = self.form.tanh_limit
         e = self.near_expm1(self.clamp(self.emit_add(x, x), -limit, limit))
         return self.emit_div(e, self.emit_add(e, self.number(2.0)))
 
     def emit_expm1(self, x):
-        """Far above 0 the 1 is lost in exp(x) anyway."""
+        """exp(x) - 1; far above 0, where the 1 is rounded away, exp(x)."""
         limit = self.number(self.form.tanh_limit)
         near = self.near_expm1(self.clamp(x, -2 * self.form.tanh_limit, self.form.tanh_limit))
         return self.builder.select(self.builder.fcmp_ordered(">", x, limit), self.emit_exp(x), near)
@@ -167,11 +167,11 @@ class Emitter:
         return self.fma(q, scale, self.emit_sub(scale, self.number(1.0)))
 
     def emit_log1p(self, x):
-        """log(1 + x), corrected for what 1 + x has lost of x."""
+        """log(1 + x), corrected for the rounding error of 1 + x."""
         one = self.number(1.0)
         u = self.builder.fadd(one, x)
         lost = self.emit_div(self.builder.fsub(self.builder.fsub(u, one), x), u)
-        # Nothing to correct at the ends, where it is no number.
+        # At the ends of the range the correction is NaN, and none is needed.
         ends = self.builder.fcmp_unordered("uno", lost, lost)
         lost = self.builder.select(ends, self.number(0.0), lost)
         return self.emit_sub(self.intrinsic("llvm.log", u), lost)
@@ -196,7 +196,7 @@ class Emitter:
         return self.builder.bitcast(self.builder.shl(raised, self.whole(self.form.fraction)), self.vector)
 
     def clamp(self, x, low: float, high: float):
-        """Keeps NaN, which no ordered comparison holds for."""
+        """NaN stays NaN, since every ordered comparison with it is false."""
         low, high = self.number(low), self.number(high)
         x = self.builder.select(self.builder.fcmp_ordered(">", x, high), high, x)
         return self.builder.select(self.builder.fcmp_ordered("<", x, low), low, x)

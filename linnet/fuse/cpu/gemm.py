@@ -3,8 +3,8 @@
     C[r, :] = b + A[r, :] W    r in a range of rows; W packed as panels[p][k][j] = W[k, p * panel + j]
 
 A panel is two registers wide. Six rows of two registers, the two of the panel and one for a number of
-A fill the registers of the machine, so the inner loop does twelve products for each two it loads.
-Small products as a recurrent step has are where ready-made libraries do worst: they pack at each call.
+A fill the registers of the machine, so the inner loop computes twelve products for each two vectors it loads.
+Libraries are slow for such small products as in a recurrent step, because they pack the matrix at each call.
 """
 
 from __future__ import annotations
@@ -86,19 +86,19 @@ def store_rows(emit: Emitter, sums: list[list[ir.Value]], c: ir.Value, c_row: ir
     for r, row in enumerate(sums):
         address = build.gep(c, [build.mul(c_row, I64(r))], source_etype=ir.IntType(8))
         for half, total in enumerate(row):
-            place = build.gep(address, [I64(half * emit.width)], source_etype=form.scalar)
-            build.store(total, place, align=form.bits // 8)
+            at = build.gep(address, [I64(half * emit.width)], source_etype=form.scalar)
+            build.store(total, at, align=form.bits // 8)
 
 
 def store_part(
     emit: Emitter, sums: list[list[ir.Value]], c: ir.Value, c_row: ir.Value, columns: ir.Value
 ) -> None:
-    """The first `columns` numbers of each row: by way of a tile that has room for all."""
+    """The first `columns` numbers of each row: through a tile with space for all of them."""
     build, scalar = emit.builder, emit.form.scalar
     with build.goto_entry_block():
-        room = build.alloca(scalar, 2 * emit.width * len(sums))
-    # By way of a whole number: llvmlite gives what it allots an older kind of pointer.
-    tile = build.inttoptr(build.ptrtoint(room, I64), PTR)
+        allocated = build.alloca(scalar, 2 * emit.width * len(sums))
+    # Converted through an integer, since llvmlite's alloca returns an older kind of pointer.
+    tile = build.inttoptr(build.ptrtoint(allocated, I64), PTR)
     tile_row = I64(2 * emit.width * emit.form.bits // 8)
     store_rows(emit, sums, tile, tile_row)
     with loop(build, I64(0), I64(len(sums)), I64(1)) as r, loop(build, I64(0), columns, I64(1)) as j:
@@ -132,13 +132,13 @@ class Gemm:
         self.build, self.panel = build, 2 * lanes
         self.kernels = {rows: micro_kernel(module, form, lanes, rows) for rows in range(1, ROWS + 1)}
         self.panel_bytes = self.panel * form.bits // 8
-        room = ir.ArrayType(form.scalar, self.panel)
-        zeros = ir.GlobalVariable(module, room, "no_bias")
-        zeros.initializer, zeros.global_constant, zeros.linkage = ir.Constant(room, None), True, "internal"
+        kind = ir.ArrayType(form.scalar, self.panel)
+        zeros = ir.GlobalVariable(module, kind, "no_bias")
+        zeros.initializer, zeros.global_constant, zeros.linkage = ir.Constant(kind, None), True, "internal"
         self.zeros = zeros.ptrtoint(I64).inttoptr(PTR)
 
     def emit(self, rows: ir.Value, a, a_row, packed, depth, panels, c, c_row) -> None:
-        """All panels, without a bias; addresses are whole numbers."""
+        """Multiply with all panels, without a bias; addresses are integers."""
         build = self.build
         panel_size = build.mul(depth, I64(self.panel_bytes))
         with loop(build, I64(0), panels, I64(1)) as p:
@@ -147,7 +147,7 @@ class Gemm:
             self.emit_panel(rows, a, a_row, panel, self.zeros, depth, c_panel, c_row, I64(self.panel))
 
     def emit_panel(self, rows: ir.Value, a, a_row, panel, bias, depth, c, c_row, columns) -> None:
-        """One panel, of which the first `columns` are wanted."""
+        """Multiply with one panel, of which the first `columns` are needed."""
         build = self.build
         groups, rest = build.udiv(rows, I64(ROWS)), build.urem(rows, I64(ROWS))
         panel = build.inttoptr(panel, PTR)

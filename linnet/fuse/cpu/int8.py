@@ -6,8 +6,8 @@ Q[r, :] is A[r, :] / factor[r], rounded half to even, and factor[r] = max |A[r, 
 linnet/layers/int8.py. Sums are exact, in int32, so their order does not matter.
 
 W is packed as panels[p][k / 4][j][k % 4]: an instruction for dot products takes four numbers of k at a time.
-That of AVX-512 (VNNI) takes one factor without a sign, so there the rows are stored as Q + 128, and the sums
-start from -128 times the sum of a row of W. Elsewhere LLVM chooses the instructions.
+In that of AVX-512 (VNNI) one factor is unsigned, so there the rows are stored as Q + 128, and the sums
+start from -128 times the sum of a row of W. On other machines LLVM chooses the instructions.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Int8Functions:
         for emit, start, stop in self.pieces(build, size):
             with loop(build, start, stop, I64(emit.width)) as k:
                 ratio = build.fdiv(self.load(emit, row, k), broadcast(emit, divisor))
-                # The sum has no digits after the point: it is rounded, half to even.
+                # The sum has no fraction bits left, so the addition rounds half to even.
                 rounder = emit.number(self.form.rounder)
                 bits = build.bitcast(build.fadd(ratio, rounder), emit.integers)
                 number = build.sub(bits, build.bitcast(rounder, emit.integers))
@@ -93,17 +93,17 @@ class Int8Functions:
         build.ret_void()
 
     def largest(self, build: ir.IRBuilder, row: ir.Value, size: ir.Value) -> ir.Value:
-        """max |a| of a row; NaN if it has one."""
+        """max |a| of a row; NaN if the row contains NaN."""
         one = Emitter(build, self.form, 1)
         with build.goto_entry_block():
-            room = build.alloca(FLOAT)
-        build.store(ir.Constant(FLOAT, 0.0), room)
+            maximum = build.alloca(FLOAT)
+        build.store(ir.Constant(FLOAT, 0.0), maximum)
         for emit, start, stop in self.pieces(build, size):
             found = self.largest_of_piece(emit, row, start, stop)
             while found.type != FLOAT:
                 found = self.larger_half(build, found)
-            build.store(one.emit_maximum(build.load(room), found), room)
-        return build.load(room)
+            build.store(one.emit_maximum(build.load(maximum), found), maximum)
+        return build.load(maximum)
 
     def largest_of_piece(self, emit: Emitter, row: ir.Value, start: ir.Value, stop: ir.Value) -> ir.Value:
         build, before = emit.builder, emit.builder.block
@@ -132,7 +132,7 @@ class Int8Functions:
         return Emitter(build, self.form, half).emit_maximum(*parts)
 
     def pieces(self, build: ir.IRBuilder, size: ir.Value) -> list[tuple[Emitter, ir.Value, ir.Value]]:
-        """Whole vectors, and then what is left one by one."""
+        """The ranges of whole vectors, and of the remaining single numbers."""
         cut = build.sub(size, build.urem(size, I64(self.lanes)))
         wide, one = Emitter(build, self.form, self.lanes), Emitter(build, self.form, 1)
         return [(wide, I64(0), cut), (one, cut, size)]
@@ -143,7 +143,7 @@ class Int8Functions:
     # ------------------------------------------------------------------------------- the product
 
     def emit_multiply(self) -> None:
-        """All panels; the arguments are Q with its bytes a row, what it is multiplied by, and the target."""
+        """Multiply with all panels; the arguments are Q with its bytes per row, the factors, the target."""
         q, q_row, factors, rows, panels, groups, starts, scales, bias, c, c_row, columns = self.multiply.args
         build, wide = ir.IRBuilder(self.multiply.append_basic_block("entry")), panel_width()
         panel_bytes = build.mul(groups, I64(wide * GROUP))
@@ -162,7 +162,7 @@ class Int8Functions:
         build.ret_void()
 
     def micro_kernel(self, rows: int) -> ir.Function:
-        """A few rows of A and one panel, of which the first `columns` are wanted."""
+        """Multiply a few rows of A with one panel, of which the first `columns` are needed."""
         function = self.function(f"int8_{rows}_rows", [PTR, I64, PTR, PTR, I64, PTR, PTR, PTR, PTR, I64, I64])
         q, q_row, factors, panel, groups, starts, scales, bias, c, c_row, columns = function.args
         entry, head, body, done = (function.append_basic_block() for _ in range(4))
@@ -236,7 +236,7 @@ class Int8Functions:
         )
 
     def store(self, emit: Emitter, value: ir.Value, target: ir.Value, v: int, columns: ir.Value) -> None:
-        """Those of a vector's numbers that are among the wanted columns."""
+        """Store the numbers of a vector that are among the needed columns."""
         build = emit.builder
         address = build.gep(target, [I64(v * self.lanes)], source_etype=FLOAT)
         left = build.sub(columns, I64(v * self.lanes))
@@ -304,7 +304,7 @@ class Int8Panels:
         return self.groups * GROUP
 
     def padded_bias(self, bias: Tensor | None) -> Tensor:
-        """The bias of the last rows as numbers for all of them; panels are read as a whole."""
+        """The bias, with zeros for rows without one; padded, because whole panels are read."""
         starts = whole_bias(bias, self.count, torch.float32)
         return F.pad(starts, (0, self.wide - self.count)) if self.wide > self.count else starts
 
@@ -317,7 +317,7 @@ class Int8Panels:
         return made
 
     def arguments(self, x: Tensor, bias: Tensor | None, made: Tensor) -> tuple[array[int], object]:
-        """The arguments of `linear_kernel`, and what has to live until it has run."""
+        """Return the arguments of `linear_kernel`, and the objects to keep alive until it has run."""
         bytes_of_x, factors = x.new_empty(len(x), self.row_bytes, dtype=torch.int8), x.new_empty(len(x))
         starts = self.padded_bias(bias)
         numbers = [x.data_ptr(), 4 * x.stride(0), len(x), self.depth, bytes_of_x.data_ptr(), self.row_bytes]
@@ -333,7 +333,7 @@ class Int8Panels:
 
 
 def units_of(x: Tensor) -> int:
-    """How many units of work the rows of x are."""
+    """How many units of work the rows of x make up."""
     return -(-len(x) // BLOCK)
 
 

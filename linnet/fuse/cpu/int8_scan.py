@@ -1,7 +1,7 @@
 """The loop over time of a unit whose recurrent matrices are int8.
 
-The state is rounded to int8 at each step, as its products read it. The projection of the whole input, which
-is one product, comes before.
+At each step, the products round the state to int8 when they read it. The projection of the whole input, which
+is one product, is computed before.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import Tensor
 from linnet.fuse.cpu import jit
 from linnet.fuse.cpu.call import side_by_side
 from linnet.fuse.cpu.int8 import Int8Functions, Int8Panels
-from linnet.fuse.cpu.kept import Kept
+from linnet.fuse.cpu.kernel_cache import KernelCache
 from linnet.fuse.cpu.memory import new_empty
 from linnet.fuse.cpu.program import I64, PTR
 from linnet.fuse.cpu.scan_call import ScanCall
@@ -30,7 +30,7 @@ Tensors = Sequence[Tensor]
 
 @dataclass(frozen=True)
 class Int8Recipe(Recipe):
-    """A recipe of a kernel whose matrices are int8."""
+    """The recipe of a kernel whose matrices are int8."""
 
     def forward_operands(self) -> tuple[str, ...]:
         """For each matrix: its panels and tables, the rounded rows with their factors, and the product."""
@@ -42,7 +42,7 @@ class Int8Recipe(Recipe):
 
 
 class Int8Kernel(Kernel):
-    """A traced step along time, with int8 products."""
+    """The loop over time around a traced step, with int8 products."""
 
     def __init__(self, recipe: Int8Recipe):
         super().__init__(recipe, "forward", recipe.forward_operands())
@@ -55,28 +55,28 @@ class Int8Kernel(Kernel):
             self.multiply_rows(t, i, len(product.parts))
 
     def quantise_rows(self, source: str, slot: ir.Value, i: int) -> None:
-        depth = self.places[f"panels.{i}"][2]
+        depth = self.locations[f"panels.{i}"][2]
         with self.loop(self.begin, self.end, 1) as b:
             made = [self.row(f"{kind}.{i}", I64(0), b) for kind in ("bytes", "factors")]
             self.builder.call(self.functions.quantise, [self.row(source, slot, b), depth, *made])
 
     def multiply_rows(self, t: ir.Value, i: int, parts: int) -> None:
         build = self.builder
-        panels, groups, _ = self.places[f"panels.{i}"]
-        tables = [build.inttoptr(table, PTR) for table in self.places[f"tables.{i}"]]
+        panels, groups, _ = self.locations[f"panels.{i}"]
+        tables = [build.inttoptr(table, PTR) for table in self.locations[f"tables.{i}"]]
         q, factors, c = (
             self.row(f"{kind}.{i}", time, self.begin)
             for kind, time in (("bytes", I64(0)), ("factors", I64(0)), ("product", t))
         )
-        q_row, c_row = self.places[f"bytes.{i}"][2], self.places[f"product.{i}"][2]
+        q_row, c_row = self.locations[f"bytes.{i}"][2], self.locations[f"product.{i}"][2]
         rows, columns = build.sub(self.end, self.begin), build.mul(self.header["size"], I64(parts))
         matrix = build.inttoptr(panels, PTR)
         where = [q, q_row, factors, rows, matrix, groups, *tables, c, c_row, columns]
         build.call(self.functions.multiply, where)
 
 
-# The plans that use a kernel hold it; beyond those, the last few, for modules that are built again.
-KERNELS: Kept[jit.Compiled] = Kept(recent=32)
+# Plans reference the kernels they use; in addition, the last few are kept for modules that are built again.
+KERNELS: KernelCache[jit.Compiled] = KernelCache(recent=32)
 
 
 def int8_ir(recipe: Int8Recipe) -> str:
@@ -100,15 +100,15 @@ class Int8Call(ScanCall):
         super().__init__(operands)
         for i, (product, panels) in enumerate(zip(operands.plan.products, matrices, strict=True)):
             self.put_int8(i, panels)
-            room = self.room(f"product.{i}", panels.count)
+            buffer = self.buffer(f"product.{i}", panels.count)
             for column, name in enumerate(product.parts):
-                self.put(name, room, column * self.shape[-1])
+                self.put(name, buffer, column * self.shape[-1])
 
     def put_int8(self, i: int, panels: Int8Panels) -> None:
         batch, nothing = self.shape[1], self.keep(panels.padded_bias(None))
         tables = [table.data_ptr() for table in (panels.starts, panels.scales, nothing)]
-        self.places[f"panels.{i}"] = (panels.panels.data_ptr(), panels.groups, panels.depth)
-        self.places[f"tables.{i}"] = (tables[0], tables[1], tables[2])
+        self.locations[f"panels.{i}"] = (panels.panels.data_ptr(), panels.groups, panels.depth)
+        self.locations[f"tables.{i}"] = (tables[0], tables[1], tables[2])
         self.put(f"bytes.{i}", torch.empty(batch, panels.row_bytes, dtype=torch.int8, device="cpu"))
         self.put(f"factors.{i}", torch.empty(batch, 1, device="cpu"))
 
@@ -120,7 +120,11 @@ def run_sequence(
     others: tuple[Tensors, Tensors, Tensors],
     matrices: Sequence[Int8Panels],
 ) -> tuple[Tensor, list[Tensor]]:
-    """joint [T, B, n H] and the extras, weights and states: the output [T, B, H] and the final states."""
+    """Return the output [T, B, H] and the final states.
+
+    joint    [T, B, n H]
+    others   the extras, the weights and the states
+    """
     extras, weights, states = others
     sequences = [side_by_side(extra) for extra in extras]
     operands = Operands(plan, joint, sequences, list(weights), list(states), [], *flags)
@@ -130,6 +134,6 @@ def run_sequence(
         call.put(f"state.{name}", slot)
     y = call.put("y", new_empty(operands.shape, torch.float32))
     function, names = kernel_for(plan)
-    # Rows are not cut into blocks of channels: products read all of a state.
+    # Rows are not divided into blocks of channels: products read the whole state.
     call.run(function, names, depth=sum(panels.count for panels in matrices))
     return y, slots

@@ -1,4 +1,4 @@
-"""Machine code from LLVM's text: compiled once a machine, kept on disk, run on torch's own threads."""
+"""Compiles LLVM's text to machine code once per machine, caches it on disk, runs it on torch's threads."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from linnet.fuse.cpu.threads import parallel_for
 from linnet.fuse.forks import compiling
 
 log = logging.getLogger("linnet")
-# Part of every key: what is compiled with other settings is another file.
+# Part of every key: code that is compiled with other settings is another file.
 OPTIMISATION = {"opt": 3, "speed_level": 2}
 
 
@@ -34,7 +34,7 @@ class Compiled:
 
 
 def compile_function(source: str, name: str) -> Compiled:
-    """Return the function `name` of an LLVM module, from the cache on disk if it is there."""
+    """Return the function `name` of an LLVM module, read from the cache on disk if possible."""
     return compiled(source, lambda: source, name)
 
 
@@ -70,7 +70,7 @@ def object_code(identity: str, source: Callable[[], str], machine: llvm.TargetMa
 
 
 def cache_key(identity: str, machine: llvm.TargetMachine) -> bytes:
-    """A digest of all that the code depends on: what is compiled, by what, how, and for which machine."""
+    """A digest of all that the code depends on: source, compiler, settings and machine."""
     versions = f"llvmlite {llvmlite.__version__}, LLVM {llvm.llvm_version_info}"
     parts = [identity, versions, repr(OPTIMISATION), machine.triple, host_cpu()]
     return hashlib.sha256("\n".join(parts).encode()).digest()
@@ -80,7 +80,7 @@ def cache_key(identity: str, machine: llvm.TargetMachine) -> bytes:
 def emitters() -> str:
     """Return a digest of the code that emits LLVM: another version of Linnet emits other kernels."""
     sources = sorted(Path(__file__).parents[1].rglob("*.py"))
-    # A frozen program has no sources to tell one version from another: it finds no code of other processes.
+    # A frozen program has no sources that identify its version, so it does not share code between processes.
     contents = [path.read_bytes() for path in sources] or [os.urandom(32)]
     return hashlib.sha256(b"".join(contents)).hexdigest()
 
@@ -112,14 +112,14 @@ def optimised_object(source: str, machine: llvm.TargetMachine) -> bytes:
 
 
 def assembly(source: str) -> str:
-    """What the machine will run, to read."""
+    """The machine's assembly, to be read by people."""
     with compiling:
         machine = target_machine()
         return machine.emit_assembly(optimised(source, machine))
 
 
 def run(function: Compiled, units: int, grain: int, arguments: array[int]) -> None:
-    """Call `function` over range(units), at least `grain` of them a thread."""
+    """Call `function` over range(units), with at least `grain` units per thread."""
     failed = parallel_for()(0, units, grain, function.address, arguments.buffer_info()[0])
     if failed:
         raise RuntimeError("torch_parallel_for failed")

@@ -1,4 +1,4 @@
-"""A packed matrix and its products with rows.
+"""Products of rows with a packed matrix.
 
 If there are few rows, which all fit into the cache, threads share the panels of the matrix. If there are
 many, threads share the rows, in blocks that stay in the cache until all panels have read them.
@@ -21,7 +21,7 @@ from linnet.fuse.cpu.pack import packed
 from linnet.fuse.cpu.threads import grain
 from linnet.fuse.cpu.width import vector_width
 
-# A block of rows: whole groups of those that a product takes at once.
+# The rows of a block: whole groups of those that a product takes at once.
 BLOCK = 16 * ROWS
 
 
@@ -38,16 +38,16 @@ class PackedMatrix:
         number, _, panel = self.panels.shape
         starts, size = self.starts(bias, number * panel), x.element_size()
         address, row = x.data_ptr(), x.stride(0) * size
-        places = [address, row, len(x), self.panels.data_ptr(), self.depth, starts.data_ptr()]
+        operands = [address, row, len(x), self.panels.data_ptr(), self.depth, starts.data_ptr()]
         rows, panels = (len(x), 1) if len(x) < 2 * BLOCK else (BLOCK, number)
         blocks = [rows, panels, -(-number // panels)]
-        numbers = array("q", [*places, made.data_ptr(), self.count * size, self.count, number, *blocks])
+        numbers = array("q", [*operands, made.data_ptr(), self.count * size, self.count, number, *blocks])
         units = -(-len(x) // rows) * blocks[2]
         jit.run(kernel(8 * size, panel), units, grain(rows * panels * self.depth * panel), numbers)
         return made
 
     def starts(self, bias: Tensor | None, wide: int) -> Tensor:
-        """The bias, with zeros where a last panel has no columns."""
+        """The bias, padded with zeros to whole panels."""
         whole = zeros(wide, self.panels.dtype)
         if bias is None:
             return whole
@@ -59,7 +59,7 @@ class PackedMatrix:
         return whole
 
 
-@cache  # of two values: one for each dtype
+@cache  # one entry for each dtype
 def kernel(bits: int, panel: int) -> jit.Compiled:
     return jit.compile_function(emit(bits, panel), "product")
 

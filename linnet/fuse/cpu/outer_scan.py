@@ -1,4 +1,4 @@
-"""The kernels of a memory written by outer products, as a function that autograd knows."""
+"""The kernels of a memory written by outer products, as an autograd function."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from torch import Tensor
 
 from linnet.fuse.cpu import jit, outer
 from linnet.fuse.cpu.call import Call, side_by_side
-from linnet.fuse.cpu.kept import Kept
+from linnet.fuse.cpu.kernel_cache import KernelCache
 from linnet.fuse.cpu.memory import new_empty
 from linnet.fuse.cpu.outer import OuterRecipe
 from linnet.fuse.cpu.width import vector_width
@@ -16,7 +16,7 @@ from linnet.fuse.outer_inputs import Misfit, OuterInputs, falls_into_vectors
 from linnet.fuse.recording import is_plain_tensor
 from linnet.fuse.states import collect
 
-# In errors, which are read by those who know the unit and not this file.
+# Names for errors, whose readers know the unit and not this file.
 CALLED = {
     "state_matrix": "the recurrent matrix",
     "head_matrix": "the matrix of the heads",
@@ -30,7 +30,7 @@ CALLED = {
 def recipe_for(
     dtype: torch.dtype, hidden: int, memory: int, heads: int, relu: bool, mean: bool, eps: float | None
 ) -> OuterRecipe | None:
-    """What to build for these sizes, or None if they do not fall into vectors."""
+    """The recipe for these sizes, or None if they do not divide into vectors."""
     bits = 64 if dtype == torch.float64 else 32
     if not falls_into_vectors(dtype, memory, heads):
         return None
@@ -38,7 +38,7 @@ def recipe_for(
 
 
 # Each size of NRU has kernels of its own; those of the last few are kept.
-KERNELS: Kept[jit.Compiled] = Kept(recent=16)
+KERNELS: KernelCache[jit.Compiled] = KernelCache(recent=16)
 
 
 def kernel(recipe: OuterRecipe, name: str) -> jit.Compiled:
@@ -64,7 +64,7 @@ class OuterScan(torch.autograd.Function):
     def backward(ctx, dy, dstate):
         if torch.is_grad_enabled():
             raise RuntimeError(
-                'NRU by its kernel has no second derivative; run it within linnet.backend("reference")'
+                'the kernel of NRU has no second derivative; run it within linnet.backend("reference")'
             )
         mask, resets, *saved = ctx.saved_tensors
         inputs, kept = OuterInputs(*saved[: len(OuterInputs._fields)]), saved[len(OuterInputs._fields) :]
@@ -73,7 +73,7 @@ class OuterScan(torch.autograd.Function):
 
 
 def run_forward(recipe: OuterRecipe, flags: Flags, inputs: OuterInputs) -> list[Tensor]:
-    """The output, the final state, and what the backward pass reads: states, z, heads, of a norm two more."""
+    """Return the output, the final state, and what backward reads: states, z, heads, and two for a norm."""
     check_inputs(recipe, flags, inputs)
     steps, batch, hidden = inputs.a.shape
     call = new_call(recipe, flags, inputs)
@@ -81,15 +81,15 @@ def run_forward(recipe: OuterRecipe, flags: Flags, inputs: OuterInputs) -> list[
     states = new_empty((steps + 1, batch, hidden + recipe.memory), inputs.a.dtype)
     states[-1 if flags[2] else 0] = inputs.state
     call.put("state", states)
-    z = call.room("z", hidden + recipe.memory, steps)
-    call.room("product", call.put_packed("packed.state", inputs.state_matrix))
-    heads = call.room("heads", call.put_packed("packed.heads", inputs.head_matrix), steps)
-    y = call.room("y", hidden, steps)
+    z = call.buffer("z", hidden + recipe.memory, steps)
+    call.buffer("product", call.put_packed("matrix.state", inputs.state_matrix))
+    heads = call.buffer("heads", call.put_packed("matrix.heads", inputs.head_matrix), steps)
+    y = call.buffer("y", hidden, steps)
     kept = [states, z, heads]
     if inputs.gain is not None and inputs.shift is not None:
         call.put("gain", inputs.gain.contiguous())
         call.put("shift", inputs.shift.contiguous())
-        kept += [call.room("normed", hidden, steps), call.room("rate", 1, steps)]
+        kept += [call.buffer("normed", hidden, steps), call.buffer("rate", 1, steps)]
     call.run(kernel(recipe, "forward"), recipe.forward_operands, hidden)
     return [y, states[0 if flags[2] else -1].clone(), *kept]
 
@@ -97,20 +97,20 @@ def run_forward(recipe: OuterRecipe, flags: Flags, inputs: OuterInputs) -> list[
 def run_backward(
     recipe: OuterRecipe, flags: Flags, inputs: OuterInputs, kept: list[Tensor], dy: Tensor, dstate: Tensor
 ) -> list[Tensor | None]:
-    """The gradients of the inputs, in their order; None where there is no such input."""
+    """Return the gradients of the inputs, in order; None for an input that is None."""
     states, z, heads, *normed_and_rate = kept
     steps, _, hidden = inputs.a.shape
     call = new_call(recipe, flags, inputs)
     for name, tensor in (("state", states), ("z", z), ("heads", heads), ("dy", side_by_side(dy))):
         call.put(name, tensor)
-    da, dheads = call.room("da", hidden, steps), call.room("dheads", len(inputs.head_matrix), steps)
+    da, dheads = call.buffer("da", hidden, steps), call.buffer("dheads", len(inputs.head_matrix), steps)
     carry = call.put("carry", dstate.clone(memory_format=torch.contiguous_format))
-    call.room("dz", call.put_packed("packed.heads", inputs.head_matrix.T))
-    call.room("through", call.put_packed("packed.state", inputs.state_matrix.T))
+    call.buffer("dz", call.put_packed("matrix.heads", inputs.head_matrix.T))
+    call.buffer("state_gradient", call.put_packed("matrix.state", inputs.state_matrix.T))
     if inputs.gain is not None:
         call.put("gain", inputs.gain.contiguous())
         normed, _ = map(call.put, ("normed", "rate"), normed_and_rate)
-        dnorm = call.room("dnorm", hidden, steps)
+        dnorm = call.buffer("dnorm", hidden, steps)
     call.run(kernel(recipe, "backward"), recipe.backward_operands, hidden)
     before = states[1:] if flags[2] else states[:-1]
     if flags[1] is not None:
@@ -131,7 +131,7 @@ def new_call(recipe: OuterRecipe, flags: Flags, inputs: OuterInputs) -> Call:
 
 
 def check_inputs(recipe: OuterRecipe, flags: Flags, inputs: OuterInputs) -> None:
-    """A kernel is given addresses alone: with another shape it would leave the memory of a tensor."""
+    """A kernel gets addresses only: with other shapes it would access memory outside of a tensor."""
     steps, batch, hidden = inputs.a.shape
     if hidden != recipe.hidden:
         raise Misfit(f"the projected input must have {recipe.hidden} channels; got {hidden}")

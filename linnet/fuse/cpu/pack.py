@@ -1,8 +1,8 @@
-"""Packing: a matrix [N, K] as panels[p][k][j] = W[p * panel + j, k], which is how products read it.
+"""Packs a matrix [N, K] as panels[p][k][j] = W[p * panel + j, k], the layout that products read.
 
-The rows come in groups (the gates of a unit), each of which starts a panel of its own; what a last
-panel of a group has no rows for is zeros. Square blocks as wide as a register are turned over by
-interleaving their halves, as often as it takes to halve their width down to one.
+The rows come in groups (the gates of a unit), each of which starts a new panel; the last panel of a group is
+padded with zeros. Square blocks as wide as a register are transposed by interleaving their halves,
+log2(width) times.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from linnet.fuse.cpu.threads import grain
 
 
 def packed(matrix: Tensor, groups: int, panel: int) -> Tensor:
-    """[groups * size, K] as [groups * panels, K, panel]."""
+    """Pack [groups * size, K] as [groups * panels, K, panel]."""
     rows, depth = matrix.shape
     size = rows // groups
     panels = -(-size // panel)
     made = matrix.new_empty(groups * panels, depth, panel)
-    # Contiguous along K, or a matrix seen from the other side, which lies in memory as panels do.
+    # Either contiguous along K, or a transposed matrix, whose layout in memory is that of the panels.
     along, across = (1, 0) if matrix.stride(1) == 1 else (0, 1)
     if matrix.stride(along) != 1:
         matrix = matrix.contiguous()
@@ -39,15 +39,15 @@ def packed(matrix: Tensor, groups: int, panel: int) -> Tensor:
     return made
 
 
-@cache  # of few values: the widths of two dtypes, along two axes
+@cache  # few entries: the widths of two dtypes, along two axes
 def kernel(bits: int, panel: int, along: int) -> jit.Compiled:
-    return jit.compile_function(Packer(bits, panel).emit(turning=along == 1), "pack")
+    return jit.compile_function(Packer(bits, panel).emit(transposing=along == 1), "pack")
 
 
 class Packer:
     """void pack(first panel, last, arguments).
 
-    The arguments: source, target, zeros, bytes from row to row, K, rows of a group, panels of a group.
+    The arguments: source, target, zeros, bytes per row, K, rows per group, panels per group.
     """
 
     def __init__(self, bits: int, panel: int):
@@ -61,36 +61,36 @@ class Packer:
         self.form = Format(bits)
         self.emitter = Emitter(build, self.form, self.lanes)
 
-    def emit(self, turning: bool) -> str:
+    def emit(self, transposing: bool) -> str:
         build = self.build
         with loop(build, self.begin, self.end, I64(1)) as unit:
             group = build.udiv(unit, self.panels)
             first = build.mul(build.urem(unit, self.panels), I64(self.panel))
             size = build.mul(self.depth, I64(self.panel * self.bytes_each))
             made = build.add(self.target, build.mul(unit, size))
-            if turning:
-                self.turn(group, first, made)
+            if transposing:
+                self.transpose(group, first, made)
             else:
                 self.copy(build.add(build.mul(group, self.size), first), first, made)
         build.ret_void()
         return str(self.module)
 
-    def turn(self, group: ir.Value, first: ir.Value, made: ir.Value) -> None:
-        """Rows of the panel lie along K: square blocks of them are turned over."""
+    def transpose(self, group: ir.Value, first: ir.Value, made: ir.Value) -> None:
+        """The rows of the panel are contiguous along K: transpose square blocks of them."""
         build, lanes = self.build, self.lanes
         rows = [self.row_address(group, build.add(first, I64(j))) for j in range(self.panel)]
         whole = build.sub(self.depth, build.urem(self.depth, I64(lanes)))
         with loop(build, I64(0), whole, I64(lanes)) as k:
             for half in (0, lanes):
                 block = [self.read(row, k, self.emitter.vector) for row in rows[half : half + lanes]]
-                for i, column in enumerate(turned(self.emitter, block)):
+                for i, column in enumerate(transposed(self.emitter, block)):
                     self.write(column, made, build.add(k, I64(i)), I64(half))
         with loop(build, whole, self.depth, I64(1)) as k:
             for j, row in enumerate(rows):
                 self.write(self.read(row, k, self.form.scalar), made, k, I64(j))
 
     def copy(self, column: ir.Value, first: ir.Value, made: ir.Value) -> None:
-        """The panel is a strip of columns: it is copied, number by number where it is not full."""
+        """The panel is a strip of columns: copy it, number by number where it is not full."""
         build, left = self.build, self.build.sub(self.size, first)
         full = build.icmp_signed(">=", left, I64(self.panel))
         zero = ir.Constant(self.form.scalar, 0.0)
@@ -108,7 +108,7 @@ class Packer:
                         self.write(zero, made, k, j)
 
     def row_address(self, group: ir.Value, row: ir.Value) -> ir.Value:
-        """A row of a group; zeros beyond its last."""
+        """The address of a row of a group; that of zeros beyond its last row."""
         build = self.build
         offset = build.mul(build.add(build.mul(group, self.size), row), self.row_bytes)
         there = build.icmp_signed("<", row, self.size)
@@ -124,7 +124,7 @@ class Packer:
         self.build.store(value, address, align=self.bytes_each)
 
 
-def turned(emit: Emitter, rows: list[ir.Value]) -> list[ir.Value]:
+def transposed(emit: Emitter, rows: list[ir.Value]) -> list[ir.Value]:
     """The columns of a square block."""
     half, width = len(rows) // 2, emit.width
     for _ in range(width.bit_length() - 1):

@@ -19,38 +19,38 @@ from linnet.fuse.plan import Plan
 # Copies an operand whose strides kernels cannot read.
 laid_out = side_by_side
 
-# A matrix of at least so many numbers is worth a product of our own.
+# For a matrix of at least this many numbers, our own product is faster than torch's.
 OWN_PRODUCT = 1 << 15
-# Up to this many rows a recurrent matrix is read without packing, and threads share out its rows.
+# Up to this many rows, a recurrent matrix is read without packing, and threads share the channels.
 FEW_ROWS = 3
-# Bytes for the products of all steps.
-MOST_ROOM = 1 << 28
-# More rows than this are worth a product that packs its matrices.
-PLAIN_ROWS = 64
+# The largest size of the products of all steps, in bytes.
+MOST_BYTES = 1 << 28
+# For more rows than this, packing the matrices is worth its cost.
+UNPACKED_ROWS = 64
 
 
 def run_forward(
-    operands: Operands, keep: bool, share: bool = True, projects: bool = False, plain: bool = False
+    operands: Operands, keep: bool, share: bool = True, projects: bool = False, unpacked: bool = False
 ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
     """The output, the states as [T + 1, B, H] (or one slot, which ends with the last), and the products.
 
     The products are followed by what inner products have read.
 
-    projects: the kernel computes the projections; all are kept, or `joint` is room for a few steps.
-    plain: it reads the matrices without packing them.
+    projects: the kernel computes the projections; all are kept, or `joint` is a buffer for a few steps.
+    unpacked: the kernel reads the matrices without packing.
     """
     traced, (steps, batch, _) = operands.plan.traced, operands.shape
     call = ScanCall(operands)
-    # Threads that share out a step need a place of its own for each.
+    # If threads share the channels of a step, each step needs memory of its own.
     shared = not projects and shares_channels(operands)
-    keep, plain = keep or shared, plain or shared
+    keep, unpacked = keep or shared, unpacked or shared
     same = share and operands.mask is None and operands.dtype == operands.real
     same_state = traced.output_state if same else None
     sequences = []
     for name, start in zip(traced.states, operands.states, strict=True):
         if keep or name == same_state or steps == 1:
-            # A single step may be shared out among threads by channels, while its products read all of
-            # them: it must not write where it reads.
+            # Threads may share the channels of a single step, whose products read all channels: it must not
+            # write where it reads.
             sequence = new_empty((steps + 1, batch, operands.size_of(name)), operands.real)
             sequence[-1 if operands.reverse else 0] = start
             call.put(f"state.{name}", sequence)
@@ -59,19 +59,19 @@ def run_forward(
             slot = start.to(operands.real, copy=True, memory_format=torch.contiguous_format)
             sequence = call.put(f"state.{name}", slot)[None]
         sequences.append(sequence)
-    products = call.put_products(keep, plain)
+    products = call.put_products(keep, unpacked)
     if same_state is None:
         y = call.put("y", new_empty((steps, batch, operands.size_of("y")), operands.dtype))
     else:
         sequence = sequences[traced.states.index(same_state)]
         y = sequence[:-1] if operands.reverse else sequence[1:]
-    function, names = kernel_for(operands, "forward", (), same_state is None, projects, plain, shared)
+    function, names = kernel_for(operands, "forward", (), same_state is None, projects, unpacked, shared)
     if shared:
         call.run_shared(function, names)
     elif projects:
         assert operands.source is not None
-        call.put_input(*operands.source, plain)
-        by_rows = call.depth > 0 and not plain
+        call.put_input(*operands.source, unpacked)
+        by_rows = call.depth > 0 and not unpacked
         call.run_projecting(function, names, steps_at_once(batch), keep, by_rows)
     else:
         call.run(function, names, call.depth)
@@ -79,33 +79,33 @@ def run_forward(
 
 
 def shares_channels(operands: Operands) -> bool:
-    """Whether there are so few rows that threads share out the channels of each step instead of the rows.
+    """Whether there are so few rows that threads share the channels of each step instead of the rows.
 
-    This does not depend on the number of threads: a product is rounded in another way than by rows.
+    This does not depend on the number of threads, because the products are rounded in another way.
     """
     steps, batch, _ = operands.shape
-    room = steps * batch * sum(map(len, operands.matrices)) * operands.real.itemsize
-    few = steps > 1 and batch <= FEW_ROWS and room <= MOST_ROOM
+    size = steps * batch * sum(map(len, operands.matrices)) * operands.real.itemsize
+    few = steps > 1 and batch <= FEW_ROWS and size <= MOST_BYTES
     return few and bool(operands.plan.matrices) and not operands.drops
 
 
-def is_plain(plan: Plan, x: Tensor, drops: Sequence[Tensor]) -> bool:
+def leaves_unpacked(plan: Plan, x: Tensor, drops: Sequence[Tensor]) -> bool:
     """Whether x [T, B, D] has so few rows that packing the matrices would cost more than it saves."""
     steps, batch, _ = x.shape
     few = steps == 1 if plan.products else steps * batch < ROWS
-    return not plan.traced.inner and few and steps * batch <= PLAIN_ROWS and not drops
+    return not plan.traced.inner and few and steps * batch <= UNPACKED_ROWS and not drops
 
 
 def worth_projecting(plan: Plan, x: Tensor) -> bool:
-    """Whether a kernel that packs matrices should make the projections of x [T, B, D] itself.
+    """Whether a kernel that packs matrices should compute the projections of x [T, B, D], too.
 
-    Where it is given rows because it has recurrent matrices, not while these are too few for all threads.
+    With recurrent matrices threads share the rows, so it should not if there are too few for all threads.
     """
     return x.shape[1] >= 4 * torch.get_num_threads() if plan.matrices else True
 
 
 def project(source: Source, out: Tensor) -> Tensor:
-    """F.linear(x, weight, bias) for x [T, B, D], in the dtype of `out` and into it."""
+    """Compute F.linear(x, weight, bias) for x [T, B, D] into `out`, in its dtype."""
     x, weight, bias = source
     rows, matrix = x.reshape(-1, x.shape[-1]).to(out.dtype), weight.T.to(out.dtype)
     target = out.view(-1, len(weight))
@@ -130,7 +130,7 @@ def projection_gradients(djoint: Tensor | None, source: Source, needed) -> list[
 
 
 def times(rows: Tensor, matrix: Tensor) -> Tensor:
-    """rows @ matrix: by our own product where it is the faster one."""
+    """rows @ matrix, computed by our own product where that is faster."""
     return PackedMatrix(matrix.T).times(rows) if matrix.numel() >= OWN_PRODUCT else rows @ matrix
 
 
@@ -142,16 +142,16 @@ def run_projected(
     drops: Sequence[Tensor],
     keep: bool,
 ) -> tuple[Operands, Tensor, list[Tensor], list[Tensor]]:
-    """The scan of a projection: its operands, and what `run_forward` gives."""
-    plain = is_plain(plan, source.x, drops)
-    inside = plain or worth_projecting(plan, source.x)
+    """Scan a projection; return its operands and the results of `run_forward`."""
+    unpacked = leaves_unpacked(plan, source.x, drops)
+    inside = unpacked or worth_projecting(plan, source.x)
     steps, batch, _ = source.x.shape
     slots = steps if keep or not inside else min(steps, steps_at_once(batch))
     joint = new_empty((slots, batch, len(source.weight)), arithmetic(source.x.dtype))
     if not inside:
         project(source, joint)
     operands = Operands.of(plan, flags, (joint, *tensors), source, drops)
-    return operands, *run_forward(operands, keep, projects=inside, plain=plain)
+    return operands, *run_forward(operands, keep, projects=inside, unpacked=unpacked)
 
 
 class Backward:
@@ -183,14 +183,14 @@ class Backward:
         self.call = ScanCall(operands)
 
     def run(self, dy: Tensor, dfinals: Sequence[Tensor]) -> list[Tensor | None]:
-        """The gradients of `operands.tensors()`, None for those not needed."""
+        """Return the gradients of the operands, None for those not needed."""
         self.call.put("dy", side_by_side(dy))
         carries = self.put_states(dfinals)
         joint, extras, weights = self.put_joint(), self.put_extras(), self.put_weights()
-        dproducts, through = self.put_products(joint)
+        dproducts, state_gradients = self.put_products(joint)
         self.call.run(*kernel_for(self.operands, "backward", tuple(self.wanted)), self.call.depth)
         for i, product in enumerate(self.operands.plan.products):
-            more = self.read_by(i, through[i][:, : self.operands.size_of(product.state)])
+            more = self.read_by(i, state_gradients[i][:, : self.operands.size_of(product.state)])
             carries[self.traced.states.index(product.state)] += more
         dtype = self.operands.dtype
         summed = [None if weight is None else weight.sum(0).to(dtype) for weight in weights]
@@ -235,30 +235,30 @@ class Backward:
         return torch.zeros(shape, dtype=self.operands.real, device="cpu")
 
     def put_products(self, joint: Tensor | None) -> tuple[list[Tensor], list[Tensor]]:
-        """The gradients of the products, and room for what comes of them through the matrices."""
-        dproducts, through = [], []
+        """The gradients of the products, and buffers for the gradients of the states that they read."""
+        dproducts, state_gradients = [], []
         matrices = self.operands.matrices
         for i, matrix in enumerate(matrices):
             self.call.put_product(i, self.products[i])
             dproducts.append(self.put_gradient(i, joint))
-            wide = self.call.put_packed(f"packed.{i}", matrix.T)
-            through.append(self.call.room(f"through.{i}", wide).zero_())
-        return dproducts, through
+            wide = self.call.put_packed(f"matrix.{i}", matrix.T)
+            state_gradients.append(self.call.buffer(f"state_gradient.{i}", wide).zero_())
+        return dproducts, state_gradients
 
     def put_gradient(self, i: int, joint: Tensor | None) -> Tensor:
-        """[T, B, parts * H]: room of its own, or that in which the same numbers are written anyway."""
-        wide, first = len(self.operands.matrices[i]), self.twins(i)
+        """[T, B, parts * H]: a buffer of its own, or the columns that get the same numbers anyway."""
+        wide, first = len(self.operands.matrices[i]), self.start_of_shared_gradients(i)
         if joint is not None and first is not None and joint.dtype == self.operands.real:
             offset = self.operands.offsets()[self.operands.joint_names[first]]
             self.call.put(f"dproduct.{i}", joint, offset)
             return joint[..., offset : offset + wide]
-        room = self.call.room(f"dproduct.{i}", wide, self.operands.shape[0])
+        buffer = self.call.buffer(f"dproduct.{i}", wide, self.operands.shape[0])
         _, parts = self.operands.plan.matrices[i]
         for column, name in enumerate(parts):
-            self.want(name, room, column * self.operands.size_of(name))
-        return room
+            self.want(name, buffer, column * self.operands.size_of(name))
+        return buffer
 
-    def twins(self, i: int) -> int | None:
+    def start_of_shared_gradients(self, i: int) -> int | None:
         """Which projection is the first of those that have the gradients of the parts of product i, if any.
 
         Gradients of inner products are written while the projections are still to be read.
@@ -266,10 +266,10 @@ class Backward:
         products = self.operands.plan.products
         if self.operands.resets is not None or i >= len(products):
             return None
-        return self.operands.plan.twins(products[i], self.operands.joint_names)
+        return self.operands.plan.start_of_shared_gradients(products[i], self.operands.joint_names)
 
     def read_by(self, i: int, state: Tensor) -> Tensor:
-        """What product i reads of a state; likewise for gradients on their way back."""
+        """The state as product i reads it; likewise for gradients."""
         return state * self.operands.drops[i] if self.operands.drops else state
 
     def matrices(self, dproducts: list[Tensor]) -> list[Tensor | None]:

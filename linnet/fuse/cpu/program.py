@@ -1,4 +1,4 @@
-"""What all kernels are made of: a loop over time, rows to walk, operands to find, products to take."""
+"""The parts that all kernels share: the loop over time, rows, operands and products."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ HEADER = (
 
 
 class Program:
-    """Emits `void name(begin, end, arguments)`; the arguments are HEADER, then three numbers an operand.
+    """Emits `void name(begin, end, arguments)`; the arguments are HEADER, then three numbers per operand.
 
-    The three: address, stride in bytes along time, stride in bytes from row to row. begin and end
-    are the rows, or blocks of rows, that this call is to do.
+    The three are the address and the strides along time and along rows, in bytes. The call computes
+    the rows, or blocks of rows, from begin to end.
     """
 
     def __init__(self, name: str, operands: tuple[str, ...], bits: int, width: int):
@@ -34,10 +34,10 @@ class Program:
         function = ir.Function(self.module, ir.FunctionType(ir.VoidType(), [I64, I64, PTR]), name)
         self.begin, self.end, self.arguments = function.args
         self.builder = ir.IRBuilder(function.append_basic_block("entry"))
-        has_products = any(name.startswith("packed") for name in operands)
+        has_products = any(name.startswith("matrix.") for name in operands)
         self.gemm = Gemm(self.module, self.builder, self.form, width // 2) if has_products else None
         self.header = {name: self.argument(i) for i, name in enumerate(HEADER)}
-        self.places = {
+        self.locations = {
             name: [self.argument(len(HEADER) + 3 * i + j) for j in range(3)]
             for i, name in enumerate(operands)
         }
@@ -48,7 +48,7 @@ class Program:
 
     @contextmanager
     def times(self) -> Iterator[ir.Value]:
-        """Along time; a backward kernel goes the other way round."""
+        """Loop over time; a backward kernel runs in the opposite order."""
         steps = self.header["steps"]
         with self.loop(I64(0), steps, 1) as i:
             flipped = self.builder.sub(self.builder.sub(steps, I64(1)), i)
@@ -61,18 +61,18 @@ class Program:
         return str(self.module)
 
     def multiply(self, source: str, slot: ir.Value, packed: str, target: str, t: ir.Value) -> None:
-        """The rows of this call of `source` at `slot` times a packed matrix, into `target` at t."""
+        """Multiply this call's rows of `source` at `slot` with a packed matrix, into `target` at t."""
         assert self.gemm is not None
         build = self.builder
-        address, depth, panels = self.places[packed]
-        a_row, c_row = self.places[source][2], self.places[target][2]
+        address, depth, panels = self.locations[packed]
+        a_row, c_row = self.locations[source][2], self.locations[target][2]
         a = build.ptrtoint(self.row(source, slot, self.begin), I64)
         c = build.ptrtoint(self.row(target, t, self.begin), I64)
         rows = build.sub(self.end, self.begin)
         self.gemm.emit(rows, a, a_row, address, depth, panels, c, c_row)
 
     def along(self, channels: tuple[ir.Value, ir.Value], body: Callable[[Emitter, ir.Value], None]) -> None:
-        """Whole vectors, then what is left one by one."""
+        """Run `body` for whole vectors of channels, then for each remaining channel."""
         first, beyond = channels
         width = I64(self.width)
         count = self.builder.sub(beyond, first)
@@ -85,28 +85,28 @@ class Program:
     def sum_along(
         self, channels: tuple[ir.Value, ir.Value], part: Callable[[Emitter, ir.Value], ir.Value]
     ) -> ir.Value:
-        """The sum of `part` along the channels: vectors, then their numbers in order, then what is left."""
+        """The sum of `part` over the channels: of vectors, then of their numbers in order, then the rest."""
         build, kinds = self.builder, [Emitter(self.builder, self.form, width) for width in (self.width, 1)]
         with build.goto_entry_block():
-            places = {emit.width: build.alloca(emit.vector) for emit in kinds}
+            totals = {emit.width: build.alloca(emit.vector) for emit in kinds}
         for emit in kinds:
-            build.store(emit.number(0.0), places[emit.width])
+            build.store(emit.number(0.0), totals[emit.width])
 
         def add(emit: Emitter, at: ir.Value) -> None:
-            place = places[emit.width]
-            build.store(emit.emit_add(build.load(place, typ=emit.vector), part(emit, at)), place)
+            total = totals[emit.width]
+            build.store(emit.emit_add(build.load(total, typ=emit.vector), part(emit, at)), total)
 
         self.along(channels, add)
-        whole, rest = (build.load(places[emit.width], typ=emit.vector) for emit in kinds)
+        whole, rest = (build.load(totals[emit.width], typ=emit.vector) for emit in kinds)
         return build.fadd(self.fold(build.fadd, whole), rest)
 
     def fold(self, join: Callable[[ir.Value, ir.Value], ir.Value], vector: ir.Value) -> ir.Value:
-        """The numbers of a vector joined by a function of two, in order."""
+        """Reduce the numbers of a vector with a function of two, in order."""
         numbers = [self.builder.extract_element(vector, ir.IntType(32)(j)) for j in range(vector.type.count)]
         return reduce(join, numbers)
 
     def row(self, name: str, t: ir.Value, b: ir.Value) -> ir.Value:
-        address, along_time, along_rows = self.places[name]
+        address, along_time, along_rows = self.locations[name]
         offset = self.builder.add(self.builder.mul(t, along_time), self.builder.mul(b, along_rows))
         return self.builder.inttoptr(self.builder.add(address, offset), PTR)
 
@@ -117,13 +117,13 @@ class Program:
         return self.builder.select(backwards, after, t), self.builder.select(backwards, t, after)
 
     def flag(self, name: str, t: ir.Value, b: ir.Value, absent: bool = False) -> ir.Value:
-        """A mask or resets at one step of one row; `absent` where there is none."""
+        """The mask or the resets at one step of one row; `absent` if there is no such tensor."""
         address = self.header[name]
         offset = self.builder.add(
             self.builder.mul(t, self.header[f"{name}_time"]), self.builder.mul(b, self.header[f"{name}_row"])
         )
         there = self.builder.icmp_signed("!=", address, I64(0))
-        # Without a tensor the address is that of the argument block: something to read, and ignored.
+        # Without a tensor, read from the argument block, which is a valid address, and ignore the value.
         nothing = self.builder.ptrtoint(self.arguments, I64)
         where = self.builder.select(there, self.builder.add(address, offset), nothing)
         byte = self.builder.load(self.builder.inttoptr(where, PTR), typ=I8)

@@ -1,4 +1,4 @@
-"""Where a kernel for the CPU finds its operands, and which kernel that is."""
+"""Chooses the CPU kernel of a scan and prepares its arguments."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from torch import Tensor
 
 from linnet.fuse.cpu import jit, source
 from linnet.fuse.cpu.call import Call, side_by_side, zeros
-from linnet.fuse.cpu.kept import Kept
+from linnet.fuse.cpu.kernel_cache import KernelCache
 from linnet.fuse.cpu.width import vector_width
 from linnet.fuse.operands import Operands, as_dtype
 
@@ -20,22 +20,22 @@ def kernel_for(
     wanted: tuple[str, ...] = (),
     keeps_output: bool = True,
     projects: bool = False,
-    plain: bool = False,
+    unpacked: bool = False,
     shared: bool = False,
 ) -> tuple[jit.Compiled, tuple[str, ...]]:
-    """The kernel and the names of its operands; see `source.Recipe`."""
+    """Return the kernel and the names of its operands; see `source.Recipe`."""
     how = (wanted, keeps_output, () if operands.source is None else operands.joint_names, projects)
-    key = (name, operands.dtype, *how, bool(operands.drops), plain, shared)
+    key = (name, operands.dtype, *how, bool(operands.drops), unpacked, shared)
     if key not in operands.plan.kernels:
         pattern = operands.plan.pattern
         what = (pattern.traced, operands.plan.products, DTYPES[operands.dtype], vector_width(operands.dtype))
-        recipe = source.Recipe(*what, *how, bool(operands.drops), plain, shared, len(pattern.numbers))
+        recipe = source.Recipe(*what, *how, bool(operands.drops), unpacked, shared, len(pattern.numbers))
         operands.plan.kernels[key] = compiled(recipe, name)
     return operands.plan.kernels[key]
 
 
-# The plans that use a kernel hold it; beyond those, the last few, for modules that are built again.
-KERNELS: Kept[jit.Compiled] = Kept(recent=32)
+# Plans reference the kernels they use; in addition, the last few are kept for modules that are built again.
+KERNELS: KernelCache[jit.Compiled] = KernelCache(recent=32)
 
 
 def compiled(recipe: source.Recipe, name: str) -> tuple[jit.Compiled, tuple[str, ...]]:
@@ -47,7 +47,7 @@ def compiled(recipe: source.Recipe, name: str) -> tuple[jit.Compiled, tuple[str,
 
 
 class ScanCall(Call):
-    """A run over `operands`."""
+    """The arguments of a scan over `operands`."""
 
     def __init__(self, operands: Operands):
         super().__init__(operands.shape, (operands.mask, operands.resets, operands.reverse), operands.real)
@@ -65,26 +65,26 @@ class ScanCall(Call):
             self.put("numbers", operands.plan.numbers_as(operands.real))
         self.depth = sum(len(matrix) for matrix in operands.matrices)
         for i, drop in enumerate(operands.drops):
-            self.put(f"dropped.{i}", side_by_side(as_dtype(drop, operands.real)))
+            self.put(f"drop_mask.{i}", side_by_side(as_dtype(drop, operands.real)))
 
-    def put_products(self, keep: bool, plain: bool = False) -> list[Tensor]:
+    def put_products(self, keep: bool, unpacked: bool = False) -> list[Tensor]:
         """Room for the products, and for what inner products read: of all steps to be kept, else of one."""
         products, steps = [], self.shape[0] if keep else 0
         for i, matrix in enumerate(self.operands.matrices):
-            put = self.put_plain if plain else self.put_packed
-            wide = put(f"packed.{i}", matrix)
-            products.append(self.room(f"product.{i}", wide, steps))
-            if plain:
+            put = self.put_unpacked if unpacked else self.put_packed
+            wide = put(f"matrix.{i}", matrix)
+            products.append(self.buffer(f"product.{i}", wide, steps))
+            if unpacked:
                 # A product with a packed matrix writes zeros beyond its columns; a registered operation
                 # returns all of it.
                 products[-1][..., len(matrix) :] = 0
             self.put_product(i, products[-1])
         for i in range(len(self.operands.drops)):
-            self.room(f"seen.{i}", self.operands.matrices[i].shape[1])
+            self.buffer(f"visible.{i}", self.operands.matrices[i].shape[1])
         inner = [f"inner.{i}" for i in range(len(self.operands.plan.traced.inner))]
-        return products + [self.room(name, self.operands.size_of(name), steps) for name in inner]
+        return products + [self.buffer(name, self.operands.size_of(name), steps) for name in inner]
 
-    def put_product(self, i: int, room: Tensor) -> None:
+    def put_product(self, i: int, buffer: Tensor) -> None:
         _, parts = self.operands.plan.matrices[i]
         for column, name in enumerate(parts):
-            self.put(name, room, column * self.operands.size_of(name))
+            self.put(name, buffer, column * self.operands.size_of(name))

@@ -1,24 +1,24 @@
 """The loop over time around a traced step: one kernel forward and one backward, for any unit.
 
-A kernel takes a range of rows (a row is a sequence of the batch, or a block of its channels) and
-goes along time. At each step it walks its rows, and along each row its channels, vector by vector:
+A kernel gets a range of rows (a row is a sequence of the batch, or a block of its channels) and
+loops over time. At each step it loops over its rows, and in each row over the channels, vector by vector:
 so memory is read in order, and rows are independent of each other, which makes results the same for
 any number of threads.
 
-States are kept as [T + 1, B, H]: step t reads slot t and writes slot t + 1 (the other way round in
-the backward direction). A sequence that is not to be kept has a stride of 0 along time.
+States are stored as [T + 1, B, H]: step t reads slot t and writes slot t + 1 (vice versa in the
+backward direction). A sequence that is not to be kept has a stride of 0 along time.
 
-Units with a recurrent matrix have a product before each step: the kernel takes its own rows of the
-state through the packed matrix, into inputs of the step. Backward, the gradients of those inputs are
-kept for all steps, since the gradient of the matrix is one large product after the loop; they go
-through the transposed matrix into the state's gradient at once.
+Units with a recurrent matrix have a product before each step: the kernel multiplies its own rows of the
+state with the packed matrix, which gives inputs of the step. The backward kernel stores the gradients of
+those inputs for all steps, since the gradient of the matrix is one large product after the loop, and
+multiplies them with the transposed matrix at each step for the gradient of the state.
 
-A step with inner products is taken in phases, with a product after each but the last; see fuse/phases.py.
+A step with inner products runs in phases, with a product after each but the last; see fuse/phases.py.
 
-The projection of the input may be left to the forward kernel too: it then makes those of a few steps
-and takes these steps while they are in the cache. Where channels are independent of each other, a
-kernel gets some of them and all rows, since that makes for larger products. In a single step channels
-are always independent, and matrices are read without packing (`plain`), which would cost more than it saves.
+The forward kernel can compute the projection of the input, too: it then projects a few steps at a time and
+runs these steps while the projections are in the cache. If channels are independent of each other, a kernel
+gets some of the channels and all rows, which allows larger products. In a single step channels are always
+independent, and matrices are read without packing (`unpacked`), which would cost more than it saves.
 """
 
 from __future__ import annotations
@@ -53,15 +53,15 @@ class Recipe:
 
     traced: Traced
     products: tuple[Product, ...]
-    storage: str  # of what flows in and out: float32, float64 or bfloat16
-    width: int  # of a vector
+    storage: str  # the dtype of inputs and outputs: float32, float64 or bfloat16
+    width: int  # of a vector, in numbers
     wanted: tuple[str, ...] = ()  # the inputs and weights whose gradients are needed
     keeps_output: bool = True  # False: the output is a state, whose sequence is kept anyway
     projected: tuple[str, ...] = ()  # the inputs that the kernel computes itself, in the dtype of arithmetic
-    projects: bool = False  # the forward kernel makes those inputs itself
+    projects: bool = False  # the forward kernel computes those inputs, step by step
     drops: bool = False  # products read the state times a mask, the same at all steps
-    plain: bool = False  # matrices are not packed; with products, there is but one step
-    shared: bool = False  # threads share out the channels of each step; see Kernel.emit_shared
+    unpacked: bool = False  # matrices are not packed; with products, there is only one step
+    shared: bool = False  # threads share the channels of each step; see Kernel.emit_shared
     numbers: int = 0  # how many numbers of the step are arguments; see fuse/pattern.py
     phase: int | None = None  # the only phase that a forward kernel computes, without any product
 
@@ -97,9 +97,9 @@ class Recipe:
     def forward_operands(self) -> tuple[str, ...]:
         states = [f"state.{name}" for name in self.traced.states]
         output = ("y",) if self.keeps_output else ()
-        drops = ("dropped", "seen") if self.drops else ()
-        matrices = self.matrix_operands(("packed", "product"), drops) if self.phase is None else []
-        source = ("x", "packed.input") if self.projects else ()
+        drops = ("drop_mask", "visible") if self.drops else ()
+        matrices = self.matrix_operands(("matrix", "product"), drops) if self.phase is None else []
+        source = ("x", "matrix.input") if self.projects else ()
         claims = ("claims",) if self.shared else ()
         known = (*self.traced.inputs, *self.traced.weights, *states, "zeros", *self.number_operands)
         return (*known, *output, *matrices, *self.inner_names, *self.group_names, *source, *claims)
@@ -108,8 +108,8 @@ class Recipe:
         states = [f"state.{name}" for name in self.traced.states]
         carries = [f"carry.{name}" for name in self.traced.states]
         gradients = [f"d.{name}" for name in self.wanted]
-        drops = ("dropped",) if self.drops else ()
-        matrices = self.matrix_operands(("packed", "dproduct", "through"), drops)
+        drops = ("drop_mask",) if self.drops else ()
+        matrices = self.matrix_operands(("matrix", "dproduct", "state_gradient"), drops)
         known = (*self.traced.inputs, *self.traced.weights, *states, "zeros", *self.number_operands, "dy")
         return (*known, *carries, *gradients, *matrices, *self.group_names)
 
@@ -133,7 +133,7 @@ def backward_ir(recipe: Recipe) -> str:
 
 
 class Kernel(Program):
-    """A traced step along time."""
+    """The loop over time around a traced step."""
 
     def __init__(self, recipe: Recipe, name: str, operands: tuple[str, ...]):
         super().__init__(name, operands, recipe.bits, recipe.width)
@@ -141,11 +141,11 @@ class Kernel(Program):
         self.dot: Dots | None = None
         # The step whose projections are at the address of step 0.
         self.origin: ir.Value = I64(0)
-        # Loaded once, before the loops: the compiler cannot know that no store changes them.
+        # Loaded once before the loops, since the compiler cannot know that no store changes them.
         self.numbers = [self.load_number(i) for i in range(recipe.numbers)]
 
     def load_number(self, i: int) -> ir.Value:
-        start = self.builder.inttoptr(self.places["numbers"][0], PTR)
+        start = self.builder.inttoptr(self.locations["numbers"][0], PTR)
         address = self.builder.gep(start, [I64(i)], source_etype=self.form.scalar)
         return self.builder.load(address, typ=self.form.scalar)
 
@@ -163,7 +163,7 @@ class Kernel(Program):
                 self.forward_phases(t, self.own_rows)
             else:
                 self.backward_phases(t)
-                self.through_products(t)
+                self.backpropagate_products(t)
         return self.finish()
 
     def forward_phases(self, t: ir.Value, walk: Walk) -> None:
@@ -174,7 +174,7 @@ class Kernel(Program):
         for i, pieces in enumerate(phases):
             if i:
                 number = first + i - 1
-                self.multiply(f"inner.{i - 1}", t, f"packed.{number}", f"product.{number}", t)
+                self.multiply(f"inner.{i - 1}", t, f"matrix.{number}", f"product.{number}", t)
             for piece in pieces:
                 walk(t, piece, self.forward_row)
 
@@ -183,7 +183,7 @@ class Kernel(Program):
         for i, pieces in enumerate(phases):
             if i:
                 number = first + len(phases) - 1 - i
-                self.multiply(f"dproduct.{number}", t, f"packed.{number}", f"through.{number}", t)
+                self.multiply(f"dproduct.{number}", t, f"matrix.{number}", f"state_gradient.{number}", t)
             for piece in pieces:
                 self.own_rows(t, piece, self.backward_row)
 
@@ -197,7 +197,7 @@ class Kernel(Program):
         return I64(0), self.group_size(group)
 
     def along(self, channels: tuple[ir.Value, ir.Value], body: Callable[[Emitter, ir.Value], None]) -> None:
-        """Whole vectors, then quarters of one, then what is left one by one."""
+        """Run `body` for whole vectors of channels, then quarters of a vector, then single channels."""
         first, beyond = channels
         for width in (self.width, self.width // 4, 1):
             rest = self.builder.urem(self.builder.sub(beyond, first), I64(width))
@@ -207,11 +207,11 @@ class Kernel(Program):
             first = whole
 
     def emit_shared(self) -> str:
-        """All rows along time; at each step threads claim blocks of channels, each starting with its own.
+        """Run all rows over time; at each step threads claim blocks of channels, each starting with its own.
 
-        No thread waits for one that does not run: it takes the blocks that are left, and after some patience
-        also computes those which another thread has claimed and not finished. Two threads may then write the
-        same numbers to the same place, which does no harm: each step has a place of its own.
+        No thread waits for one that does not run: it claims the blocks that are left, and after `patience`
+        checks also computes those that another thread has claimed and not finished. Two threads may then
+        write the same numbers to the same memory, which is harmless, since each step has memory of its own.
         """
         build, blocks, threads = self.builder, self.header["blocks"], self.header["threads"]
         own = build.udiv(build.mul(self.begin, blocks), threads)
@@ -237,7 +237,7 @@ class Kernel(Program):
                 group = phases.groups[parts[0]]
                 size, channels = self.group_size(group), self.channels(block, group)
                 where, row = (f"product.{i}", t, len(parts)), self.row(source, slot, I64(0))
-                self.dots(row, source, f"packed.{i}", where, (I64(0), batch), channels, size)
+                self.dots(row, source, f"matrix.{i}", where, (I64(0), batch), channels, size)
         for piece in phases.forward[phase]:
             with self.loop(I64(0), batch, 1) as b:
                 self.forward_row(piece, t, b, self.channels(block, piece.group))
@@ -273,30 +273,30 @@ class Kernel(Program):
         build.position_at_end(after)
 
     def channels(self, unit: ir.Value, group: int = 0) -> Channels:
-        """The first channel of this unit of work, and the one after its last."""
+        """The range of channels of this unit of work."""
         size, block = self.group_size(group), self.header["block"]
         if self.traced.inner:
-            block = self.places[f"group.{group}"][1]
+            block = self.locations[f"group.{group}"][1]
         first = self.builder.mul(self.builder.urem(unit, self.header["blocks"]), block)
         if self.traced.inner:  # a small group may have fewer blocks
             first = self.least(first, size)
         return first, self.least(self.builder.add(first, block), size)
 
     def group_size(self, group: int) -> ir.Value:
-        return self.places[f"group.{group}"][0] if self.traced.inner else self.header["size"]
+        return self.locations[f"group.{group}"][0] if self.traced.inner else self.header["size"]
 
     def emit_projecting(self) -> str:
-        if (self.recipe.products or self.traced.inner) and not self.recipe.plain:
-            self.take(self.begin, self.end, (I64(0), self.header["size"]))
+        if (self.recipe.products or self.traced.inner) and not self.recipe.unpacked:
+            self.run_block(self.begin, self.end, (I64(0), self.header["size"]))
             return self.finish()
         build, rows = self.builder, self.header["rows"]
         with self.loop(self.begin, self.end, 1) as unit:
             top = build.mul(build.udiv(unit, self.header["blocks"]), rows)
-            self.take(top, self.least(build.add(top, rows), self.header["batch"]), self.channels(unit))
+            self.run_block(top, self.least(build.add(top, rows), self.header["batch"]), self.channels(unit))
         return self.finish()
 
-    def take(self, top: ir.Value, bottom: ir.Value, channels: tuple[ir.Value, ir.Value]) -> None:
-        """Some rows and channels along time: the projections of a few steps, and then those steps."""
+    def run_block(self, top: ir.Value, bottom: ir.Value, channels: tuple[ir.Value, ir.Value]) -> None:
+        """Run some rows and channels over time: the projections of a few steps, and then those steps."""
         build, steps, chunk = self.builder, self.header["steps"], self.header["chunk"]
         backwards = build.icmp_signed("!=", self.header["reverse"], I64(0))
         with self.loop(I64(0), steps, chunk) as done:
@@ -304,13 +304,13 @@ class Kernel(Program):
             count = self.least(chunk, left)
             first = build.select(backwards, build.sub(left, count), done)
             self.origin = build.select(build.icmp_signed("!=", self.header["kept"], I64(0)), I64(0), first)
-            project = self.project_plainly if self.recipe.plain else self.project
+            project = self.project_unpacked if self.recipe.unpacked else self.project
             project(first, count, top, bottom, channels)
             with self.loop(I64(0), count, 1) as i:
                 last = build.sub(build.add(first, count), I64(1))
                 t = build.select(backwards, build.sub(last, i), build.add(first, i))
-                if self.recipe.plain:
-                    self.products_plainly(t, top, bottom, channels)
+                if self.recipe.unpacked:
+                    self.products_unpacked(t, top, bottom, channels)
                 else:
                     self.products(t)
 
@@ -321,10 +321,10 @@ class Kernel(Program):
                 self.forward_phases(t, walk)
 
     def project(self, first: ir.Value, count: ir.Value, top: ir.Value, bottom: ir.Value, channels) -> None:
-        """The input of `count` steps through the packed matrix, panel by panel and gate by gate."""
+        """Multiply the input of `count` steps with the packed matrix, panel by panel and gate by gate."""
         assert self.gemm is not None
         build, size, gemm = self.builder, self.header["size"], self.gemm
-        packed, depth, bias = self.places["packed.input"]
+        packed, depth, bias = self.locations["matrix.input"]
         panels = build.udiv(build.add(size, I64(self.width - 1)), I64(self.width))
         outer, inner = self.row_runs(count, top, bottom)
         beyond = build.udiv(build.add(channels[1], I64(self.width - 1)), I64(self.width))
@@ -342,30 +342,30 @@ class Kernel(Program):
                 t = build.add(first, i)
                 a = build.ptrtoint(self.row("x", t, top), I64)
                 c = build.add(build.ptrtoint(self.row(target, t, top), I64), offset)
-                strides = self.places["x"][2], self.places[target][2]
+                strides = self.locations["x"][2], self.locations[target][2]
                 gemm.emit_panel(inner, a, strides[0], panel, start, depth, c, strides[1], columns)
 
-    def project_plainly(
+    def project_unpacked(
         self, first: ir.Value, count: ir.Value, top: ir.Value, bottom: ir.Value, channels
     ) -> None:
         target, parts = self.recipe.projected[0], len(self.recipe.projected)
         with self.loop(I64(0), count, 1) as i:
             t = self.builder.add(first, i)
             where, rows, size = (target, t, parts), (top, bottom), self.header["size"]
-            self.dots(self.row("x", t, top), "x", "packed.input", where, rows, channels, size)
+            self.dots(self.row("x", t, top), "x", "matrix.input", where, rows, channels, size)
 
-    def products_plainly(self, t: ir.Value, top: ir.Value, bottom: ir.Value, channels) -> None:
-        """For a single step: nothing writes the states that are read here."""
+    def products_unpacked(self, t: ir.Value, top: ir.Value, bottom: ir.Value, channels) -> None:
+        """The products of the previous states, for some rows and channels; nothing writes these states."""
         for i, (source, slot, parts) in enumerate(self.matrices(t)):
             where, row = (f"product.{i}", t, len(parts)), self.row(source, slot, top)
-            self.dots(row, source, f"packed.{i}", where, (top, bottom), channels, self.header["size"])
+            self.dots(row, source, f"matrix.{i}", where, (top, bottom), channels, self.header["size"])
 
     def dots(self, a: ir.Value, source: str, matrix: str, target, rows, channels, size: ir.Value) -> None:
         """Rows of a source with a matrix, part by part, for some channels of `size`."""
         if self.dot is None:
             self.dot = Dots(self.module, self.form, self.width // 2)
         build, (top, bottom), (name, t, parts) = self.builder, rows, target
-        address, line, bias = self.places[matrix]
+        address, line, bias = self.locations[matrix]
         depth = build.udiv(line, I64(self.form.bits // 8))
         each = I64(self.form.bits // 8)
         with self.loop(I64(0), I64(parts), 1) as part:
@@ -375,18 +375,18 @@ class Kernel(Program):
             c = build.ptrtoint(self.row(name, t, top), I64)
             c = build.inttoptr(build.add(c, build.mul(first, each)), PTR)
             counts = build.sub(bottom, top), build.sub(channels[1], channels[0])
-            strides = self.places[source][2], self.places[name][2]
+            strides = self.locations[source][2], self.locations[name][2]
             build.call(
                 self.dot.function,
                 [a, strides[0], counts[0], w, line, counts[1], b, c, strides[1], depth],
             )
 
     def row_runs(self, count: ir.Value, top: ir.Value, bottom: ir.Value) -> tuple[ir.Value, ir.Value]:
-        """How many runs of how many rows in even steps: one, where all rows of a step are followed by
-        those of the next."""
+        """Return how many groups of how many equally spaced rows there are: one group if all rows of a step
+        are followed by those of the next."""
         build, batch = self.builder, self.header["batch"]
         rows = build.sub(bottom, top)
-        _, x_time, x_row = self.places["x"]
+        _, x_time, x_row = self.locations["x"]
         even = build.icmp_signed("==", x_time, build.mul(batch, x_row))
         one = build.and_(even, build.icmp_signed("==", rows, batch))
         return build.select(one, I64(1), count), build.select(one, build.mul(count, rows), rows)
@@ -399,14 +399,14 @@ class Kernel(Program):
         return super().row(name, self.builder.sub(t, self.origin) if moved else t, b)
 
     def products(self, t: ir.Value) -> None:
-        """The previous states of this kernel's rows through the recurrent matrices."""
+        """Multiply the previous states of this kernel's rows with the recurrent matrices."""
         old_slot, _ = self.slots(t)
         for i, product in enumerate(self.recipe.products):
             source = f"state.{product.state}"
             if self.recipe.drops:
                 self.drop(old_slot, i)
-                source = f"seen.{i}"
-            self.multiply(source, old_slot, f"packed.{i}", f"product.{i}", t)
+                source = f"visible.{i}"
+            self.multiply(source, old_slot, f"matrix.{i}", f"product.{i}", t)
 
     def drop(self, slot: ir.Value, i: int) -> None:
         """The state as product i reads it."""
@@ -414,17 +414,17 @@ class Kernel(Program):
 
         def times(emit: Emitter, at: ir.Value) -> None:
             kept = emit.emit_mul(self.load_plain(emit, old, at), self.load_plain(emit, mask, at))
-            self.store_plain(emit, seen, at, kept)
+            self.store_plain(emit, visible, at, kept)
 
         with self.loop(self.begin, self.end, 1) as b:
             old = self.row(f"state.{state}", slot, b)
-            mask, seen = self.row(f"dropped.{i}", slot, b), self.row(f"seen.{i}", slot, b)
+            mask, visible = self.row(f"drop_mask.{i}", slot, b), self.row(f"visible.{i}", slot, b)
             self.along(self.all_channels(phases_of(self.traced).groups[state]), times)
 
-    def through_products(self, t: ir.Value) -> None:
-        """The gradients of the products with states back through the transposed matrices."""
+    def backpropagate_products(self, t: ir.Value) -> None:
+        """Multiply the gradients of the products with states with the transposed matrices."""
         for i in range(len(self.recipe.products)):
-            self.multiply(f"dproduct.{i}", t, f"packed.{i}", f"through.{i}", t)
+            self.multiply(f"dproduct.{i}", t, f"matrix.{i}", f"state_gradient.{i}", t)
 
     def forward_row(self, piece: Piece, t: ir.Value, b: ir.Value, channels: Channels) -> None:
         rows = self.rows(t, b, self.operands)
@@ -458,7 +458,7 @@ class Kernel(Program):
                 known[name] = self.above(emit, rows, name.removeprefix("dnew."), at)
             elif name.startswith("dinner."):
                 number = len(self.recipe.products) + int(name.removeprefix("dinner."))
-                known[name] = self.load_plain(emit, rows[f"through.{number}"], at)
+                known[name] = self.load_plain(emit, rows[f"state_gradient.{number}"], at)
             else:
                 known[name] = self.load(emit, rows, name, at)
         return known
@@ -497,13 +497,13 @@ class Kernel(Program):
         self.where_real(t, b, channels, step, pad)
 
     def above(self, emit: Emitter, rows: Mapping[str, ir.Value], state: str, at: ir.Value) -> ir.Value:
-        """The gradient of a state after the step: what is carried, and what came through matrices."""
+        """The gradient of a state after the step: the carried one, and those of the products that read it."""
         total = self.load(emit, rows, f"carry.{state}", at)
         for i, product in enumerate(self.recipe.products):
             if product.state == state:
-                more = self.load(emit, rows, f"through.{i}", at)
+                more = self.load(emit, rows, f"state_gradient.{i}", at)
                 if self.recipe.drops:
-                    more = emit.emit_mul(more, self.load(emit, rows, f"dropped.{i}", at))
+                    more = emit.emit_mul(more, self.load(emit, rows, f"drop_mask.{i}", at))
                 total = emit.emit_add(total, more)
         return total
 
@@ -515,7 +515,7 @@ class Kernel(Program):
         step: Callable[[Emitter, ir.Value], None],
         pad: Callable[[Emitter, ir.Value], None],
     ) -> None:
-        """`step` along the channels of a real row, `pad` along those of a padded one."""
+        """Run `step` for the channels of a real row, `pad` for those of a padded one."""
         padded = self.builder.not_(self.flag("mask", t, b, absent=True))
         with self.builder.if_else(padded) as (yes, no):
             with yes:
@@ -532,7 +532,7 @@ class Kernel(Program):
         return rows
 
     def state_rows(self, t: ir.Value, b: ir.Value) -> tuple[dict[str, ir.Value], dict[str, ir.Value]]:
-        """The rows of the states before and after step t; before a reset, a row of zeros."""
+        """The rows of the states before and after step t; at a reset, zeros before."""
         old_slot, new_slot = self.slots(t)
         zeros, reset = self.row("zeros", t, b), self.flag("resets", t, b)
         old, new = {}, {}
@@ -555,14 +555,14 @@ class Kernel(Program):
             self.store_plain(emit, rows[name], at, value)
 
     def load_bfloat16(self, emit: Emitter, row: ir.Value, at: ir.Value) -> ir.Value:
-        """The upper half of a float32."""
+        """Load bfloat16 numbers, which are the upper halves of float32."""
         short = ir.IntType(16) if emit.width == 1 else ir.VectorType(ir.IntType(16), emit.width)
         address = self.builder.gep(row, [at], source_etype=ir.IntType(16))
         bits = self.builder.zext(self.builder.load(address, align=2, typ=short), emit.integers)
         return self.builder.bitcast(self.builder.shl(bits, emit.whole(16)), emit.vector)
 
     def store_bfloat16(self, emit: Emitter, row: ir.Value, at: ir.Value, value: ir.Value) -> None:
-        """Rounded to the nearest, ties to even; NaN stays NaN."""
+        """Round to the nearest bfloat16, ties to even; NaN stays NaN."""
         build = self.builder
         short = ir.IntType(16) if emit.width == 1 else ir.VectorType(ir.IntType(16), emit.width)
         bits = build.bitcast(value, emit.integers)

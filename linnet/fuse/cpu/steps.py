@@ -1,8 +1,8 @@
 """A whole step, of a cell or of a stack of layers, as one native call.
 
-`StepProgram` collects kernels that run one after the other on buffers of its own: products, norms, and the
-traced steps of cells. Weights are read where they are, so a change in place is seen. For a single step,
-preparing the arguments of a kernel costs more than the kernel: here they are prepared once, and a call
+`StepProgram` collects kernels that run one after another on buffers of its own: products, norms, and the
+traced steps of cells. Kernels read the weights themselves, so changes in place take effect. For a single
+step, preparing the arguments of a kernel costs more than the kernel, so we prepare them once, and a call only
 sets the addresses of its input and of its output.
 """
 
@@ -16,7 +16,7 @@ from functools import cache, partial
 import torch
 from torch import Tensor
 
-from linnet.fuse.cpu import jit, parts, source
+from linnet.fuse.cpu import jit, row_kernels, source
 from linnet.fuse.cpu.call import Call, Cut, zeros
 from linnet.fuse.cpu.int8 import Int8Panels, linear_kernel, units_of
 from linnet.fuse.cpu.outer_scan import check_inputs, recipe_for
@@ -29,25 +29,25 @@ from linnet.fuse.plan import Plan
 from linnet.fuse.recording import is_plain_tensor
 from linnet.fuse.unit import CannotFuse, Int8Linear, Linear, Named, Norm, Operation, Shift
 
-# Fewer products of numbers than this are not shared out: while other processes keep the cores busy, waiting
-# for a second thread can take a hundred times as long as the work (docs/log.md).
+# With fewer multiplications than this, threads do not share a kernel: while other processes keep the cores
+# busy, waiting for a second thread can take a hundred times as long as the work (docs/log.md).
 SHARED = 1 << 22
 
 
 class StepProgram:
-    """Kernels for one step of `batch` rows in `dtype`. All tensors that it makes are [batch, size]."""
+    """Kernels for one step of `batch` rows in `dtype`. All tensors that it creates are [batch, size]."""
 
     def __init__(self, batch: int, dtype: torch.dtype):
         self.batch, self.dtype = batch, dtype
         self.width, self.bits = vector_width(dtype), 64 if dtype == torch.float64 else 32
-        # For each kernel: its address, its arguments, its units of work, whether these are shared out.
+        # For each kernel: its address, its arguments, its units of work, whether threads share them.
         self.kernels: list[tuple[jit.Compiled, array[int], int, bool]] = []
         self.alive: list[object] = []
         self.table = array("q")
 
     # ------------------------------------------------------------------------------- building
 
-    def room(self, size: int) -> Tensor:
+    def buffer(self, size: int) -> Tensor:
         return torch.zeros(self.batch, size, dtype=self.dtype, device="cpu")
 
     def call(self, size: int) -> Call:
@@ -56,13 +56,13 @@ class StepProgram:
     def append(
         self, kernel: jit.Compiled, names: Sequence[str], call: Call, units: int, work: int = 0
     ) -> None:
-        """`work`: how many products of numbers the kernel computes."""
+        """`work`: the number of multiplications of the kernel."""
         numbers = call.numbers(tuple(names), Cut(1, 1, call.shape[-1]))
         self.kernels.append((kernel, numbers, units, work >= SHARED))
         self.alive.append(call)
 
     def weight(self, name: str, weight: Tensor, shape: Sequence[int]) -> Tensor:
-        """`weight`, if a kernel can read it where it is."""
+        """Return `weight` if a kernel can read it without a copy, else raise CannotFuse."""
         if not is_plain_tensor(weight) or weight.layout is not torch.strided or weight.is_neg():
             raise CannotFuse(f"{name} is of the class {type(weight).__name__}")
         if tuple(weight.shape) != tuple(shape):
@@ -77,7 +77,7 @@ class StepProgram:
         """F.linear(x, weight, bias), where `bias` may be that of the last columns only."""
         columns = 0 if weight.dim() == 0 else len(weight)
         weight = self.weight("a matrix", weight, (columns, x.shape[-1]))
-        target, biased = self.room(columns), 0 if bias is None else min(bias.numel(), columns)
+        target, biased = self.buffer(columns), 0 if bias is None else min(bias.numel(), columns)
         if biased < columns:
             self.product(x, weight[: columns - biased], zeros(columns, self.dtype), target)
         if bias is not None:
@@ -87,25 +87,25 @@ class StepProgram:
 
     def product(self, x: Tensor, weight: Tensor, bias: Tensor, target: Tensor) -> None:
         columns, depth = weight.shape
-        kernel, names = parts.product(self.bits, self.width)
+        kernel, names = row_kernels.product(self.bits, self.width)
         call = self.call(columns)
         for name, tensor in (("source", x), ("bias", bias), ("target", target)):
             call.put(name, tensor)
-        call.places["matrix"] = (weight.data_ptr(), depth, depth * weight.element_size())
+        call.locations["matrix"] = (weight.data_ptr(), depth, depth * weight.element_size())
         call.keep(weight)
-        self.append(kernel, names, call, -(-columns // parts.COLUMNS), self.batch * columns * depth)
+        self.append(kernel, names, call, -(-columns // row_kernels.COLUMNS), self.batch * columns * depth)
 
     def int8_linear(self, x: Tensor, panels: Int8Panels, bias: Tensor | None) -> Tensor:
         if self.dtype != torch.float32 or panels.depth != x.shape[-1]:
             raise CannotFuse(f"products of int8 are computed in float32, of {panels.depth} channels")
-        target = self.room(panels.count)
+        target = self.buffer(panels.count)
         numbers, alive = panels.arguments(x, bias, target)
         self.kernels.append((linear_kernel(), numbers, units_of(x), False))
         self.alive.append(alive)
         return target
 
     def norm(self, x: Tensor, norm: Norm, target: Tensor) -> None:
-        kernel, names = parts.norm(self.bits, self.width, norm.shift is not None, norm.eps)
+        kernel, names = row_kernels.norm(self.bits, self.width, norm.shift is not None, norm.eps)
         call = self.call(x.shape[-1])
         call.put("source", x)
         call.put("target", target)
@@ -116,7 +116,7 @@ class StepProgram:
 
     def add(self, left: Tensor, right: Tensor, target: Tensor) -> Tensor:
         """`right` may be [size], the same for all rows."""
-        kernel, names = parts.addition(self.bits, self.width)
+        kernel, names = row_kernels.addition(self.bits, self.width)
         call = self.call(target.shape[-1])
         for name, tensor in zip(names, (left, right, target), strict=True):
             call.put(name, tensor)
@@ -137,7 +137,7 @@ class StepProgram:
         return x
 
     def norms(self, x: Tensor, norms: Sequence[Norm]) -> Tensor:
-        sizes, target = [norm.gain.numel() for norm in norms], self.room(x.shape[-1])
+        sizes, target = [norm.gain.numel() for norm in norms], self.buffer(x.shape[-1])
         if sum(sizes) != x.shape[-1]:
             raise CannotFuse(f"norms of {sizes} channels do not fit {x.shape[-1]} channels")
         for norm, group, columns in zip(norms, x.split(sizes, -1), target.split(sizes, -1), strict=True):
@@ -170,7 +170,7 @@ class StepProgram:
         call.put_groups(by_group)
         if plan.pattern.numbers:
             call.put("numbers", plan.numbers_as(self.dtype))
-        y = call.put("y", self.room(sizes["y"]))
+        y = call.put("y", self.buffer(sizes["y"]))
         self.phases(plan, call, sizes, matrices[len(plan.products) :])
         return y
 
@@ -178,10 +178,10 @@ class StepProgram:
         """The phases of a step, and an inner product after each but the last."""
         products = []
         for i, ((_, names), matrix) in enumerate(zip(plan.traced.inner, matrices, strict=True)):
-            read = call.put(f"inner.{i}", self.room(sizes[f"inner.{i}"]))
+            read = call.put(f"inner.{i}", self.buffer(sizes[f"inner.{i}"]))
             columns = sum(sizes[part] for part in names)
             matrix = self.weight("a matrix", matrix, (columns, read.shape[-1]))
-            target = self.room(columns)
+            target = self.buffer(columns)
             for part, made in zip(names, target.split([sizes[part] for part in names], -1), strict=True):
                 call.put(part, made)
             products.append((read, matrix, zeros(columns, self.dtype), target))
@@ -203,7 +203,7 @@ class StepProgram:
             check_inputs(recipe, (None, None, False), inputs._replace(a=inputs.a[None]))
         except Misfit as misfit:
             raise CannotFuse(str(misfit)) from misfit
-        call, y, z = self.call(hidden), self.room(hidden), self.room(new.shape[-1])
+        call, y, z = self.call(hidden), self.buffer(hidden), self.buffer(new.shape[-1])
         product = self.linear(inputs.state, inputs.state_matrix)
         for name, tensor in (("a", inputs.a), ("product", product), ("z", z), ("y", y)):
             call.put(name, tensor)
@@ -214,28 +214,28 @@ class StepProgram:
         if inputs.gain is not None and inputs.shift is not None:
             for name, weight in (("gain", inputs.gain), ("shift", inputs.shift)):
                 call.put(name, self.weight(f"the {name} of a norm", weight, (hidden,)))
-            call.put("normed", self.room(hidden))
-            call.put("rate", self.room(1))
-        operands, own = recipe.forward_operands, ("packed.state", "packed.heads")
-        call.places |= dict.fromkeys(own, (0, 0, 0))  # the products are kernels of their own
+            call.put("normed", self.buffer(hidden))
+            call.put("rate", self.buffer(1))
+        operands, own = recipe.forward_operands, ("matrix.state", "matrix.heads")
+        call.locations |= dict.fromkeys(own, (0, 0, 0))  # the products are kernels of their own
         # The kernel of the hidden state does not read the heads, which are computed from what it writes.
-        call.places["heads"] = (0, 0, 0)
+        call.locations["heads"] = (0, 0, 0)
         self.append(outer_kernel(recipe, "hidden"), operands, call, self.batch)
         call.put("heads", self.linear(z, inputs.head_matrix))
         self.append(outer_kernel(recipe, "memory"), operands, call, self.batch)
         return y
 
     def put_state(self, call: Call, name: str, old: Tensor, new: Tensor) -> None:
-        """Slot 0 is the old state, slot 1 the new one; the stride is the distance of the two tensors."""
+        """Slot 0 is the old state, slot 1 the new one; the stride is the distance between the two tensors."""
         call.put(name, old)
         call.keep(new)
-        address, _, row = call.places[name]
-        call.places[name] = (address, new.data_ptr() - address, row)
+        address, _, row = call.locations[name]
+        call.locations[name] = (address, new.data_ptr() - address, row)
 
     def copy(self, *pairs: tuple[Tensor, Tensor]) -> array[int]:
-        """Copy each source, [rows, size], to its target; the addresses can be set in what is returned."""
+        """Copy each source, [rows, size], to its target; return the array in which addresses can be set."""
         numbers = array("q", [number for pair in pairs for number in copy_numbers(*pair)])
-        self.kernels.append((parts.copies(), numbers, len(pairs), False))
+        self.kernels.append((row_kernels.copies(), numbers, len(pairs), False))
         self.alive.append(pairs)
         return numbers
 
@@ -245,18 +245,18 @@ class StepProgram:
             address = kernel.address.value or 0
             self.table.extend((address, numbers.buffer_info()[0], units, pool if shared else 0))
         # Runs all kernels.
-        self.run = partial(in_turn(), 0, len(self.kernels), self.table.buffer_info()[0])
+        self.run = partial(call_in_order(), 0, len(self.kernels), self.table.buffer_info()[0])
 
 
 @cache
-def in_turn():
-    """The kernel that calls kernels, for Python."""
+def call_in_order():
+    """`row_kernels.call_in_order` as a function for Python."""
     function = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
-    return function(parts.in_turn().address.value or 0)
+    return function(row_kernels.call_in_order().address.value or 0)
 
 
 def copy_numbers(source: Tensor, target: Tensor) -> tuple[int, ...]:
-    """The arguments of parts.copies for two tensors of one shape."""
+    """The arguments of row_kernels.copies for two tensors of one shape."""
     each, (rows, size) = source.element_size(), source.shape
     return (
         source.data_ptr(),

@@ -1,4 +1,4 @@
-"""torch's own threads, lent to kernels."""
+"""torch's threads, on which kernels run."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 
 import torch
 
-# Below this many numbers a thread is not worth waking.
+# Fewer numbers than this are not worth another thread.
 WORTH = 1 << 15
 
 
 @cache
 def torch_library() -> ctypes.CDLL:
-    """The library torch itself runs on."""
+    """torch's own shared library."""
     names = {"win32": "torch_cpu.dll", "darwin": "libtorch_cpu.dylib"}
     name = names.get(sys.platform, "libtorch_cpu.so")
     return ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / name))
@@ -27,7 +27,7 @@ def has_parallel_for() -> bool:
 
 @cache
 def parallel_for():
-    """torch's thread pool."""
+    """The function that runs a kernel on torch's thread pool."""
     function = torch_library().torch_parallel_for
     function.argtypes = [ctypes.c_int64] * 3 + [ctypes.c_void_p] * 2
     return function

@@ -1,6 +1,6 @@
-"""From Triton source to kernels: made into functions, tuned and launched, or compiled ahead of time.
+"""Triton kernels from their source: tuned and launched, or compiled ahead of time.
 
-Triton is imported when the first kernel is made, and not before.
+Triton is imported when the first kernel is created, and not before.
 """
 
 from __future__ import annotations
@@ -24,52 +24,52 @@ from linnet.fuse.triton.source import (
     FLAGS,
     SCALARS,
     Emitted,
-    Place,
     Recipe,
+    TensorArgument,
     backward_source,
     forward_source,
 )
 
 
 class Config(NamedTuple):
-    """Channels of a program, the warps that share them, and how many steps are on their way at once."""
+    """The channels of a program, the warps that share them, and the steps whose loads overlap."""
 
     block: int
     warps: int
     stages: int
 
 
-# A step waits for its inputs longer than it computes, so what counts is how many bytes are on their way:
-# enough programs for all multiprocessors, and the loads of coming steps begun before they are needed
-# (stages; Triton moves them through shared memory). Such loads take four bytes a thread or more, which is
+# A step waits longer for its inputs than it computes, so the number of bytes being loaded matters most:
+# enough programs for all multiprocessors, and loads of later steps that start before they are needed
+# (stages; Triton uses shared memory for them). Such loads need at least four bytes per thread, which is
 # why every configuration gives a thread two numbers: two of 16 bits are four bytes.
 #   128 channels, 2 warps   the default
 #    64 channels, 1 warp    twice the programs, for small batches and narrow layers
 #   256 channels, 4 warps   half the programs, for large batches and wide layers
-#   8 stages                more on its way at once, for memory that answers late
-# The key by which a choice is remembered is the number of channels (and, by Triton itself, the dtypes).
-# Neither the batch nor the length is part of it: both change from call to call, and tuning again each time
-# would cost more than it brings.
+#   8 stages                more loads at once, for memory with a high latency
+# A choice is remembered for a number of channels (and, by Triton itself, for the dtypes). Neither the batch
+# nor the length is part of the key: both change from call to call, and tuning again each time would cost more
+# than it saves.
 CONFIGS = (Config(128, 2, 4), Config(64, 1, 4), Config(256, 4, 4), Config(128, 2, 8))
 TUNED_BY = ["size"]
-# The interpreter's time goes by operations, however wide: all channels in one block.
+# The interpreter's time depends on the number of operations, not on their width: all channels in one block.
 INTERPRETED = Config(1024, 1, 1)
 
-# Products and sums in one instruction, as on the CPU; said here, since Triton's default is about to change.
+# Products and sums in one instruction, as on the CPU; set here, since Triton's default is going to change.
 OPTIONS = {"enable_fp_fusion": True}
 
 
 def configs_for(recipe: Recipe) -> tuple[Config, ...]:
-    """Those to choose from; the first is the default."""
+    """The configurations to choose from; the first is the default."""
     if is_interpreted():
         return (INTERPRETED,)
-    # Between products a kernel takes one step: there is none that could be on its way.
+    # Between products a kernel runs one step, so there is no later step to load for.
     single = tuple(dict.fromkeys(config._replace(stages=1) for config in CONFIGS))
     return single if recipe.products else CONFIGS
 
 
-# How many kernels are kept. Each number of a step makes a kernel of its own here, since Triton takes a
-# number that is an argument for one of 32 bits.
+# How many kernels are kept. A step with other numbers is another kernel here, since Triton converts a number
+# that is an argument to 32 bits.
 MOST_KERNELS = 128
 
 
@@ -81,7 +81,7 @@ def emitted(recipe: Recipe, name: str) -> Emitted:
 
 @lru_cache(maxsize=MOST_KERNELS)
 def functions(source: str) -> dict[str, Any]:
-    """What the source defines. Triton reads the source of a function again, from linecache."""
+    """The functions that the source defines. Triton reads their source again, from linecache."""
     name = f"<linnet kernel {hashlib.sha256(source.encode()).hexdigest()[:16]}>"
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
     forget_sources()
@@ -91,7 +91,7 @@ def functions(source: str) -> dict[str, Any]:
 
 
 def forget_sources() -> None:
-    """Of the oldest kernels, twice as many as are kept: a kernel may be in use a little longer."""
+    """Delete the oldest sources. Twice as many as kernels are kept, since a kernel may still be in use."""
     ours = [name for name in linecache.cache if name.startswith("<linnet kernel")]
     for name in ours[: -2 * MOST_KERNELS]:
         linecache.cache.pop(name, None)
@@ -100,7 +100,7 @@ def forget_sources() -> None:
 @lru_cache(maxsize=MOST_KERNELS)
 def kernel(recipe: Recipe, name: str, both: bool) -> Any:
     """The kernel, which tunes itself at its first launch for a number of channels."""
-    # A fork waits for it, so that no child finds Triton half imported.
+    # A fork waits for this lock, so that no child process has a half-imported Triton.
     with compiling:
         import triton
 
@@ -124,13 +124,13 @@ def launch(
     when: tuple[int, int],
     **how: Any,
 ) -> None:
-    """One launch over [B, H] = shape for `sides`, the operands of one direction or of both.
+    """Launch a kernel once over [B, H] = shape for `sides`, the operands of one direction or of both.
 
-    when    the step that is taken first and how many there are
-    how     REVERSE (of a single side), KEEP
+    when    the first step and the number of steps
+    how     REVERSE (for a single side), KEEP
     """
-    places = emitted(recipe, name).places
-    arguments = [argument for side in sides for argument in flat(places, side)]
+    expected = emitted(recipe, name).tensors
+    arguments = [argument for side in sides for argument in flat(expected, side)]
     (batch, size), (first, steps), both = shape, when, len(sides) > 1
     device = next(tensor for tensor in sides[0].values() if tensor is not None).device
     scalars = (steps, size) if both else (first, steps, size)
@@ -143,18 +143,18 @@ def launch(
         kernel(recipe, name, both)[grid](*arguments, *scalars, **how, REAL=real_of(sides[0]), **OPTIONS)
 
 
-def flat(places: Sequence[Place], tensors: Tensors) -> list[Any]:
-    """Each operand and its strides."""
+def flat(expected: Sequence[TensorArgument], tensors: Tensors) -> list[Any]:
+    """Each operand, followed by its strides."""
     arguments: list[Any] = []
-    for place in places:
-        tensor = tensors[place.key]
-        strides = tensor.stride() if tensor is not None else (0,) * len(place.dims)
+    for argument in expected:
+        tensor = tensors[argument.key]
+        strides = tensor.stride() if tensor is not None else (0,) * len(argument.dims)
         arguments += [tensor, *strides]
     return arguments
 
 
 def real_of(tensors: Tensors) -> Any:
-    """Triton's name of the dtype of arithmetic: float64 for float64, float32 for all else."""
+    """Triton's name of the dtype of arithmetic: float64 for float64, float32 for all others."""
     import triton.language as tl
 
     dtypes = {t.dtype for t in tensors.values() if t is not None}
@@ -164,30 +164,30 @@ def real_of(tensors: Tensors) -> Any:
 # ------------------------------------------------------------------------------- ahead of time
 
 TYPES = {torch.float32: "fp32", torch.float64: "fp64", torch.float16: "fp16", torch.bfloat16: "bf16"}
-# What is always in the dtype of arithmetic.
-WIDE = ("states", "carry", "since", "sum")
+# Operands that always have the dtype of arithmetic.
+WIDE = ("states", "carry", "initial_sum", "sum")
 
 
 class Compiled(NamedTuple):
-    """A kernel for a GPU that need not be here: its code, and what it takes of a multiprocessor."""
+    """A kernel for a GPU that need not be in this machine: its code, and the resources it uses."""
 
-    intermediate: str  # Triton's own, before any GPU is known
+    intermediate: str  # Triton's own code, which does not depend on the GPU
     ptx: str
-    registers: int  # of a thread
-    spilled: int  # bytes of a thread that found no register
-    shared: int  # bytes of a program
+    registers: int  # per thread
+    spilled: int  # bytes per thread that did not fit into registers
+    shared: int  # bytes of shared memory per program
 
 
 def compile_ahead(recipe: Recipe, name: str, both: bool, dtype: torch.dtype, capability: int) -> Compiled:
-    """For a compute capability (80: A100, 90: H100) in the default configuration, with masks and resets, for
-    sizes that are multiples of 16."""
+    """Compile for a compute capability (80: A100, 90: H100) in the default configuration, with masks and
+    resets, for sizes that are multiples of 16."""
     import triton
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
     made, config = emitted(recipe, name), configs_for(recipe)[0]
     function = functions(made.source)[f"{name}_both" if both else name]
-    types = argument_types(made.places, dtype, both)
+    types = argument_types(made.tensors, dtype, both)
     constants = {n: v for n, v in constants_of(config, dtype).items() if n in function.arg_names}
     signature = {n: "constexpr" if n in constants else types[n] for n in function.arg_names}
     constants |= {n: 1 for n, kind in signature.items() if kind == "constexpr" and n not in constants}
@@ -208,20 +208,20 @@ def constants_of(config: Config, dtype: torch.dtype) -> dict[str, Any]:
     return {"REVERSE": False, "KEEP": True, "REAL": real, **settings(config)}
 
 
-def argument_types(places: Sequence[Place], dtype: torch.dtype, both: bool) -> dict[str, str]:
-    """As Triton writes them. Channels are contiguous, which it treats as a constant."""
+def argument_types(expected: Sequence[TensorArgument], dtype: torch.dtype, both: bool) -> dict[str, str]:
+    """The types in Triton's notation. Channels are contiguous, so their stride is a constant."""
     wide = "fp64" if dtype == torch.float64 else "fp32"
     types = dict.fromkeys(SCALARS, "i64")
-    for place in places:
-        kind = "u1" if place.key in FLAGS else wide if place.key.split(".")[0] in WIDE else TYPES[dtype]
-        strides = {place.stride(dim): "constexpr" if dim == "c" else "i64" for dim in place.dims}
-        own = {place.argument: f"*{kind}", **strides}
+    for argument in expected:
+        kind = "u1" if argument.key in FLAGS else wide if argument.key.split(".")[0] in WIDE else TYPES[dtype]
+        strides = {argument.stride(dim): "constexpr" if dim == "c" else "i64" for dim in argument.dims}
+        own = {argument.name: f"*{kind}", **strides}
         types |= {f"{n}_{way}": t for n, t in own.items() for way in ("ahead", "back")} if both else own
     return types
 
 
 def resources(cubin: bytes) -> dict[str, int]:
-    """What a kernel takes, as NVIDIA's own tool tells: {"REG": 32, "STACK": 0, ...}."""
+    """The resources of a kernel, as NVIDIA's own tool reports them: {"REG": 32, "STACK": 0, ...}."""
     from triton import knobs
 
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:

@@ -1,8 +1,8 @@
-"""Elementary functions for Triton kernels that are right near 0 as well, in float32 and float64.
+"""Elementary functions for Triton kernels that are accurate near 0, too, in float32 and float64.
 
-Written in Triton's own operations, so that its interpreter runs what a GPU runs. exp, log and division
-are the GPU's quick ones, good to a few units in the last place where their results are not small; near
-0, where 1 - exp(x) would keep no digits, a series or a fraction takes over.
+They are written with Triton's own operations, so that its interpreter runs what a GPU runs. exp, log and
+division are the GPU's fast ones, accurate to a few units in the last place where their results are not small;
+near 0, where 1 - exp(x) would lose all digits, a series or a continued fraction is used instead.
 """
 
 import triton
@@ -13,7 +13,7 @@ import triton.language as tl
 def near_tanh(x):
     """Lambert's continued fraction x / (1 + z / (3 + z / (5 + ...))) with z = x^2, to its eighth term.
 
-    For |x| < 0.625 its error is that of float64.
+    For |x| < 0.625 it is accurate to the precision of float64.
     """
     z = x * x
     above = 2027025.0 + z * (270270.0 + z * (6930.0 + z * 36.0))
@@ -55,7 +55,7 @@ def sign(x):
 
 @triton.jit
 def power(base, exponent):
-    """base ** exponent; below 0 for whole exponents alone, as in torch."""
+    """base ** exponent; NaN for a negative base and a fractional exponent, as in torch."""
     size = tl.exp(exponent * tl.log(tl.abs(base)))
     size = tl.where(exponent == 0.0, 1.0, size)
     whole = tl.floor(exponent) == exponent

@@ -1,7 +1,7 @@
-"""Both directions of a layer in one launch, as a function that autograd knows.
+"""Both directions of a layer in one launch, as an autograd function.
 
-For elementwise units by Triton: two directions are twice as many programs, and a GPU that one direction
-does not fill takes no longer for both. Their outputs are written next to each other, where a layer wants
+This is for elementwise units with Triton: two directions are twice as many programs, and a GPU that one
+direction does not fill takes no longer for both. Their outputs are written side by side, as the layer returns
 them.
 """
 
@@ -20,7 +20,7 @@ from linnet.fuse.triton.passes import Side, backward_together, forward_together
 
 
 class Scanned(NamedTuple):
-    """One direction: its plan, its projection [T, B, n H], and what else it reads."""
+    """One direction: its plan, its projection [T, B, n H], and its other operands."""
 
     fusible: Fusible
     joint: Tensor
@@ -31,7 +31,7 @@ class Scanned(NamedTuple):
 
 
 def pair_scan(ahead: Scanned, back: Scanned) -> tuple[Tensor, list[dict[str, Tensor]]]:
-    """The outputs side by side, [T, B, 2 H], and the final states of each direction by name."""
+    """Return the outputs side by side, [T, B, 2 H], and the final states of each direction by name."""
     groups = ahead.tensors(), back.tensors()
     fusibles, flags = (ahead.fusible, back.fusible), (ahead.others.flags, back.others.flags)
     y, *finals = PairScan.apply(
@@ -48,7 +48,7 @@ def halves(tensors: Sequence[Any]) -> tuple[list[Any], list[Any]]:
 
 
 class PairScan(torch.autograd.Function):
-    """Arguments and results: those of the direction along time, then those of the other."""
+    """Arguments and results: those of the forward direction, then those of the backward direction."""
 
     @staticmethod
     def forward(ctx, fusibles: tuple[Fusible, Fusible], flags, keep: bool, *tensors):
@@ -72,7 +72,7 @@ class PairScan(torch.autograd.Function):
         if torch.is_grad_enabled():
             return None, None, None, *by_reference(ctx.fusibles, flags, aliases(tensors), needed, above)
         sides = operands_of(ctx.fusibles, flags, tensors)
-        # One kernel for both: what either needs.
+        # One kernel computes both, so it computes a gradient if either direction needs it.
         either = [a or b for a, b in zip(*needed, strict=True)]
         whole = [
             Side(side, kept, either, *gradients)
@@ -89,7 +89,7 @@ def operands_of(fusibles, flags, tensors) -> list[Operands]:
 
 
 def by_reference(fusibles, flags, tensors, needed, above) -> list[Tensor | None]:
-    """Gradients that are to be differentiated again."""
+    """Gradients that can be differentiated again."""
     sides = operands_of(fusibles, flags, tensors)
     parts = zip(fusibles, sides, halves(tensors), needed, above, strict=True)
     gradients: list[Tensor | None] = []

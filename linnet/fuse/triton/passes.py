@@ -1,9 +1,9 @@
 """One pass of Triton's kernels over a sequence: forward, and backward with the large products after it.
 
-The same passes as those of the CPU. An elementwise unit takes one launch for a whole sequence, and for
-both directions of a layer if they are given together. A unit with recurrent matrices takes, at each step,
-a product by torch for each matrix and one launch for all that is elementwise; the gradient of a matrix is
-one large product after the loop.
+These are the same passes as those of the CPU. An elementwise unit needs one launch for a whole sequence, and
+for both directions of a layer if they are given together. A unit with recurrent matrices needs, at each step,
+one product by torch for each matrix and one launch for all elementwise operations; the gradient of a matrix
+is one large product after the loop.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ Needed = Sequence[bool]
 
 
 def laid_out(tensor: Tensor) -> Tensor:
-    """These kernels take any strides."""
+    """Return the tensor: these kernels read any strides."""
     return tensor
 
 
 def run_forward(
     operands: Operands, keep: bool, share: bool = True
 ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
-    """The output, the states as [T + 1, B, H] (or the last as [1, B, H]), and the products."""
+    """Return the output, the states as [T + 1, B, H] (or the last as [1, B, H]), and the products."""
     if operands.plan.products:
         return Steps(operands).forward(keep, share)
     y, (sequences,) = forward_together([operands], keep, share)
@@ -55,7 +55,7 @@ def shape_of(operands: Operands) -> tuple[int, int]:
 
 
 def read_by_all(operands: Operands) -> dict[str, Tensor | None]:
-    """What both kernels read, by its name in the source."""
+    """The operands that both kernels read, by their names in the source."""
     traced = operands.plan.traced
     extras = zip(operands.extra_names, operands.extras, strict=True)
     weights = zip(traced.weights, operands.weights, strict=True)
@@ -68,13 +68,13 @@ def read_by_all(operands: Operands) -> dict[str, Tensor | None]:
     }
 
 
-# ------------------------------------------------------------------------------- rooms for results
+# ------------------------------------------------------------------------------- buffers for results
 
 
-class Rooms(NamedTuple):
-    """The output of all sides next to each other; and of each side its output and its states by name.
+class Buffers(NamedTuple):
+    """The outputs of all sides, side by side; and for each side its output and its states by name.
 
-    The output of a side is None where it is a state: what is kept of that is the output already.
+    The output of a side is None if it is a state: the stored states are then the output.
     """
 
     y: Tensor
@@ -82,7 +82,7 @@ class Rooms(NamedTuple):
     states: list[dict[str, Tensor]]
 
 
-def new_rooms(sides: Sequence[Operands], keep: bool, share: bool) -> Rooms:
+def new_buffers(sides: Sequence[Operands], keep: bool, share: bool) -> Buffers:
     first = sides[0]
     (steps, batch, size), like = first.shape, first.joint
     same = keep and share and first.mask is None and first.dtype == first.real
@@ -94,42 +94,42 @@ def new_rooms(sides: Sequence[Operands], keep: bool, share: bool) -> Rooms:
     ]
     if shared is None:
         y = like.new_empty(steps, batch, len(sides) * size, dtype=first.dtype)
-        return Rooms(y, list(y.split(size, -1)), states)
-    # In the backward direction the output of step t is in slot t, in the other in slot t + 1: where both
-    # stand side by side, the slots of one are a row below those of the other.
-    room = like.new_empty(steps + len(sides), batch, len(sides) * size, dtype=first.real)
-    for i, columns in enumerate(room.split(size, -1)):
+        return Buffers(y, list(y.split(size, -1)), states)
+    # In the backward direction the output of step t is in slot t, in the forward direction in slot t + 1.
+    # With both side by side, the slots of one direction are a row below those of the other.
+    buffer = like.new_empty(steps + len(sides), batch, len(sides) * size, dtype=first.real)
+    for i, columns in enumerate(buffer.split(size, -1)):
         states[i][shared] = columns[i : i + steps + 1]
     row = 0 if first.reverse else 1
-    return Rooms(room[row : row + steps], [None] * len(sides), states)
+    return Buffers(buffer[row : row + steps], [None] * len(sides), states)
 
 
 def forward_together(
     sides: Sequence[Operands], keep: bool, share: bool = True
 ) -> tuple[Tensor, list[list[Tensor]]]:
-    """One launch: the outputs next to each other, and the states of each side.
+    """Launch the forward kernel once; return the outputs side by side, and the states of each side.
 
-    Two sides are the two directions of a layer, the one along time first.
+    Two sides are the two directions of a layer, forward first.
     """
     first = sides[0]
     steps, names = first.shape[0], first.plan.traced.states
-    rooms = new_rooms(sides, keep, share)
+    buffers = new_buffers(sides, keep, share)
     known = []
-    for side, y, states in zip(sides, rooms.outputs, rooms.states, strict=True):
+    for side, y, states in zip(sides, buffers.outputs, buffers.states, strict=True):
         starts = {f"start.{name}": start for name, start in zip(names, side.states, strict=True)}
         kept = {f"states.{name}": states[name] for name in names}
         known.append({**read_by_all(side), **starts, **kept, "y": y})
     how = {"KEEP": keep} if len(sides) > 1 else {"KEEP": keep, "REVERSE": first.reverse}
     when = (steps - 1 if first.reverse else 0, steps)
     launch(Recipe.of(first.plan), "forward", known, shape_of(first), when, **how)
-    return rooms.y, [[states[name] for name in names] for states in rooms.states]
+    return buffers.y, [[states[name] for name in names] for states in buffers.states]
 
 
 # ------------------------------------------------------------------------------- gradients
 
 
 class Side:
-    """What the backward pass of one direction reads, and room for the gradients it makes."""
+    """What the backward pass of one direction reads, and buffers for the gradients it computes."""
 
     def __init__(
         self,
@@ -174,8 +174,8 @@ class Side:
         return found
 
     def new_sum(self) -> Tensor:
-        """Of a weight's gradient: sums over time for each row of the batch, which are then added up by torch
-        in one order. No two programs add to the same number."""
+        """A buffer for the gradient of a weight: sums over time for each row of the batch, which torch then
+        adds up in a fixed order. No two programs add to the same number."""
         return self.operands.joint.new_zeros(shape_of(self.operands), dtype=self.operands.real)
 
     def carries(self) -> dict[str, Tensor]:
@@ -183,7 +183,7 @@ class Side:
         return {name: like.new_empty(shape, dtype=self.operands.real) for name in self.traced.states}
 
     def known(self) -> dict[str, Tensor | None]:
-        """What does not change from step to step."""
+        """The operands that are the same at all steps."""
         extras = zip(self.operands.extra_names, self.extras, strict=True)
         states = zip(self.traced.states, self.sequences, strict=True)
         return {
@@ -197,7 +197,7 @@ class Side:
     def gradients(
         self, carries: dict[str, Tensor], sums: dict[str, Tensor], matrices: Sequence[Tensor | None]
     ) -> list[Tensor | None]:
-        """In the order of the operands."""
+        """Return the gradients in the order of the operands."""
         dtype = self.operands.dtype
         weights = [sums[name].sum(0).to(dtype) if name in sums else None for name in self.traced.weights]
         states = [carries[name].to(dtype) for name in self.traced.states]
@@ -209,7 +209,7 @@ def named(kind: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def backward_together(sides: Sequence[Side]) -> list[list[Tensor | None]]:
-    """One launch; `sides` as in `forward_together`, which must want the same gradients."""
+    """Launch the backward kernel once for `sides`, see `forward_together`, which need the same gradients."""
     first = sides[0]
     operands = first.operands
     known, carries, sums = [], [], []
@@ -218,7 +218,7 @@ def backward_together(sides: Sequence[Side]) -> list[list[Tensor | None]]:
         carries.append(side.carries())
         sums.append({name: side.new_sum() for name in side.sums})
         more = {**named("above", above), **named("carry", carries[-1])}
-        more |= {**named("since", side.sums), **named("sum", sums[-1])}
+        more |= {**named("initial_sum", side.sums), **named("sum", sums[-1])}
         known.append({**side.known(), **more})
     how = {} if len(sides) > 1 else {"REVERSE": operands.reverse}
     when = (0 if operands.reverse else operands.shape[0] - 1, operands.shape[0])
@@ -231,17 +231,17 @@ def backward_together(sides: Sequence[Side]) -> list[list[Tensor | None]]:
 
 
 class Steps:
-    """A unit with recurrent matrices: at each step the products, and then all that is elementwise."""
+    """A unit with recurrent matrices: at each step the products, and then all elementwise operations."""
 
     def __init__(self, operands: Operands):
         self.operands, self.plan = operands, operands.plan
-        # Matrices read the state in the dtype of storage: this is what makes half precision quick.
+        # Products read the state in the dtype of storage: this makes half precision fast.
         self.matrices = [as_dtype(matrix, operands.dtype) for matrix in operands.matrices]
         self.steps, self.shape = operands.shape[0], shape_of(operands)
 
     def forward(self, keep: bool, share: bool) -> tuple[Tensor, list[Tensor], list[Tensor]]:
         operands, names = self.operands, self.plan.traced.states
-        y, (output,), (kept,) = new_rooms([operands], keep, share)
+        y, (output,), (kept,) = new_buffers([operands], keep, share)
         slots = {name: self.slots(kept[name]) for name in names}
         held = dict(zip(names, operands.states, strict=True))
         if keep:
@@ -261,7 +261,7 @@ class Steps:
         return y, last, products if keep else []
 
     def slots(self, sequence: Tensor) -> Sequence[Tensor]:
-        """Of all steps; or two that are written in turn, since a state is read while the next is made."""
+        """The slots of all steps; or two that alternate, since a state is read while the next is written."""
         return sequence.unbind(0) if len(sequence) > 1 else (sequence[0], torch.empty_like(sequence[0]))
 
     def times(self, backwards: bool) -> range:
@@ -272,7 +272,7 @@ class Steps:
         return self.operands.joint.new_empty(steps, self.shape[0], len(matrix), dtype=self.operands.dtype)
 
     def along_time(self, products: Sequence[Tensor]) -> dict[str, Tensor]:
-        return {f"product.{i}": room.expand(self.steps, -1, -1) for i, room in enumerate(products)}
+        return {f"product.{i}": buffer.expand(self.steps, -1, -1) for i, buffer in enumerate(products)}
 
     def visible_state(self, i: int, state: Tensor) -> Tensor:
         """The state as product i reads it."""
@@ -286,43 +286,43 @@ class Steps:
         launch(recipe, name, [known], self.shape, (t, 1), REVERSE=self.operands.reverse, **how)
 
     def backward(self, side: Side, products: Sequence[Tensor]) -> list[Tensor | None]:
-        dproducts = [self.room_of_gradient(side, i) for i in range(len(self.matrices))]
+        dproducts = [self.gradient_buffer(side, i) for i in range(len(self.matrices))]
         known = {**side.known(), **self.along_time(products)}
-        known |= {f"d.product.{i}": room for i, room in enumerate(dproducts)}
+        known |= {f"d.product.{i}": buffer for i, buffer in enumerate(dproducts)}
         above = dict(zip(side.traced.states, side.dfinals, strict=True))
         carries = side.carries(), side.carries()
         sums = side.sums, {name: side.new_sum() for name in side.sums}
         for number, t in enumerate(self.times(not self.operands.reverse)):
-            # Read the one, write the other: a launch that tunes itself runs many times.
-            carry, since, total = carries[number % 2], sums[number % 2], sums[1 - number % 2]
+            # Read one and write the other: a launch that is being tuned runs several times.
+            carry, initial, total = carries[number % 2], sums[number % 2], sums[1 - number % 2]
             step = {**named("above", above), **named("carry", carry)}
-            step |= {**named("since", since), **named("sum", total)}
+            step |= {**named("initial_sum", initial), **named("sum", total)}
             self.launch("backward", side.wanted, {**known, **step}, t)
             for i, product in enumerate(self.plan.products):
-                self.go_through(i, dproducts[i][t], carry[product.state])
+                self.add_state_gradient(i, dproducts[i][t], carry[product.state])
             above = carry
         return side.gradients(above, sums[self.steps % 2], self.gradients(side, dproducts))
 
-    def room_of_gradient(self, side: Side, i: int) -> Tensor:
-        """[T, B, parts * H]: room of its own, or that in which the same numbers are written anyway."""
+    def gradient_buffer(self, side: Side, i: int) -> Tensor:
+        """[T, B, parts * H]: a buffer of its own, or the columns that get the same numbers anyway."""
         product, size = self.plan.products[i], self.shape[1]
         names = self.operands.joint_names
-        first = self.plan.twins(product, names) if self.operands.resets is None else None
+        first = self.plan.start_of_shared_gradients(product, names) if self.operands.resets is None else None
         if side.joint is not None and first is not None:
             return side.joint.narrow(-1, first * size, len(product.parts) * size)
         side.wanted += product.parts
         return self.new_product(self.matrices[i], keep=True)
 
-    def go_through(self, i: int, dproduct: Tensor, carry: Tensor) -> None:
-        """The gradient of product i back into the state that it read."""
+    def add_state_gradient(self, i: int, dproduct: Tensor, carry: Tensor) -> None:
+        """Add to `carry` the gradient of the state that product i read."""
         if not self.operands.drops and carry.dtype == dproduct.dtype:
             carry.addmm_(dproduct, self.matrices[i])
             return
-        through = dproduct @ self.matrices[i]
-        carry += through * self.operands.drops[i] if self.operands.drops else through
+        gradient = dproduct @ self.matrices[i]
+        carry += gradient * self.operands.drops[i] if self.operands.drops else gradient
 
     def gradients(self, side: Side, dproducts: Sequence[Tensor]) -> list[Tensor | None]:
-        """dR = (gradients of the products)^T (states before): one product over all steps."""
+        """dR = (gradients of the products)^T (previous states): one product over all steps."""
         made: list[Tensor | None] = []
         for i, (product, need) in enumerate(zip(self.plan.products, side.need_matrices, strict=True)):
             sequence = side.sequences[side.traced.states.index(product.state)]

@@ -1,19 +1,19 @@
 """Triton source for a traced step: one kernel forward and one backward, for any unit.
 
-A program takes one sequence of the batch and a block of its channels along time, with the state in
-registers: each channel of each sequence is independent, so programs share nothing and need no order.
-The equations stand apart, in a function of their own that is written from the traced lines; around it
-is the loop that brings them their numbers.
+A program runs one sequence of the batch and a block of its channels over time, with the state in
+registers: the channels of all sequences are independent, so programs share nothing and need no order.
+The equations are in a separate function, which is generated from the traced lines; the kernel is the loop
+around it that loads and stores the values.
 
-    forward     reads the inputs; writes the output, and the states of all steps or the last alone
-    backward    reads the inputs and the states, recomputes the gates, writes the inputs' gradients;
+    forward     reads the inputs; writes the output, and the states of all steps or only the last one
+    backward    reads the inputs and the states, recomputes the gates, writes the gradients of the inputs;
                 those of weights are summed over time in registers, one sum for each sequence
     ..._both    both directions of a layer in one launch; the second index of a program is its direction
 
 Units with a recurrent matrix run these kernels for one step at a time, between the products.
 
-All offsets are of 64 bits, and each operand has its own strides. Nothing here needs triton: what is made
-is text.
+All offsets have 64 bits, and each operand has its own strides. This file does not need triton: it only
+generates text.
 """
 
 from __future__ import annotations
@@ -28,36 +28,38 @@ from linnet.fuse.trace import Pointwise, Traced
 from linnet.fuse.triton.step import SCALARS, Names, Writer, head, pruned, step_function
 
 FLAGS = ("mask", "resets")
-# Settings that every kernel has: the dtype of arithmetic, the channels of a program, the steps on their way.
+# Settings of all kernels: the dtype of arithmetic, the channels of a program, the steps whose loads overlap.
 SETTINGS = ("REAL", "BLOCK", "STAGES")
 DIMENSIONS = {"t": "time", "b": "row", "c": "channel"}
 
 
-class Place(NamedTuple):
-    """An operand: what the host calls it, its argument in the source, and the strides it comes with.
+class TensorArgument(NamedTuple):
+    """An operand of a kernel, which is passed with its strides.
 
-    dims: of t, b and c, those along which it has a stride (time, sequence, channel).
+    key    its name on the host
+    name   its name in the source
+    dims   those of t, b and c (time, sequence, channel) along which it has a stride
     """
 
     key: str
-    argument: str
+    name: str
     dims: str
 
     @property
-    def arguments(self) -> list[str]:
-        return [self.argument, *self.strides]
+    def with_strides(self) -> list[str]:
+        return [self.name, *self.strides]
 
     @property
     def strides(self) -> list[str]:
         return [self.stride(dim) for dim in self.dims]
 
     def stride(self, dim: str) -> str:
-        return f"{self.argument}_{DIMENSIONS[dim]}"
+        return f"{self.name}_{DIMENSIONS[dim]}"
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """Everything a kernel depends on, but for dtypes: pointers bring those along."""
+    """Everything a kernel depends on except dtypes, which its pointers have."""
 
     traced: Traced
     extras: tuple[str, ...]
@@ -76,11 +78,11 @@ class Recipe:
 
 
 class Emitted(NamedTuple):
-    """A kernel's source, its name, and its operands in their order."""
+    """The source of a kernel, its name, and its operands in order."""
 
     source: str
     name: str
-    places: tuple[Place, ...]
+    tensors: tuple[TensorArgument, ...]
 
 
 def forward_source(recipe: Recipe) -> Emitted:
@@ -92,16 +94,16 @@ def backward_source(recipe: Recipe) -> Emitted:
 
 
 class Kernel:
-    """A traced step along time, in a program for one sequence and a block of its channels."""
+    """The loop over time around a traced step, for one sequence and a block of its channels."""
 
     name: str
-    options: tuple[str, ...] = ()  # besides those of all kernels
+    options: tuple[str, ...] = ()  # in addition to SETTINGS
 
     def __init__(self, recipe: Recipe):
         self.recipe, self.traced = recipe, recipe.traced
         self.names, self.write = Names(), Writer()
-        self.places: dict[str, Place] = {}
-        # What the source calls the numbers that a step reads and makes.
+        self.tensors: dict[str, TensorArgument] = {}
+        # The names in the source of the values that a step reads and computes.
         self.values: dict[str, str] = {}
 
     def emit(self) -> Emitted:
@@ -113,17 +115,17 @@ class Kernel:
             self.both()
         step = step_function(f"{self.name}_step", self.graph)
         source = "\n".join([*head(self.graph), "", "", *step, "", "", *self.write.lines, ""])
-        return Emitted(source, self.name, tuple(self.places.values()))
+        return Emitted(source, self.name, tuple(self.tensors.values()))
 
     def arguments(self, way: str = "") -> list[list[str]]:
-        """Each operand with its strides; `way` is added to their names."""
-        return [[f"{name}{way}" for name in place.arguments] for place in self.places.values()]
+        """Each operand with its strides; `way` is appended to their names."""
+        return [[f"{name}{way}" for name in tensor.with_strides] for tensor in self.tensors.values()]
 
     def signature(
         self, name: str, groups: Sequence[Sequence[str]], scalars: Sequence[str], options: Sequence[str]
     ) -> None:
-        """One line for each operand."""
-        # Numbers that change from call to call: Triton must not compile again for one that is 1, or even.
+        """Write the head of a kernel, with one line for each operand."""
+        # Triton must not compile again when a number that changes between calls is 1 or a multiple of 16.
         changing = ", ".join(f'"{scalar}"' for scalar in scalars if scalar != "size")
         self.write(f"@triton.jit(do_not_specialize=[{changing}])")
         with self.write.block(f"def {name}(", "):"):
@@ -133,7 +135,7 @@ class Kernel:
             self.write(" ".join(f"{option}: tl.constexpr," for option in (*options, *SETTINGS)))
 
     def both(self) -> None:
-        """Two sets of operands: the first is taken along time, the second against it."""
+        """Write the kernel for both directions, with two sets of operands: forward, then backward in time."""
         groups = [*self.arguments("_ahead"), *self.arguments("_back")]
         options = [option for option in self.options if option != "REVERSE"]
         self.write.lines += ["", ""]
@@ -145,7 +147,7 @@ class Kernel:
                 self.call("_back", reverse=True)
 
     def call(self, way: str, reverse: bool) -> None:
-        """The kernel for one direction, with the operands of that way."""
+        """Call the kernel for one direction, with the operands whose names end in `way`."""
         first = "0" if reverse == (self.name == "backward") else "steps - 1"
         settings = [str(reverse) if name == "REVERSE" else name for name in (*self.options, *SETTINGS)]
         with self.write.block(f"{self.name}(", ")"):
@@ -154,26 +156,26 @@ class Kernel:
             self.write(f"tl.cast({first}, tl.int64), steps, size,")
             self.write(f"{', '.join(settings)},")
 
-    def place(self, key: str, wish: str, dims: str) -> None:
+    def add_tensor(self, key: str, wish: str, dims: str) -> None:
         name = self.names(wish)
-        while not self.names.taken.isdisjoint(Place(key, name, dims).strides):
+        while not self.names.taken.isdisjoint(TensorArgument(key, name, dims).strides):
             name = self.names(f"{name}_")
-        self.places[key] = Place(key, name, dims)
-        self.names.taken |= set(self.places[key].strides)
+        self.tensors[key] = TensorArgument(key, name, dims)
+        self.names.taken |= set(self.tensors[key].strides)
 
     def read_operands(self) -> None:
-        """What both kernels read, as far as they need it."""
+        """Add the operands that both kernels read, if the graph uses them."""
         if any(name in self.used for name in self.recipe.projected):
-            self.place("joint", "joint", "tbc")
+            self.add_tensor("joint", "joint", "tbc")
         for name in self.recipe.extras:
             if name in self.used:
-                self.place(f"extra.{name}", f"extra_{name}", "tbc")
+                self.add_tensor(f"extra.{name}", f"extra_{name}", "tbc")
         for i, product in enumerate(self.recipe.products):
             if any(part in self.used for part in product.parts):
-                self.place(f"product.{i}", f"product_{i}", "tbc")
+                self.add_tensor(f"product.{i}", f"product_{i}", "tbc")
         for name in self.traced.weights:
             if name in self.used:
-                self.place(f"weight.{name}", f"weight_{name}", "c")
+                self.add_tensor(f"weight.{name}", f"weight_{name}", "c")
 
     def name_values(self, *more: str) -> None:
         for name in (*self.traced.inputs, *self.traced.weights, *self.traced.states, *more):
@@ -194,23 +196,23 @@ class Kernel:
         raise NotImplementedError
 
     def open(self) -> None:
-        """Which sequence and which channels; and where this program finds each operand."""
+        """Compute the sequence and the channels of this program, and the address of each operand."""
         write = self.write
         write("blocks = tl.cdiv(size, BLOCK)")
         write("row = tl.program_id(0) // blocks")
         write("channels = tl.program_id(0) % blocks * BLOCK + tl.arange(0, BLOCK)")
         write("inside = channels < size")
-        for place in self.places.values():
-            if place.key not in FLAGS:
-                self.go_there(place)
+        for tensor in self.tensors.values():
+            if tensor.key not in FLAGS:
+                self.add_offsets(tensor)
         for name in self.traced.weights:
             if name in self.used:
                 self.load(self.values[name], f"weight.{name}")
 
-    def go_there(self, place: Place) -> None:
+    def add_offsets(self, tensor: TensorArgument) -> None:
         ways = [("b", "row"), ("c", "channels")]
-        along = [f"{index} * {place.stride(dim)}" for dim, index in ways if dim in place.dims]
-        self.write(f"{place.argument} += {' + '.join(along)}")
+        along = [f"{index} * {tensor.stride(dim)}" for dim, index in ways if dim in tensor.dims]
+        self.write(f"{tensor.name} += {' + '.join(along)}")
 
     def load(self, value: str, key: str, t: str = "", part: int = 0) -> None:
         self.write(f"{value} = tl.load({self.at(key, t, part)}, mask=inside, other=0.0).to(REAL)")
@@ -219,11 +221,11 @@ class Kernel:
         self.write(f"tl.store({self.at(key, t, part)}, {value}, mask=inside)")
 
     def at(self, key: str, t: str, part: int) -> str:
-        """The address of an operand at time t; `part` is its number in a joint tensor."""
-        place = self.places[key]
-        terms = [place.argument]
-        terms += [f"{t} * {place.stride('t')}"] if t else []
-        terms += [f"{part} * size * {place.stride('c')}"] if part else []
+        """The address of an operand at time t; `part` is its index in a joint tensor."""
+        tensor = self.tensors[key]
+        terms = [tensor.name]
+        terms += [f"{t} * {tensor.stride('t')}"] if t else []
+        terms += [f"{part} * size * {tensor.stride('c')}"] if part else []
         return " + ".join(terms)
 
     def load_inputs(self) -> None:
@@ -238,12 +240,12 @@ class Kernel:
                 if part in self.used:
                     self.load(self.values[part], f"product.{i}", "t", column)
 
-    def start_anew(self, names: Sequence[str]) -> None:
-        """At a reset, states are zeros, and so are their products."""
+    def apply_resets(self, names: Sequence[str]) -> None:
+        """At a reset, set states and their products to zeros."""
         with self.write.block("if resets is not None:"):
-            self.write("anew = tl.load(resets + t * resets_time + row * resets_row)")
+            self.write("is_reset = tl.load(resets + t * resets_time + row * resets_row)")
             for name in names:
-                self.write(f"{name} = tl.where(anew, 0.0, {name})")
+                self.write(f"{name} = tl.where(is_reset, 0.0, {name})")
 
     def product_parts(self) -> list[str]:
         parts = [part for product in self.recipe.products for part in product.parts]
@@ -255,13 +257,13 @@ class Kernel:
 
 
 def stride_argument(name: str) -> str:
-    """Of 64 bits; but that of channels is left to Triton, which then knows when it is 1 and loads in runs."""
+    """A stride of 64 bits; that of channels is left to Triton, which uses vector loads if it is 1."""
     return f"{name}," if f"_{DIMENSIONS['c']}" in name else f"{name}: tl.int64,"
 
 
 class Forward(Kernel):
-    """`states` of all steps, [T + 1, B, H] with KEEP: step t reads slot t and makes slot t + 1 (REVERSE: the
-    other way round); without, the last state alone."""
+    """With KEEP, `states` are those of all steps, [T + 1, B, H]: step t reads slot t and writes slot t + 1
+    (with REVERSE vice versa). Without it, `states` is the last state."""
 
     name = "forward"
     options = ("REVERSE", "KEEP")
@@ -273,19 +275,19 @@ class Forward(Kernel):
     def operands(self) -> None:
         self.read_operands()
         for name in self.traced.states:
-            self.place(f"start.{name}", f"start_{name}", "bc")
-            self.place(f"states.{name}", f"states_{name}", "tbc")
-        self.place("y", "y", "tbc")
+            self.add_tensor(f"start.{name}", f"start_{name}", "bc")
+            self.add_tensor(f"states.{name}", f"states_{name}", "tbc")
+        self.add_tensor("y", "y", "tbc")
         for flag in FLAGS:
-            self.places[flag] = Place(flag, flag, "tb")
+            self.tensors[flag] = TensorArgument(flag, flag, "tb")
         self.name_values()
 
-    def go_there(self, place: Place) -> None:
-        if place.key != "y":
-            return super().go_there(place)
-        # The output may be a state, which is kept anyway.
-        with self.write.block(f"if {place.argument} is not None:"):
-            return super().go_there(place)
+    def add_offsets(self, tensor: TensorArgument) -> None:
+        if tensor.key != "y":
+            return super().add_offsets(tensor)
+        # The output may be a state, which is stored anyway.
+        with self.write.block(f"if {tensor.name} is not None:"):
+            return super().add_offsets(tensor)
 
     def body(self) -> None:
         write, states = self.write, self.traced.states
@@ -300,7 +302,7 @@ class Forward(Kernel):
         with write.block("for number in tl.range(0, steps, num_stages=STAGES):"):
             write("t = first - number if REVERSE else first + number")
             self.load_inputs()
-            self.start_anew([*held, *self.product_parts()])
+            self.apply_resets([*held, *self.product_parts()])
             output, new = self.names("output"), [self.names(f"new_{name}") for name in states]
             self.run_step([output, *new])
             with write.block("if mask is not None:"):
@@ -321,13 +323,13 @@ class Forward(Kernel):
             write("after = t if REVERSE else t + 1")
             for name in self.traced.states:
                 self.store(f"states.{name}", self.values[name], "after")
-        with write.block(f"if {self.places['y'].argument} is not None:"):
+        with write.block(f"if {self.tensors['y'].name} is not None:"):
             self.store("y", output, "t")
 
 
 class Backward(Kernel):
-    """`above` are the gradients of the states after the last step taken here, `carry` those before the first;
-    `since` what the sums of weights' gradients start from (None: nothing)."""
+    """`above` are the gradients of the states after the last step of this launch, `carry` those before its
+    first; the sums of the gradients of weights start from `initial_sum`."""
 
     name = "backward"
     options = ("REVERSE",)
@@ -347,13 +349,13 @@ class Backward(Kernel):
         self.read_operands()
         for name in self.traced.states:
             if name in self.used:
-                self.place(f"states.{name}", f"states_{name}", "tbc")
-            self.place(f"above.{name}", f"above_{name}", "bc")
-            self.place(f"carry.{name}", f"carry_{name}", "bc")
-        self.place("dy", "dy", "tbc")
+                self.add_tensor(f"states.{name}", f"states_{name}", "tbc")
+            self.add_tensor(f"above.{name}", f"above_{name}", "bc")
+            self.add_tensor(f"carry.{name}", f"carry_{name}", "bc")
+        self.add_tensor("dy", "dy", "tbc")
         self.gradient_operands()
         for flag in FLAGS:
-            self.places[flag] = Place(flag, flag, "tb")
+            self.tensors[flag] = TensorArgument(flag, flag, "tb")
         self.name_values(*(f"d_new_{name}" for name in self.traced.states))
         self.values |= {f"dnew.{name}": self.values[f"d_new_{name}"] for name in self.traced.states}
         self.values["dy"] = self.names("d_output")
@@ -362,16 +364,16 @@ class Backward(Kernel):
 
     def gradient_operands(self) -> None:
         if self.wants(self.recipe.projected):
-            self.place("d.joint", "d_joint", "tbc")
+            self.add_tensor("d.joint", "d_joint", "tbc")
         for name in self.recipe.extras:
             if name in self.recipe.wanted:
-                self.place(f"d.extra.{name}", f"d_extra_{name}", "tbc")
+                self.add_tensor(f"d.extra.{name}", f"d_extra_{name}", "tbc")
         for i, product in enumerate(self.recipe.products):
             if self.wants(product.parts):
-                self.place(f"d.product.{i}", f"d_product_{i}", "tbc")
+                self.add_tensor(f"d.product.{i}", f"d_product_{i}", "tbc")
         for name in self.summed:
-            self.place(f"since.{name}", f"since_{name}", "bc")
-            self.place(f"sum.{name}", f"sum_{name}", "bc")
+            self.add_tensor(f"initial_sum.{name}", f"initial_sum_{name}", "bc")
+            self.add_tensor(f"sum.{name}", f"sum_{name}", "bc")
 
     @property
     def summed(self) -> list[str]:
@@ -383,7 +385,7 @@ class Backward(Kernel):
         for name in states:
             self.load(self.values[f"dnew.{name}"], f"above.{name}")
         for name in self.summed:
-            self.load(self.values[f"sum.{name}"], f"since.{name}")
+            self.load(self.values[f"sum.{name}"], f"initial_sum.{name}")
         with write.block("for number in tl.range(0, steps, num_stages=STAGES):"):
             write("t = first + number if REVERSE else first - number")
             self.load_inputs()
@@ -392,7 +394,7 @@ class Backward(Kernel):
                 if name in self.used:
                     self.load(self.values[name], f"states.{name}", "before")
             self.load(self.values["dy"], "dy", "t")
-            self.start_anew(
+            self.apply_resets(
                 [*(self.values[name] for name in states if name in self.used), *self.product_parts()]
             )
             self.run_step([self.values[f"d.{name}"] for name in self.results])
@@ -406,7 +408,7 @@ class Backward(Kernel):
             self.store(f"sum.{name}", self.values[f"sum.{name}"])
 
     def stop_gradients(self) -> None:
-        """At a padded step, which hands on what comes from above; and before a reset."""
+        """Set gradients to 0 at a padded step, which passes on those of the states, and before a reset."""
         write, values = self.write, self.values
         with write.block("if mask is not None:"):
             write("real = tl.load(mask + t * mask_time + row * mask_row)")
@@ -421,7 +423,7 @@ class Backward(Kernel):
             for name in self.results:
                 if name in made or name in self.traced.states:
                     gradient = values[f"d.{name}"]
-                    write(f"{gradient} = tl.where(anew, 0.0, {gradient})")
+                    write(f"{gradient} = tl.where(is_reset, 0.0, {gradient})")
 
     def store_gradients(self) -> None:
         groups = [("d.joint", self.recipe.projected)]

@@ -1,4 +1,4 @@
-"""The equations of a step as a function in Triton's language, written from the traced lines."""
+"""The equations of a step as a function in Triton's language, generated from the traced lines."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 from linnet.fuse.trace import Line, Operand, Pointwise
 
-# Of the operations that a trace knows, how each is written; what is not Triton's own is in triton/math.py.
+# How each operation of a trace is written; functions that Triton does not have are in triton/math.py.
 ARITHMETIC = {
     **{"add": "{} + {}", "sub": "{} - {}", "mul": "{} * {}", "div": "{} / {}"},
     **{
@@ -34,11 +34,11 @@ FUNCTIONS = {
 }
 OWN_FUNCTIONS = {"expm1": "expm1", "log1p": "log1p", "pow": "power", "sign": "sign", "tanh": "tanh"}
 SCALARS = ("first", "steps", "size")
-# What a kernel calls its own; numbers of a unit that have such a name get another.
+# Names that kernels use themselves; a value of a unit that has such a name gets another one.
 RESERVED = frozenset(
     [
         *(*keyword.kwlist, *OWN_FUNCTIONS.values(), *SCALARS, "tl", "triton"),
-        *("row", "channels", "inside", "blocks", "number", "t", "before", "after", "real", "anew"),
+        *("row", "channels", "inside", "blocks", "number", "t", "before", "after", "real", "is_reset"),
         *("mask", "resets", "forward", "forward_step", "forward_both"),
         *("backward", "backward_step", "backward_both"),
     ]
@@ -46,7 +46,7 @@ RESERVED = frozenset(
 
 
 class Names:
-    """Names for a piece of source: each as wished for, or with a _ after it where that is taken."""
+    """Creates unique names for a piece of source: the requested one, or with _ appended if it is taken."""
 
     def __init__(self) -> None:
         self.taken = set(RESERVED)
@@ -71,7 +71,7 @@ class Writer:
 
     @contextmanager
     def block(self, head: str, foot: str = "") -> Iterator[None]:
-        """`head`, what is written within this context one level deeper, and `foot`."""
+        """Write `head`, then what is written within this context, indented, and `foot`."""
         self(head)
         with self.indented():
             yield
@@ -86,7 +86,7 @@ class Writer:
 
 
 def pruned(graph: Pointwise, outputs: Sequence[str]) -> Pointwise:
-    """Of a graph, what some of its outputs need: those inputs, those lines."""
+    """The inputs and lines of a graph that some of its outputs need."""
     values = dict(graph.outputs)
     needed: set[Operand] = {values[name] for name in outputs}
     lines: list[Line] = []
@@ -99,7 +99,7 @@ def pruned(graph: Pointwise, outputs: Sequence[str]) -> Pointwise:
 
 
 def head(graph: Pointwise) -> list[str]:
-    """What the source imports."""
+    """The imports of the source."""
     ops = {line.op for line in graph.lines}
     own = ", ".join(name for op, name in OWN_FUNCTIONS.items() if op in ops)
     lines = ["import triton", "import triton.language as tl"]
@@ -107,7 +107,7 @@ def head(graph: Pointwise) -> list[str]:
 
 
 def step_function(name: str, graph: Pointwise) -> list[str]:
-    """The equations as a function of numbers; `inputs` of the graph are its arguments."""
+    """The equations as a function, whose arguments are the `inputs` of the graph."""
     called = Names()
     names = {operand: called(operand) for operand in graph.inputs}
     write = Writer()
@@ -127,14 +127,14 @@ def formula(line: Line, names: dict[str, str]) -> str:
         return POWERS[line.operands[1]].format(base=base)
     if line.op not in ARITHMETIC:
         return FUNCTIONS[line.op].format(*(written(operand, names) for operand in line.operands))
-    # Between a number that is written out and one that is computed, the latter says of which kind both are.
-    plain = any(isinstance(operand, str) for operand in line.operands)
+    # A literal gets its dtype from the other operand, if that is computed.
+    has_computed = any(isinstance(operand, str) for operand in line.operands)
     return ARITHMETIC[line.op].format(
-        *(literal(o) if plain and not isinstance(o, str) else written(o, names) for o in line.operands)
+        *(literal(o) if has_computed and not isinstance(o, str) else written(o, names) for o in line.operands)
     )
 
 
-# Powers of small whole numbers are products, which are right for bases below 0 as well.
+# Powers with small integer exponents are products, which are right for negative bases, too.
 POWERS: dict[Operand, str] = {
     2.0: "{base} * {base}",
     3.0: "{base} * {base} * {base}",
@@ -144,7 +144,7 @@ POWERS: dict[Operand, str] = {
 
 
 def written(operand: Operand, names: dict[str, str]) -> str:
-    """A name; or a number as a block of numbers like the first argument, whose kind it takes exactly."""
+    """A name; or a number as a block of the shape and dtype of the first argument."""
     if isinstance(operand, str):
         return names[operand]
     like = next(iter(names.values()))

@@ -1,4 +1,4 @@
-"""The small kernels of which a step is made: products, norms, sums and copies of a few rows.
+"""The small kernels of a single step: products, norms, sums and copies of a few rows.
 
 Each is `void name(begin, end, arguments)`, with the arguments that `Program` describes.
 """
@@ -20,8 +20,8 @@ from linnet.fuse.cpu.program import I64, PTR, Program
 COLUMNS = 16
 
 
-class Rows(Program):
-    """A kernel that does something to each row of [batch, size]."""
+class RowKernel(Program):
+    """A kernel that processes each row of [batch, size]."""
 
     def __init__(self, name: str, operands: tuple[str, ...], bits: int, width: int):
         super().__init__(name, operands, bits, width)
@@ -42,7 +42,7 @@ class Rows(Program):
         self.along(self.all_channels, one)
 
     def norm(self, b: ir.Value, centred: bool, eps: float) -> None:
-        """gain (x - mean) / sqrt(variance + eps) + shift; not centred, by the mean square and no shift."""
+        """gain (x - mean) / sqrt(variance + eps) + shift; not centred, gain x / sqrt(mean square + eps)."""
         source, target = (self.row(name, I64(0), b) for name in ("source", "target"))
         one, zero = Emitter(self.builder, self.form, 1), I64(0)
         gain = self.row("gain", zero, zero)
@@ -72,17 +72,17 @@ class Rows(Program):
         return self.builder.fdiv(self.sum_along(self.all_channels, part), count)
 
 
-@cache  # of few values
+@cache  # few entries
 def addition(bits: int, width: int) -> tuple[jit.Compiled, tuple[str, ...]]:
     names = ("left", "right", "target")
-    kernel = Rows("add", names, bits, width)
+    kernel = RowKernel("add", names, bits, width)
     return jit.compile_function(kernel.emit(kernel.add), "add"), names
 
 
 @cache
 def norm(bits: int, width: int, centred: bool, eps: float) -> tuple[jit.Compiled, tuple[str, ...]]:
     names = ("source", "target", "gain", *(("shift",) if centred else ()))
-    kernel = Rows("norm", names, bits, width)
+    kernel = RowKernel("norm", names, bits, width)
     return jit.compile_function(kernel.emit(lambda b: kernel.norm(b, centred, eps)), "norm"), names
 
 
@@ -96,12 +96,12 @@ def product(bits: int, width: int) -> tuple[jit.Compiled, tuple[str, ...]]:
     last = build.mul(kernel.end, I64(COLUMNS))
     size = kernel.header["size"]
     count = build.sub(build.select(build.icmp_signed("<", last, size), last, size), first)
-    matrix, depth, line = kernel.places["matrix"]
-    places = [build.add(matrix, build.mul(first, line))]
-    places += [build.add(kernel.places[name][0], build.mul(first, each)) for name in ("bias", "target")]
-    w, bias, c = (build.inttoptr(place, PTR) for place in places)
-    a = build.inttoptr(kernel.places["source"][0], PTR)
-    strides = [kernel.places[name][2] for name in ("source", "target")]
+    matrix, depth, line = kernel.locations["matrix"]
+    addresses = [build.add(matrix, build.mul(first, line))]
+    addresses += [build.add(kernel.locations[name][0], build.mul(first, each)) for name in ("bias", "target")]
+    w, bias, c = (build.inttoptr(address, PTR) for address in addresses)
+    a = build.inttoptr(kernel.locations["source"][0], PTR)
+    strides = [kernel.locations[name][2] for name in ("source", "target")]
     dots = Dots(kernel.module, kernel.form, width // 2)
     numbers = [a, strides[0], kernel.header["batch"], w, line, count, bias, c, strides[1], depth]
     build.call(dots.function, numbers)
@@ -110,37 +110,37 @@ def product(bits: int, width: int) -> tuple[jit.Compiled, tuple[str, ...]]:
 
 @cache
 def copies() -> jit.Compiled:
-    """Copy rows. A unit of work has six arguments: source, target, bytes a row of each, rows, bytes."""
+    """Copy rows. A unit of work has six arguments: source, target, bytes per row of each, rows, bytes."""
     module = ir.Module("copy")
     function = ir.Function(module, ir.FunctionType(ir.VoidType(), [I64, I64, PTR]), "copy")
     begin, end, arguments = function.args
-    kernel = Blocks(ir.IRBuilder(function.append_basic_block("entry")), arguments)
+    kernel = ArgumentBlocks(ir.IRBuilder(function.append_basic_block("entry")), arguments)
     build = kernel.build
     kinds = [PTR, PTR, I64, ir.IntType(1)]
     copy = ir.Function(module, ir.FunctionType(ir.VoidType(), kinds), "llvm.memcpy.p0.p0.i64")
     with kernel.loop(begin, end) as unit:
         source, target, source_row, target_row, rows, size = kernel.numbers(unit, 6)
         with kernel.loop(I64(0), rows) as row:
-            places = [
-                build.inttoptr(build.add(place, build.mul(row, stride)), PTR)
-                for place, stride in ((target, target_row), (source, source_row))
+            addresses = [
+                build.inttoptr(build.add(address, build.mul(row, stride)), PTR)
+                for address, stride in ((target, target_row), (source, source_row))
             ]
-            build.call(copy, [*places, size, ir.IntType(1)(0)])
+            build.call(copy, [*addresses, size, ir.IntType(1)(0)])
     build.ret_void()
     return jit.compile_function(str(module), "copy")
 
 
 @cache
-def in_turn() -> jit.Compiled:
-    """Call kernels one after the other: the whole of a step in one call.
+def call_in_order() -> jit.Compiled:
+    """Call kernels one after another: a whole step in one call.
 
-    Each has four arguments: its address, its arguments, its units of work, and torch's thread pool if these
-    are to be shared out (0: they are not).
+    Each has four arguments: its address, its arguments, its units of work, and torch's thread pool if threads
+    are to share the units (0: they are not).
     """
-    module = ir.Module("in_turn")
-    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [I64, I64, PTR]), "in_turn")
+    module = ir.Module("call_in_order")
+    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [I64, I64, PTR]), "call_in_order")
     begin, end, arguments = function.args
-    kernel = Blocks(ir.IRBuilder(function.append_basic_block("entry")), arguments)
+    kernel = ArgumentBlocks(ir.IRBuilder(function.append_basic_block("entry")), arguments)
     build = kernel.build
     part = ir.FunctionType(ir.VoidType(), [I64, I64, PTR])
     pool = ir.FunctionType(ir.IntType(32), [I64, I64, I64, PTR, PTR])
@@ -154,14 +154,14 @@ def in_turn() -> jit.Compiled:
                 target = build.inttoptr(address, PTR)
                 build.call(typed(build, shared, pool), [I64(0), units, I64(1), target, its_arguments])
     build.ret_void()
-    return jit.compile_function(str(module), "in_turn")
+    return jit.compile_function(str(module), "call_in_order")
 
 
 def typed(build: ir.IRBuilder, address: ir.Value, kind: ir.FunctionType) -> ir.Value:
     return build.inttoptr(address, kind.as_pointer())
 
 
-class Blocks:
+class ArgumentBlocks:
     """Units of work with a block of numbers each."""
 
     def __init__(self, build: ir.IRBuilder, arguments: ir.Value):
@@ -172,7 +172,7 @@ class Blocks:
 
     def numbers(self, unit: ir.Value, count: int) -> list[ir.Value]:
         build, first = self.build, self.build.mul(unit, I64(count))
-        places = [
+        addresses = [
             build.gep(self.arguments, [build.add(first, I64(i))], source_etype=I64) for i in range(count)
         ]
-        return [build.load(place, typ=I64) for place in places]
+        return [build.load(address, typ=I64) for address in addresses]

@@ -1,6 +1,6 @@
-"""Which kernels stay in memory: those that are referenced, and a few that were used last.
+"""The kernels in memory: those that are referenced, and the last few that were compiled.
 
-A kernel takes about 0.2 MB. A call holds a reference to its kernel, so it is not freed while it runs.
+A kernel takes about 0.2 MB. A call references its kernel, so it is not freed while it runs.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from linnet.fuse.forks import compiling
 T = TypeVar("T")
 
 
-class Kept(Generic[T]):
-    """Values by key, made when first needed; freed when unreferenced and not among the `recent` last made."""
+class KernelCache(Generic[T]):
+    """Values by key, created when first needed; freed when unreferenced and not among the last `recent`."""
 
     def __init__(self, recent: int):
         self.values: WeakValueDictionary[Hashable, T] = WeakValueDictionary()
