@@ -462,7 +462,7 @@ def eurnn(v: Vectors) -> Ran:
     parameters = {"input.weight": v["w.U"].T, "rotation.theta": v["w.theta"], "b": v["w.modrelu_bias"]}
     y, others = run_one_state(rnn, v, parameters)
     turned = functional_call(rnn.first_cell.rotation, {"theta": v["w.theta"]}, (torch.eye(8).double(),))
-    return y, {**others, "dense_rotation": turned}
+    return y, {**others, "dense_rotation": turned["turned"]}
 
 
 @case("nru/baseline_goru", "nru/baseline_goru_fft")

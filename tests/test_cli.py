@@ -92,10 +92,10 @@ def test_show_kernel_backward_as_assembly(shown: dict[str, str]):
 
 
 def test_a_unit_without_a_kernel_is_told_so(capsys: pytest.CaptureFixture[str]):
-    code, told = answer(capsys, "show", "kernel", "goru")
+    code, told = answer(capsys, "show", "kernel", "statisticalru")
     assert code == 1
     assert told.startswith("linnet: ")
-    assert "GORU cannot run on it: " in told
+    assert "StatisticalRU cannot run on it: " in told
 
 
 def test_showing_leaves_the_compiler_as_it_was():

@@ -322,6 +322,8 @@ def choose_backend(recurrence: Recurrence, x: Tensor) -> Backend:
     if x.shape[-2] == 0:
         return REFERENCE  # an empty batch, for which torch's operations have nothing to compute either
     recorded = is_recorded(x)
+    if not (recorded or recurrence.cell.pays(x.shape[:-2].numel())) and requested.get() is None:
+        return REFERENCE
     obstacle, kernels = recurrence.obstacle(recorded), kernels_for(x)
     if is_compiling():
         # torch.compile can trace neither the context variable nor a warning.
@@ -411,7 +413,7 @@ def run_step(cell: Unit, x: Tensor, state: Named) -> tuple[Tensor, Named]:
 
 def kernels_of_steps(cell: Unit, x: Tensor) -> Kernels | None:
     """The kernels that advance a cell from projected inputs; None if `cell.advance` is the way."""
-    if is_compiling():  # a compiler fuses the operations of a single step itself
+    if is_compiling() or not cell.pays(1):  # a compiler fuses the operations of a single step itself
         return None
     chosen = choose_backend(SingleStep(cell), x)
     if not isinstance(chosen, Kernels) or chosen.mode.recorded or cell.is_quantised:

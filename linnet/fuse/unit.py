@@ -127,6 +127,10 @@ class Unit(nn.Module):
     def stages(self) -> tuple[Stage, ...]:
         raise NotImplementedError
 
+    def pays(self, steps: int) -> bool:
+        """Whether kernels are faster than the loop over this many steps."""
+        raise NotImplementedError
+
     def own_kernel(self, dtype: torch.dtype) -> OwnKernel | None:
         """The hand-written kernel of a unit whose step is not elementwise, or None."""
         raise NotImplementedError

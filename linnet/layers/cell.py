@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from linnet.base.errors import InputError, InputTypeError
 from linnet.base.options import check_size, either
@@ -111,6 +111,9 @@ class Cell(ShowsOptions, Unit):
     def stages(self) -> tuple[Stage, ...]:
         return (Stage("step", tuple(self.states), self.recurrence),)
 
+    def pays(self, steps: int) -> bool:
+        return True
+
     def own_kernel(self, dtype: torch.dtype) -> OwnKernel | None:
         return None
 
@@ -122,7 +125,7 @@ class Cell(ShowsOptions, Unit):
             return ByNature("its projection is its own")
         if type(self).recur is not Cell.recur:
             return ByNature("its recurrence is not a plain matrix")
-        if not all(isinstance(getattr(self, name).norm, nn.Identity) for name in self.recurrence):
+        if not all(getattr(self, name).is_product for name in self.recurrence):
             return ByNature("its products with the state have norms")
         return None
 

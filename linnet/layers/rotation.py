@@ -15,11 +15,16 @@ would be beyond n, so that any n works. Powers of two give the authors' result.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from linnet.fuse.recording import is_recorded
+from linnet.fuse.unit import ByNature, CannotFuse, Linear
+
+# Numbers of the matrix that a step has to be worth; measured, see docs/log.md.
+WORTH_A_MATRIX = 1 << 14
 
 
 def planes(size: int, layer: int, layers: int) -> list[tuple[int, int]]:
@@ -45,11 +50,15 @@ def tables(size: int, layers: int, like: Tensor) -> tuple[Tensor, Tensor, Tensor
 
 
 class Rotation(nn.Module):
-    """h [B, size] -> [B, size], turned."""
+    """h [B, size] -> {"turned": [B, size]}."""
+
+    # For kernels, it is a projection without a bias; see `weight`.
+    is_product, bias = True, None
 
     def __init__(self, size: int, device=None, dtype=None):
         super().__init__()
         self.size, self.layers = size, math.ceil(math.log2(size))
+        self.parts = {"turned": size}
         self.theta = nn.Parameter(torch.empty(self.layers, size // 2, device=device, dtype=dtype))
         # No buffers: if a module is built on meta and then loaded (Hugging Face's from_pretrained, to_empty),
         # buffers that are in no state dict would have arbitrary values.
@@ -67,14 +76,35 @@ class Rotation(nn.Module):
             kept = self.tables = tables(self.size, self.layers, self.theta)
         return kept
 
-    def forward(self, h: Tensor) -> Tensor:
+    @property
+    def weight(self) -> Tensor:
+        """The matrix [size, size] that turns h, for kernels."""
+        identity = torch.eye(self.size, device=self.theta.device, dtype=self.theta.dtype)
+        return self(identity)["turned"].T
+
+    def pays(self, steps: int) -> bool:
+        """Whether so many steps are worth making the matrix, which takes size^2 log(size) operations."""
+        return steps > 1 and self.size**2 <= WORTH_A_MATRIX * steps
+
+    def biases(self) -> dict[str, Tensor]:
+        return {}
+
+    def product(self) -> Linear:
+        """For kernels of a single step."""
+        raise CannotFuse(ByNature("a single step is not worth making a matrix of its rotation"))
+
+    def panels(self) -> Any:
+        """For kernels of int8."""
+        raise CannotFuse(ByNature("there are no kernels of int8 for rotations"))
+
+    def forward(self, h: Tensor) -> dict[str, Tensor]:
         partners, angle, sign = self.own_tables()
         theta = self.theta.gather(1, angle) * sign
         # Taken apart at once and read by index_select: the gradient of h[..., partner] is many times slower.
         layers = zip(torch.cos(theta).unbind(), torch.sin(theta).unbind(), partners.unbind(), strict=True)
         for cos, sin, partner in layers:
             h = cos * h + sin * h.index_select(-1, partner)
-        return h
+        return {"turned": h}
 
 
 def modrelu(z: Tensor, bias: Tensor | None, floor: float) -> Tensor:

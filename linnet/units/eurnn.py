@@ -25,6 +25,8 @@ from linnet.layers.rotation import Rotation, modrelu
 class EURNNCell(Cell):
     """One step of EURNN: x_t [B, input_size], h [B, hidden_size] -> h. bias=False leaves b out of modReLU."""
 
+    recurrence = {"rotation": "h"}
+
     def __init__(
         self, input_size: int, hidden_size: int, bias: bool = True, device=None, dtype=None, **projection
     ):
@@ -43,8 +45,8 @@ class EURNNCell(Cell):
         if self.b is not None:
             nn.init.constant_(self.b, -0.01)
 
-    def recur(self, h: Tensor) -> Named:
-        return {"turned": self.rotation(h)}
+    def pays(self, steps: int) -> bool:
+        return self.rotation.pays(steps)
 
     def step(self, u: Tensor, turned: Tensor) -> tuple[Tensor, Named]:
         h = modrelu(u + turned, self.b, floor=0.01)

@@ -26,6 +26,8 @@ from linnet.layers.rotation import Rotation, modrelu
 class GORUCell(Cell):
     """One step of GORU: x_t [B, input_size], h [B, hidden_size] -> h."""
 
+    recurrence = {"recurrent": "h", "rotation": "h"}
+
     def __init__(
         self, input_size: int, hidden_size: int, bias: bool = True, device=None, dtype=None, **projection
     ):
@@ -51,8 +53,8 @@ class GORUCell(Cell):
             self.input.bias_of("g").uniform_(-bound, bound)
             nn.init.constant_(self.b_c, 0.01)
 
-    def recur(self, h: Tensor) -> Named:
-        return {**self.recurrent(h), "turned": self.rotation(h)}
+    def pays(self, steps: int) -> bool:
+        return self.rotation.pays(steps)
 
     def step(
         self, c: Tensor, r: Tensor, g: Tensor, r_h: Tensor, g_h: Tensor, turned: Tensor, h: Tensor

@@ -412,7 +412,7 @@ def test_a_cell_is_one_step(path: Path):
 # ----------------------------------------------------------------------------------------- errors
 
 NO_MATRIX = "its recurrence is not a plain matrix"
-UNFUSED = dict.fromkeys(("nru", "statisticalru", "eurnn", "goru"), NO_MATRIX)
+UNFUSED = dict.fromkeys(("nru", "statisticalru"), NO_MATRIX)
 
 
 @pytest.mark.parametrize(("name", "reason"), UNFUSED.items())

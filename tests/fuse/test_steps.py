@@ -75,8 +75,8 @@ def test_a_cell_that_has_stepped_can_be_copied_and_pickled():
 
 
 def test_a_cell_without_a_kernel_says_so_when_asked_for_one():
-    cell = linnet.GORUCell(4, 8)
-    with linnet.backend("cpu"), pytest.raises(RuntimeError, match="GORU cannot run on it"):
+    cell = linnet.StatisticalRUCell(4, 8)
+    with linnet.backend("cpu"), pytest.raises(RuntimeError, match="StatisticalRU cannot run on it"):
         cell(torch.zeros(2, 4))
 
 

@@ -163,7 +163,7 @@ def test_directions_run_one_after_the_other_for_a_tracer(monkeypatch):
     assert pair_of_directions(backend.TRITON.when_recorded, monkeypatch) is None
 
 
-@over("name", ["NRU", "EURNN", "GORU", "StatisticalRU"])
+@over("name", ["NRU", "StatisticalRU"])
 def test_units_without_a_kernel_say_why(name: str):
     reason = plans_of(getattr(linnet, name)(4, 4))
     assert isinstance(reason, str)
