@@ -98,6 +98,12 @@ def test_a_unit_without_a_kernel_is_told_so(capsys: pytest.CaptureFixture[str]):
     assert "StatisticalRU cannot run on it: " in told
 
 
+def test_a_kernel_is_shown_again_in_the_same_process():
+    first = kernel("atr")
+    assert "LLVM:" in first
+    assert kernel("atr") == first
+
+
 def test_showing_leaves_the_compiler_as_it_was():
     from linnet.fuse.cpu import jit
 

@@ -16,39 +16,40 @@ import linnet
 from linnet.data.memory import Copying
 
 # %%
-# Three symbols of four, a wait of ten steps, then a marker that asks for the symbols.
+# Three symbols of four, a wait of five steps, then a marker that asks for the symbols.
 
-source = Copying(span=10, symbols=4, recalled=3)
+source = Copying(span=5, symbols=4, recalled=3)
 batches = source.training(32, seed=1)
 example = next(batches)
 print("input ", example.inputs[:, 0].tolist(), "(0: a blank, 5: the marker)")
 print("target", example.targets[:, 0].tolist())
 
 # %%
-# NRU and LSTM with the same number of parameters.
+# NRU and LSTM with about the same number of parameters.
 
 
-def train(rnn, updates=1000):
+def train(rnn, updates=1500):
     out = torch.nn.Linear(rnn.output_size, source.output_size)
     parameters = [*rnn.parameters(), *out.parameters()]
-    optimiser = torch.optim.Adam(parameters, lr=0.002, amsgrad=True)
+    optimiser = torch.optim.Adam(parameters, lr=0.001, amsgrad=True)
     losses = []
     for batch in islice(source.training(32, seed=1), updates):
         x = F.one_hot(batch.inputs, source.input_size).float()
         loss = F.cross_entropy(out(rnn(x)[0]).flatten(0, 1), batch.targets.flatten())
         optimiser.zero_grad()
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(parameters, 0.1)
+        torch.nn.utils.clip_grad_norm_(parameters, 1.0)
         optimiser.step()
         losses.append(loss.item())
-    return out, losses
+    return losses
 
 
-torch.manual_seed(0)
-networks = {"NRU": linnet.NRU(source.input_size, 32), "LSTM": linnet.LSTM(source.input_size, 34)}
+networks = {}
 figure, axes = plt.subplots(figsize=(6, 3))
-for name, rnn in networks.items():
-    _, losses = train(rnn)
+for name, size in {"nru": 32, "lstm": 47}.items():
+    torch.manual_seed(0)
+    rnn = networks[name] = linnet.UNITS[name](source.input_size, size)
+    losses = train(rnn)
     smooth = torch.tensor(losses).unfold(0, 25, 1).mean(-1)
     axes.plot(range(25, len(losses) + 1), smooth, label=name)
     print(f"{name}: {sum(p.numel() for p in rnn.parameters()):,} parameters, loss {smooth[-1]:.4f}")
@@ -61,11 +62,11 @@ figure.tight_layout()
 plt.show()
 
 # %%
-# How much each memory cell changes at each step: NRU writes while the symbols are shown, and hardly touches
-# its memory while it waits.
+# How much each memory cell changes at each step of one sequence (Figure 6 of the NRU paper): while symbols
+# are shown, while it waits, and while it answers.
 
 x = F.one_hot(example.inputs[:, :1], source.input_size).float()
-memory = linnet.record(networks["NRU"], x)[0]["m"][:, 0].detach()
+memory = linnet.record(networks["nru"], x)[0]["m"][:, 0].detach()
 changes = memory.diff(dim=0, prepend=torch.zeros(1, memory.shape[1])).abs()
 
 figure, axes = plt.subplots(figsize=(6, 3.4))

@@ -37,22 +37,31 @@ print(kernel("lrn", backward=True).split("\n\n")[1])
 # %%
 # 3. One loop over time, in LLVM
 # ------------------------------
-# The operations become the body of one loop over time and channels. Here is a part of it:
+# The operations become the body of one loop over time and channels. Here is the start of a step, the sum
+# ``k + h`` and the first lines of its sigmoid. ``<32 x float>`` are 32 channels at once; long lines are cut:
 
-llvm = "\n\n".join(stages[2:]).splitlines()
-print(f"{len(llvm)} lines of LLVM, for example:")
-print("\n".join(line for line in llvm if "fmul" in line or "fadd" in line)[:1200])
+
+def excerpt(code, found, before, after):
+    """Lines of a text around the first one that contains `found`."""
+    lines = code.splitlines()
+    at = next((number for number, line in enumerate(lines) if found in line), 0)
+    return "\n".join(line.expandtabs(4)[:100] for line in lines[max(0, at - before) : at + after])
+
+
+llvm = kernel("lrn").partition("LLVM:\n")[2]
+print(f"{len(llvm.splitlines())} lines of LLVM, among them:\n")
+print(excerpt(llvm, "fadd contract <", 3, 11))
 
 # %%
 # 4. Machine code
 # ---------------
-# LLVM compiles it for this processor. Vector instructions process several channels at once (``ymm``: eight
-# numbers, ``zmm``: sixteen):
+# LLVM compiles it for this processor. Vector instructions process several channels at once (``xmm``: four
+# numbers, ``ymm``: eight, ``zmm``: sixteen):
 
-assembly = kernel("lrn", assembly=True).splitlines()
-vectors = [line for line in assembly if "vfmadd" in line or "vmulps" in line]
-print(f"{len(assembly)} lines of assembly, {len(vectors)} of them multiply vectors, for example:")
-print("\n".join(vectors[:12]))
+assembly = kernel("lrn", assembly=True).partition("assembly:\n")[2]
+vectors = [line for line in assembly.splitlines() if "mm" in line]
+print(f"{len(assembly.splitlines())} lines of assembly, {len(vectors)} of them on vectors, among them:\n")
+print(excerpt(assembly, "vdivps", 8, 8))
 
 # %%
 # 5. The same numbers

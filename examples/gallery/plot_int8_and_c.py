@@ -5,6 +5,7 @@ Smaller and without Python: int8 and C
 A trained network as int8, which is a quarter of the size, and as C, which needs neither Python nor a library.
 """
 
+import re
 import shutil
 import subprocess
 import tempfile
@@ -76,7 +77,7 @@ for path in sorted(folder.iterdir()):
 # The interface is one function that reads an input, changes the state and writes the output:
 
 header = (folder / "sines.h").read_text()
-print("\n".join(line for line in header.splitlines() if "sines_init" in line or "sines_step" in line))
+print("\n".join(re.findall(r"^void sines_.*?;", header, re.MULTILINE | re.DOTALL)))
 
 # %%
 # Compile and run the test, if there is a compiler:

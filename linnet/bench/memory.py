@@ -94,7 +94,7 @@ def main(arguments: Sequence[str]) -> None:
     # Run a short sequence first, so that compilation and other set-up do not count.
     call_of(layer, Shape(2, *shape[1:]), "training")()
     x = torch.randn(*shape, requires_grad=True)
-    above = torch.ones(shape)
+    above = torch.ones(*shape[:2], getattr(layer, "output_size", shape[2]))
     before = peak()
     torch.autograd.grad(layer(x)[0], [x, *layer.parameters()], above)
     print(peak() - before)

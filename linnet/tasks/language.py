@@ -32,6 +32,8 @@ WARMUP, PROMPT = 200, 6
 """For a sample, a model reads 200 tokens of the validation text and continues the next 6 words."""
 EXAMPLE = 32
 """The tokens of the validation text with which a lens begins."""
+PASSAGES = 5
+"""The further parts of the validation text in which a lens searches."""
 
 
 @dataclass(frozen=True)
@@ -238,13 +240,16 @@ class Language(VocabularyTask):
         except DataError:
             return TypedText(self.vocabulary)
         counts = torch.bincount(corpus.train, minlength=len(self.vocabulary)).tolist()
-        first, passage = corpus.valid[:EXAMPLE], corpus.valid[EXAMPLE : EXAMPLE + PASSAGE_TOKENS]
-        return TypedText(
-            self.vocabulary,
-            counts=counts,
-            example=self.vocabulary.decode(first).strip(),
-            passages=(self.vocabulary.decode(passage).strip(),),
-        )
+        first, *others = (self.vocabulary.decode(each).strip() for each in self.excerpts(corpus.valid))
+        return TypedText(self.vocabulary, counts=counts, example=first, passages=[*filter(None, others)])
+
+    def excerpts(self, tokens: Tensor) -> Iterator[Tensor]:
+        """Yield the beginning of a text, and some further parts that are spread over it."""
+        yield tokens[:EXAMPLE]
+        apart = max(1, (len(tokens) - EXAMPLE) // PASSAGES)
+        for number in range(PASSAGES):
+            start = EXAMPLE + number * apart
+            yield tokens[start : start + min(apart, PASSAGE_TOKENS // PASSAGES)]
 
     def sample(self, model: nn.Module, tokens: int) -> str:
         following = self.vocabulary.decode(self.corpus.valid[WARMUP : WARMUP + 64])

@@ -169,7 +169,7 @@ class StepRecorder(Recorder):
         matrix = whole_constant(self, numbers.T)
         self.scales[matrix.base] = scales
         operands: list[Value] = [replace(whole(view.base, rows.shape), offset=view.offset), matrix]
-        operands += [] if bias is None else [self.operand(bias)]
+        operands += [] if bias is None else [whole_constant(self, bias)]
         made = self.node("product", tuple(operands), (len(rows), len(numbers)))
         self.own(result, made)
         return result
@@ -207,7 +207,7 @@ def product(recorder: StepRecorder, x: Tensor, matrix: Tensor, bias: Tensor | No
             f"the step multiplies two matrices that both depend on its input{where()}; "
             "exported products are of a vector and a matrix of weights"
         )
-    operands[1] = whole_constant(recorder, matrix)
+    operands[1:] = [whole_constant(recorder, each) for each in (matrix, bias) if each is not None]
     return recorder.node("product", tuple(operands), (x.shape[0], matrix.shape[1]))
 
 
