@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from linnet.cli.folders import task_of
-from linnet.cli.options import add_dataclass, add_run_options, given_options
+from linnet.cli.options import add_checkpoint, add_dataclass, add_run_options, given_options
 from linnet.cli.output import result_line, say, section_table
 from linnet.deploy.quantize import quantize
 from linnet.runs.config import options as options_of
@@ -25,7 +25,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
     task = task_of(getattr(command, "first_word", None))
     add = command.add_argument
     add("folder", type=Path, metavar="RUN")
-    add("--checkpoint", choices=("best", "last"), default="best", help="(best)")
+    add_checkpoint(command)
     add("--splits", nargs="+", choices=("train", "valid", "test", "all"), default=["valid", "test"])
     add("--dynamic", action="store_true", help="keep learning while evaluating")
     add(

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from linnet.cli.options import add_checkpoint
 from linnet.data.vocabulary import Vocabulary
 from linnet.deploy.c import export_c
 from linnet.deploy.hub import export_hub
@@ -31,7 +32,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
     add("--out", type=Path, help="the folder to write (RUN/export/TARGET)")
     add("--int8", action="store_true", help="weights of eight bits: a quarter of the size")
     add("--weights", choices=("arrays", "file"), help="c: in the source, or in a file to map (arrays)")
-    add("--checkpoint", choices=("best", "last"), default="best", help="(best)")
+    add_checkpoint(command)
     command.set_defaults(run=run)
 
 

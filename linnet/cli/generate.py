@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from linnet.cli.options import add_checkpoint
 from linnet.models.generate import generate
 from linnet.runs.load import load
 from linnet.runs.untrusted import harmless
@@ -22,7 +23,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
     add("--top-k", type=int, default=0, help="sample from this many most likely tokens (0: all)")
     add("--top-p", type=float, default=1.0, help="sample from the most likely tokens with this mass (1)")
     add("--seed", type=int, default=1, help="of the sampling (1)")
-    add("--checkpoint", choices=("best", "last"), default="best", help="(best)")
+    add_checkpoint(command)
     command.set_defaults(run=run)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from linnet.cli.options import add_checkpoint
 from linnet.cli.output import say
 
 
@@ -20,7 +21,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
     add("--out", type=Path, metavar="FILE", help="(lens.html in the first RUN)")
     whether = argparse.BooleanOptionalAction
     add("--int8", action=whether, help="weights of eight bits (for more than 300,000 parameters)")
-    add("--checkpoint", choices=("best", "last"), default="best", help="(best)")
+    add_checkpoint(command)
     command.set_defaults(run=run)
 
 

@@ -36,6 +36,11 @@ def add_sources(command: argparse.ArgumentParser) -> None:
     add("--config", type=Path, metavar="JSON", help="use the config.json of another run as defaults")
 
 
+def add_checkpoint(command: argparse.ArgumentParser) -> None:
+    """Add the option that selects the weights of a run."""
+    command.add_argument("--checkpoint", choices=("best", "last"), default="best", help="(best)")
+
+
 COMMON = (
     *("corpus", "set", "path", "direction", "source", "target", "level", "span", "images"),
     *("form", "unit", "hidden_size", "num_layers", "bidirectional"),

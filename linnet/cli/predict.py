@@ -16,7 +16,7 @@ from typing import Any
 
 from linnet.base.settings import fingerprint, option
 from linnet.cli.folders import task_of
-from linnet.cli.options import add_dataclass
+from linnet.cli.options import add_checkpoint, add_dataclass
 from linnet.cli.output import say
 from linnet.runs.answers import AnswerFile
 from linnet.runs.load import TrainedRun, load
@@ -41,7 +41,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
     add("--file", type=Path, help="a text file with one input per line (-: standard input)")
     add("--out", type=Path, help="write the answers to this file; if stopped, the same command continues it")
     add("--json", action="store_true", help="one JSON object per line, with the input and the answer")
-    add("--checkpoint", choices=("best", "last"), default="best", help="(best)")
+    add_checkpoint(command)
     folder = next((word for word in getattr(command, "words", ()) if looks_like_a_run(Path(word))), None)
     choices = prediction_options(TASKS[task_of(folder)])
     add_dataclass(command, choices)

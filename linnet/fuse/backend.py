@@ -415,6 +415,8 @@ def kernels_of_steps(cell: Unit, x: Tensor) -> Kernels | None:
     """The kernels that advance a cell from projected inputs; None if `cell.advance` is the way."""
     if is_compiling() or not cell.pays(1):  # a compiler fuses the operations of a single step itself
         return None
+    if cell.structural_obstacle() is not None:  # such as a projection of its own
+        return None
     chosen = choose_backend(SingleStep(cell), x)
     if not isinstance(chosen, Kernels) or chosen.mode.recorded or cell.is_quantised:
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -48,47 +48,67 @@ def make_plans(cell: Unit, extras: Sequence[str], after: After, options: tuple[A
 def make_plan(
     cell: Unit, stage: Stage, extras: Sequence[str], after: After, options: tuple[Any, ...]
 ) -> Plan:
+    names = stage_names(cell, stage, extras)
+    done_after = (type(getattr(after, "__self__", None)), getattr(after, "__func__", after), *options)
+    context = (stage.step, stage.states, names, cell.training, *done_after)
+    traced = shared_trace(cell, context, partial(trace_stage, cell, stage, names, after))
+    return checked_plan(cell, stage, names, traced)
+
+
+class StageNames(NamedTuple):
+    """What a stage reads besides its states, by name."""
+
+    projected: tuple[str, ...]
+    extras: tuple[str, ...]  # further inputs, and then the parts that are projected from new states
+    of_new_states: tuple[str, ...]
+    products: tuple[Product, ...]
+    weights: tuple[str, ...]
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        made = (name_in_unit(part) for product in self.products for part in product.parts)
+        return (*self.projected, *self.extras, *made)
+
+
+def stage_names(cell: Unit, stage: Stage, extras: Sequence[str]) -> StageNames:
     reads = cell.arguments[stage.step]
     noise = [f"{kind}.{name}" for name in stage.states for kind in ("stay", "drop")]
     of_new_states = [part for attribute in stage.reads_new_state for part in getattr(cell, attribute).parts]
-    projected = tuple(name for name in cell.input.parts if name in reads)
-    extras = (*(name for name in extras if name in reads or name in noise), *of_new_states)
     products = tuple(
         Product(state, tuple(map(safe_name, getattr(cell, attribute).parts)))
         for attribute, state in stage.recurrence.items()
     )
-    made = [name_in_unit(part) for product in products for part in product.parts]
-    weights = list(weights_of(cell, stage))
-    check_names([*projected, *extras, *made], (*stage.states, *weights))
-    inputs = tuple(safe_name(name) for name in (*projected, *extras, *made))
-    done_after = (type(getattr(after, "__self__", None)), getattr(after, "__func__", after), *options)
-    context = (stage.step, stage.states, inputs, tuple(weights), cell.training, *done_after)
-
-    def planned(traced: Traced) -> Plan:
-        plan = Plan(traced, tuple(map(safe_name, extras)), products)
-        check_plan(cell, stage, plan, (*projected, *of_new_states))
-        return plan
-
-    def make_trace() -> Traced:
-        step = partial(one_step, cell, stage, after)
-        try:
-            traced = trace(step, inputs, stage.states, weights, multiplies=True)
-        except NotPointwise as reason:
-            raise CannotFuse(str(reason)) from reason
-        planned(traced)  # its checks come first: they give the simpler reasons
-        check_traced(traced, step, cell.states[stage.states[0]])
-        return traced
-
-    return planned(shared_trace(cell, context, make_trace))
+    names = StageNames(
+        projected=tuple(name for name in cell.input.parts if name in reads),
+        extras=(*(name for name in extras if name in reads or name in noise), *of_new_states),
+        of_new_states=tuple(of_new_states),
+        products=products,
+        weights=tuple(weights_of(cell, stage)),
+    )
+    check_names(names.inputs, (*stage.states, *names.weights))
+    return names
 
 
-def check_plan(cell: Unit, stage: Stage, plan: Plan, parts: Sequence[str]) -> None:
-    traced = plan.traced
+def trace_stage(cell: Unit, stage: Stage, names: StageNames, after: After) -> Traced:
+    step = partial(one_step, cell, stage, after)
+    try:
+        inputs = [safe_name(name) for name in names.inputs]
+        traced = trace(step, inputs, stage.states, names.weights, multiplies=True)
+    except NotPointwise as reason:
+        raise CannotFuse(str(reason)) from reason
+    checked_plan(cell, stage, names, traced)  # first, since these checks give the simpler reasons
+    check_traced(traced, step, cell.states[stage.states[0]])
+    return traced
+
+
+def checked_plan(cell: Unit, stage: Stage, names: StageNames, traced: Traced) -> Plan:
+    plan = Plan(traced, tuple(map(safe_name, names.extras)), names.products)
     if traced.inner:
         check_names([name_in_unit(name) for name in traced.inputs], (*stage.states, *traced.weights))
         check_groups(cell, stage, plan)
     else:
-        check_sizes(cell, stage, parts)
+        check_sizes(cell, stage, (*names.projected, *names.of_new_states))
+    return plan
 
 
 def one_step(

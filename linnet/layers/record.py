@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -129,9 +129,25 @@ def functions_of(cell: Cell) -> list[Callable[..., Any]]:
     return [vars(base)[name] for base in type(cell).__mro__ for name in names if name in vars(base)]
 
 
+class FinishedRun(NamedTuple):
+    """A call of a direction that has just returned."""
+
+    name: str
+    direction: Direction
+    x: Tensor
+    start: Named
+    mask: Tensor | None
+    output: Tensor
+
+
 @contextmanager
-def hooked(directions: Mapping[str, Direction], hook: Callable[..., None]) -> Iterator[None]:
-    """Within this context, `hook(name, direction, inputs, outputs)` runs after each call of a direction."""
+def hooked(directions: Mapping[str, Direction], report: Callable[[FinishedRun], None]) -> Iterator[None]:
+    """Within this context, each call of a direction is reported."""
+
+    def hook(name: str, direction: Any, inputs: tuple[Any, ...], outputs: tuple[Tensor, Named]) -> None:
+        x, start, mask = inputs[:3]
+        report(FinishedRun(name, direction, x, start, mask, outputs[0]))
+
     handles = [direction.register_forward_hook(partial(hook, name)) for name, direction in directions.items()]
     try:
         yield
@@ -140,47 +156,31 @@ def hooked(directions: Mapping[str, Direction], hook: Callable[..., None]) -> It
             handle.remove()
 
 
-def append_values(
-    layers: list[StepValues],
-    calls: list[Call],
-    name: str,
-    direction: Direction,
-    inputs: tuple[Any, ...],
-    outputs: tuple[Tensor, Named],
-) -> None:
-    """Append the values of a direction that has just run; `calls` are those of its time steps."""
-    x, _, mask = inputs[:3]
-    steps = calls[::-1] if direction.reverse else list(calls)
+def append_values(layers: list[StepValues], calls: list[Call], run: FinishedRun) -> None:
+    """Append the values of a direction; `calls` are those of its time steps."""
+    steps = calls[::-1] if run.direction.reverse else list(calls)
     calls.clear()
     values = [{**variables_of(step), **step.result[1]} for step in steps]
     tensors, before, arguments = (
-        stacked(each, x, mask)
+        stacked(each, run.x, run.mask)
         for each in (values, [states_before(step) for step in steps], [arguments_of(step) for step in steps])
     )
-    layers.append(StepValues(name, direction, tensors, before, arguments, x, outputs[0]))
+    layers.append(StepValues(run.name, run.direction, tensors, before, arguments, run.x, run.output))
 
 
-def append_states(
-    layers: list[StepValues],
-    sequences: list[Named],
-    name: str,
-    direction: Direction,
-    inputs: tuple[Any, ...],
-    outputs: tuple[Tensor, Named],
-) -> None:
-    """Append the states of a direction that has just run; `sequences` are those of its stages."""
-    x, start, mask = inputs[:3]
-    found = {state: sequence for stage in sequences for state, sequence in stage.items()}
+def append_states(layers: list[StepValues], sequences: list[Named], run: FinishedRun) -> None:
+    """Append the states of a direction; `sequences` are those of its stages."""
+    cell, found = run.direction.cell, {name: each for stage in sequences for name, each in stage.items()}
     sequences.clear()
-    if set(found) != set(direction.cell.states):
+    if set(found) != set(cell.states):
         raise RuntimeError(
-            f"the kernel of {direction.cell.unit_name} ({name}) does not keep its states; "
+            f"the kernel of {cell.unit_name} ({run.name}) does not keep its states; "
             'call record without return_states, or within linnet.backend("reference")'
         )
-    order = {state: found[state] for state in direction.cell.states}
-    before = {state: shifted(found[state], start[state], direction.reverse) for state in order}
-    tensors, before = (zero_at_padding(each, mask) for each in (order, before))
-    layers.append(StepValues(name, direction, tensors, before, {}, x, outputs[0]))
+    order = {state: found[state] for state in cell.states}
+    before = {state: shifted(found[state], run.start[state], run.direction.reverse) for state in order}
+    tensors, before = (zero_at_padding(each, run.mask) for each in (order, before))
+    layers.append(StepValues(run.name, run.direction, tensors, before, {}, run.x, run.output))
 
 
 def shifted(sequence: Tensor, start: Tensor, reverse: bool) -> Tensor:

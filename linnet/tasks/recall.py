@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from torch import Tensor
@@ -31,6 +31,11 @@ class Symbols(Memory):
 
     Data = RecallData
     defaults = ENDLESS
+    source_class: ClassVar[type[Copying] | type[Denoising]]
+
+    @classmethod
+    def source_of(cls, data: RecallData) -> Copying | Denoising:
+        return cls.source_class(data.span, data.symbols, data.recalled, data.random_labels)
 
     def encode(self, raw: Any) -> Tensor:
         source: Recall = self.source  # type: ignore[assignment]
@@ -66,10 +71,7 @@ class Copy(Symbols):
     """See linnet.data.memory.Copying."""
 
     name, about = "memory.copy", "copying memory: ten symbols, a wait, the ten symbols again"
-
-    @classmethod
-    def source_of(cls, data: RecallData) -> Copying:
-        return Copying(data.span, data.symbols, data.recalled, data.random_labels)
+    source_class = Copying
 
     def lay_out(self, shown: np.ndarray) -> Tensor:
         source: Copying = self.source  # type: ignore[assignment]
@@ -82,18 +84,15 @@ class VariableCopy(Copy):
     name, about = "memory.variable", "copying memory after a wait of varying length"
 
     @classmethod
-    def source_of(cls, data: RecallData) -> Copying:
-        return replace(super().source_of(data), variable=True)
+    def source_of(cls, data: RecallData) -> Copying | Denoising:
+        return replace(super().source_of(data), variable=True)  # type: ignore[arg-type]
 
 
 class Denoise(Symbols):
     """See linnet.data.memory.Denoising; `predict` spreads the symbols evenly over the span."""
 
     name, about = "memory.denoise", "denoising: ten symbols scattered among blanks"
-
-    @classmethod
-    def source_of(cls, data: RecallData) -> Denoising:
-        return Denoising(data.span, data.symbols, data.recalled, data.random_labels)
+    source_class = Denoising
 
     def lay_out(self, shown: np.ndarray) -> Tensor:
         source: Denoising = self.source  # type: ignore[assignment]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -75,13 +76,10 @@ def record(model: nn.Module, step: ModelStep, seed: int) -> Recorded:
     try:
         with backend("reference"), watching(functions, calls), recorder.recording_int8(), recorder:
             output, new = step.run(x, state)
-            results = {name: recorder.operand(new[name]) for name in state}
-            found = recorder.operand(output)
+            results = {name: varying(name, recorder.operand(new[name])) for name in state}
+            found = varying("the output", recorder.operand(output))
     except NotPointwise as reason:
         raise CannotExport(f"{type(model).__name__} cannot be exported: {reason}") from reason
-    for name, value in {"the output": found, **results}.items():
-        if not isinstance(value, View):
-            raise CannotExport(f"{name} of this model does not depend on its input")
     return Recorded(
         nodes=recorder.nodes,
         constants=recorder.constants | ({} if step.table is None else {"table": step.table}),
@@ -97,6 +95,12 @@ def record(model: nn.Module, step: ModelStep, seed: int) -> Recorded:
         units=[cell.unit_name for cell in cells],
         named=[named_values(recorder, cell, calls) for cell in cells],
     )
+
+
+def varying(name: str, value: Any) -> View:
+    if not isinstance(value, View):
+        raise CannotExport(f"{name} of this model does not depend on its input")
+    return value
 
 
 def named_values(recorder: StepRecorder, cell: Cell, calls: Sequence[Call]) -> dict[str, View]:
