@@ -74,20 +74,24 @@ def run_unit(run: UnitRun, x: Tensor, mode: Mode, is_projected: bool = False) ->
     if not mode.recorded:
         x = x.resolve_neg() if x.is_neg() else x
     sequences: Named = {}
+    read: Named = {}
     finals: Named = {}
     parts = split(cell, x, plans) if is_projected else projections(cell, x, plans, mode)
     for stage, plan, projected in zip(cell.stages(), plans, parts, strict=True):
         for attribute, name in stage.reads_new_state.items():
-            inputs |= project_new_state(getattr(cell, attribute), sequences[name])
+            inputs |= project_new_state(getattr(cell, attribute), read[name])
         drops = [masks[product.state] for product in plan.products] if masks else ()
         others = scan.OtherOperands(*operands_of(cell, stage, plan, inputs, x, state), *flags, drops=drops)
         if not mode.recorded:  # a registered operation has its own checks
             check_fit(cell, plan, projected, others)
-        fusible = Fusible(plan, partial(one_step, cell, stage, after))
-        y, new = scan.scan(fusible, projected, others, mode.passes, mode.recorded)
+        step = partial(one_step, cell, stage, after)
+        y, new = scan.scan(Fusible(plan, step), projected, others, mode.passes, mode.recorded)
         finals |= new
         # A stage whose state is read by another, or by the output, returns this state as its output.
-        sequences[stage.states[0]] = y
+        sequences[stage.states[0]] = read[stage.states[0]] = y
+        if plan.raw is not None:
+            fusible = Fusible(plan.raw, partial(step, raw=True))
+            read[stage.states[0]], _ = scan.scan(fusible, projected, others, mode.passes, mode.recorded)
     # Under autocast a scan computes in another dtype than that of the state.
     ends = {name: scan.as_dtype(s, state[name].dtype) for name, s in finals.items()}
     return cell.output(y, sequences), ends

@@ -36,15 +36,18 @@ def run_int8(
         raise CannotFuse("products of int8 are not compiled")
     inputs = cell.extra_inputs(x)
     sequences: Named = {}
+    read: Named = {}
     finals: Named = {}
     joints = cell.input.joint(x).split([sum_of_sizes(cell, plan) for plan in plans], -1)
     for stage, plan, joint in zip(cell.stages(), plans, joints, strict=True):
         for attribute, name in stage.reads_new_state.items():
-            inputs |= getattr(cell, attribute)(sequences[name])
+            inputs |= getattr(cell, attribute)(read[name])
         others = others_of(cell, stage, plan, inputs, x, state)
         y, ends = scan(plan, flags, joint, others, panels_of(cell, stage))
         finals |= dict(zip(stage.states, ends, strict=True))
-        sequences[stage.states[0]] = y
+        sequences[stage.states[0]] = read[stage.states[0]] = y
+        if plan.raw is not None:
+            read[stage.states[0]], _ = scan(plan.raw, flags, joint, others, panels_of(cell, stage))
     return cell.output(y, sequences), finals
 
 

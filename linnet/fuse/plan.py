@@ -42,6 +42,8 @@ class Plan:
     # Kernels by their options, so that a call need not hash the whole recipe: {options: (kernel, operands)}.
     kernels: dict[tuple, tuple] = field(default_factory=dict, repr=False, compare=False)
 
+    # The plan for what later stages read, if zoneout changes the output afterwards; see fuse/planning.py.
+    raw: Plan | None = field(default=None, repr=False, compare=False)
     # The kinds of the operands that were last found to fit; see fuse/scan.py.
     fits: tuple | None = field(default=None, repr=False, compare=False)
 

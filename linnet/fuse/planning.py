@@ -42,16 +42,33 @@ def make_plans(cell: Unit, extras: Sequence[str], after: After, options: tuple[A
     ]
     if read != list(cell.input.parts):
         raise CannotFuse(f"its steps read the parts {read} of {list(cell.input.parts)}")
-    return [make_plan(cell, stage, extras, after, options) for stage in cell.stages()]
+    return [plan_of_stage(cell, stage, extras, after, options) for stage in cell.stages()]
+
+
+def plan_of_stage(
+    cell: Unit, stage: Stage, extras: Sequence[str], after: After, options: tuple[Any, ...]
+) -> Plan:
+    """The plan of a stage; with a second one, if later stages read another output than that of the unit."""
+    plan = make_plan(cell, stage, extras, after, options)
+    read = {state for other in cell.stages() for state in other.reads_new_state.values()}
+    if read & set(stage.states):
+        raw = make_plan(cell, stage, extras, after, options, raw=True)
+        plan.raw = None if raw.text == plan.text else raw
+    return plan
 
 
 def make_plan(
-    cell: Unit, stage: Stage, extras: Sequence[str], after: After, options: tuple[Any, ...]
+    cell: Unit,
+    stage: Stage,
+    extras: Sequence[str],
+    after: After,
+    options: tuple[Any, ...],
+    raw: bool = False,
 ) -> Plan:
     names = stage_names(cell, stage, extras)
     done_after = (type(getattr(after, "__self__", None)), getattr(after, "__func__", after), *options)
-    context = (stage.step, stage.states, names, cell.training, *done_after)
-    traced = shared_trace(cell, context, partial(trace_stage, cell, stage, names, after))
+    context = (stage.step, stage.states, names, cell.training, raw, *done_after)
+    traced = shared_trace(cell, context, partial(trace_stage, cell, stage, names, after, raw))
     return checked_plan(cell, stage, names, traced)
 
 
@@ -89,8 +106,8 @@ def stage_names(cell: Unit, stage: Stage, extras: Sequence[str]) -> StageNames:
     return names
 
 
-def trace_stage(cell: Unit, stage: Stage, names: StageNames, after: After) -> Traced:
-    step = partial(one_step, cell, stage, after)
+def trace_stage(cell: Unit, stage: Stage, names: StageNames, after: After, raw: bool) -> Traced:
+    step = partial(one_step, cell, stage, after, raw=raw)
     try:
         inputs = [safe_name(name) for name in names.inputs]
         traced = trace(step, inputs, stage.states, names.weights, multiplies=True)
@@ -119,10 +136,12 @@ def one_step(
     states: Named,
     weights: Named,
     multiply: Multiply | None = None,
+    raw: bool = False,
 ) -> tuple[Tensor, Named]:
     """Run a stage of `cell` with `weights` in place of its own, and then `after`.
 
     multiply   computes the inner products, in place of the projections of the cell
+    raw        return the output as it is before `after`
     """
     inputs = {name_in_unit(name): value for name, value in inputs.items()}
     biases = {name.removeprefix("bias."): w for name, w in weights.items() if name.startswith("bias.")}
@@ -135,7 +154,8 @@ def one_step(
         changed.__dict__["_modules"] = {**cell._modules, **products}
         y, new = changed.call_by_name(stage.step, {**inputs, **biased, **states})
         y, new = changed.project_output(y, new)
-    return after(y, new, states, inputs)
+    changed_y, new = after(y, new, states, inputs)
+    return (y if raw else changed_y), new
 
 
 def inner_projections(cell: Unit) -> list[str]:

@@ -221,8 +221,6 @@ class Direction(nn.Module):
             return "state_dropout is not compiled"
         if adapters_of(self.cell):
             return "an adapter changes its weights at each call"
-        if self.zoneout and len(self.cell.stages()) > 1:
-            return "zoneout comes after all of its stages"
         return hook_obstacle(self.cell)
 
     def may_share_a_launch(self) -> bool:

@@ -313,7 +313,6 @@ OPTIONS = {
 @over("training", [True, False])
 def test_options_of_the_stack(unit: Any, options: str, training: bool):
     """The same seed draws the same masks by either backend."""
-    unit = linnet.RAN if unit is linnet.SCRN and options == "zoneout" else unit
     # SRU has no recurrent matrix that could read a dropped state.
     unit = linnet.LSTM if unit is linnet.SRU and options == "dropout of the state" else unit
     rnn = variant(unit).build(6, bidirectional=True, **OPTIONS[options]).train(training)
@@ -325,10 +324,16 @@ def test_options_of_the_stack(unit: Any, options: str, training: bool):
     agree(*results, 1e-13)
 
 
-def test_zoneout_of_a_unit_in_stages_is_left_to_the_reference():
-    """What is zoned out is the state after all stages."""
-    with linnet.backend("cpu"), pytest.raises(RuntimeError, match="stages"):
-        variant(linnet.SCRN).build(6, zoneout=0.3)(draw(5, 3, 7, seed=5))
+@over("context_in_output", [True, False])
+def test_zoneout_of_a_unit_in_stages(context_in_output: bool):
+    """What is zoned out is the state after all stages; the second stage reads the context before that."""
+    rnn = variant(linnet.SCRN, context_in_output=context_in_output).build(6, zoneout=0.3).eval()
+    x = draw(5, 3, 7, seed=5).requires_grad_()
+    compare(rnn, x, **flags("mask and resets", 5, 3))
+    with torch.no_grad():  # single steps, by one native call
+        found = rnn(x[:1]), rnn.first_cell.run_step(x[0])
+        with linnet.backend("reference"):
+            torch.testing.assert_close(found, (rnn(x[:1]), rnn.first_cell.run_step(x[0])))
 
 
 def test_second_derivatives_through_a_dropped_state():

@@ -34,18 +34,21 @@ def append_plans(
     joint = program.operations(x, cell.input.operations())
     inputs = {**by_name(cell.input.parts, joint), **views_of(x, cell.extra_inputs)}
     outputs: Named = {}
+    read: Named = {}
     for stage, plan in zip(cell.stages(), plans, strict=True):
         for attribute, state in stage.reads_new_state.items():
             projection = getattr(cell, attribute)
-            inputs |= by_name(projection.parts, program.operations(outputs[state], projection.operations()))
+            inputs |= by_name(projection.parts, program.operations(read[state], projection.operations()))
         known = {**inputs, **products(program, cell, stage, before)}
         inner = [product.attribute for product in plan.traced.inner]
         made = {part for product in plan.traced.inner for part in product.parts}
         named = {name: known[name_in_unit(name)] for name in plan.traced.inputs if name not in made}
         weights = stage_weights(cell, stage, plan)
         matrices = matrices_of(cell, stage, inner) if inner else []
-        y = program.scan(plan, named, weights, before, after, matrices)
-        outputs[stage.states[0]] = y
+        if plan.raw is not None:
+            read[stage.states[0]] = program.scan(plan.raw, named, weights, before, after, matrices)
+        y = outputs[stage.states[0]] = program.scan(plan, named, weights, before, after, matrices)
+        read.setdefault(stage.states[0], y)
     return gathered(program, cell.output, y, outputs)
 
 
