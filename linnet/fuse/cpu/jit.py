@@ -7,7 +7,7 @@ import hashlib
 import logging
 import os
 from array import array
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,9 @@ from linnet.fuse.forks import compiling
 log = logging.getLogger("linnet")
 # Part of every key: code that is compiled with other settings is another file.
 OPTIMISATION = {"opt": 3, "speed_level": 2}
+# Kernels of recipes compute with vectors already. Without LLVM's own search for loops to vectorise or unroll
+# they compile in about half the time and run as fast (docs/log.md).
+EXPLICIT_VECTORS = {"loop_vectorization": False, "slp_vectorization": False, "loop_unrolling": False}
 
 
 class Compiled:
@@ -35,7 +38,7 @@ class Compiled:
 
 def compile_function(source: str, name: str) -> Compiled:
     """Return the function `name` of an LLVM module, read from the cache on disk if possible."""
-    return compiled(source, lambda: source, name)
+    return compiled(source, lambda: source, name, {})
 
 
 def compile_recipe(recipe: Hashable, emit: Callable[[Any], str], name: str) -> Compiled:
@@ -44,27 +47,33 @@ def compile_recipe(recipe: Hashable, emit: Callable[[Any], str], name: str) -> C
     Emitting the module takes about as long as everything else together, so it is emitted only if the cache on
     disk has no code for `recipe`, whose repr must therefore be complete.
     """
-    return compiled(f"{name} of {recipe!r} by {emitters()}", lambda: emit(recipe), name)
+    identity = f"{name} of {recipe!r} by {emitters()}"
+    return compiled(identity, lambda: emit(recipe), name, EXPLICIT_VECTORS)
 
 
-def compiled(identity: str, source: Callable[[], str], name: str) -> Compiled:
-    """Return the function `name` of the LLVM module `source()`, which `identity` determines."""
+def compiled(identity: str, source: Callable[[], str], name: str, passes: Mapping[str, bool]) -> Compiled:
+    """Return the function `name` of the LLVM module `source()`, which `identity` determines.
+
+    passes   LLVM's passes to turn on or off, see `EXPLICIT_VECTORS`
+    """
     with compiling:
         machine = target_machine()
-        code = object_code(identity, source, machine)
+        code = object_code(identity, source, machine, passes)
         engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
         engine.add_object_file(llvm.ObjectFileRef.from_data(code))
         engine.finalize_object()
         return Compiled(engine, name)
 
 
-def object_code(identity: str, source: Callable[[], str], machine: llvm.TargetMachine) -> bytes:
-    key = cache_key(identity, machine)
+def object_code(
+    identity: str, source: Callable[[], str], machine: llvm.TargetMachine, passes: Mapping[str, bool]
+) -> bytes:
+    key = cache_key(f"{identity}\n{passes}", machine)
     # The name is part of the key's digest; the file holds all of it.
     folder, name = cache_folder(), f"{key.hex()[:32]}.o"
     code = read_sealed(folder, name, key)
     if code is None:
-        code = optimised_object(source(), machine)
+        code = optimised_object(source(), machine, passes)
         write_sealed(folder, name, key, code)
     return code
 
@@ -98,24 +107,26 @@ def target_machine() -> llvm.TargetMachine:
     return target.create_target_machine(cpu=cpu, features=features, opt=OPTIMISATION["opt"], jit=True)
 
 
-def optimised(source: str, machine: llvm.TargetMachine) -> llvm.ModuleRef:
+def optimised(source: str, machine: llvm.TargetMachine, passes: Mapping[str, bool]) -> llvm.ModuleRef:
     module = llvm.parse_assembly(source)
     module.verify()
     options = llvm.create_pipeline_tuning_options(OPTIMISATION["speed_level"])
+    for name, is_on in passes.items():
+        setattr(options, name, is_on)
     builder = llvm.create_pass_builder(machine, options)
     builder.getModulePassManager().run(module, builder)
     return module
 
 
-def optimised_object(source: str, machine: llvm.TargetMachine) -> bytes:
-    return machine.emit_object(optimised(source, machine))
+def optimised_object(source: str, machine: llvm.TargetMachine, passes: Mapping[str, bool]) -> bytes:
+    return machine.emit_object(optimised(source, machine, passes))
 
 
 def assembly(source: str) -> str:
-    """The machine's assembly, to be read by people."""
+    """The machine's assembly for the kernel of a recipe, to be read by people."""
     with compiling:
         machine = target_machine()
-        return machine.emit_assembly(optimised(source, machine))
+        return machine.emit_assembly(optimised(source, machine, EXPLICIT_VECTORS))
 
 
 def run(function: Compiled, units: int, grain: int, arguments: array[int]) -> None:
