@@ -131,8 +131,7 @@ def operands_of(
     cell: Unit, stage: Stage, plan: Plan, inputs: Named, x: Tensor, state: Named
 ) -> tuple[list[Tensor], list[Tensor], list[Tensor], list[Tensor]]:
     """Return the extra inputs, weights, states and matrices that the scan of a stage reads."""
-    inner = [product.attribute for product in plan.traced.inner]
-    weights, matrices = weights_of(cell, stage, inner), matrices_of(cell, stage, inner)
+    weights, matrices = weights_of(cell, stage, plan.inner), matrices_of(cell, stage, plan.inner)
     if tuple(weights) != plan.traced.weights:
         raise CannotFuse(f"its weights with one number per channel are now {list(weights)}")
     extras = []

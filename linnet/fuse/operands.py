@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import Any, NamedTuple
 
 import torch
@@ -99,5 +98,4 @@ class Operands:
 
     def offsets(self) -> dict[str, int]:
         """At which channel of `joint` each projection starts."""
-        starts = accumulate((self.size_of(name) for name in self.joint_names), initial=0)
-        return dict(zip(self.joint_names, starts, strict=False))
+        return self.plan.offsets(self.sizes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import accumulate
 from typing import NamedTuple
 
 import torch
@@ -60,6 +61,12 @@ class Plan:
         ]
         made = sum(len(parts) for _, parts in self.matrices)
         self.projected = self.traced.inputs[: len(self.traced.inputs) - len(self.extras) - made]
+        # Whether all projections are of one size, so that a kernel can compute them.
+        self.is_even = len({self.groups[name] for name in self.projected}) == 1
+        # The projections that compute the inner products, by their names in the cell.
+        self.inner = [product.attribute for product in self.traced.inner]
+        # The offsets of the last call, by sizes.
+        self.starts: dict[tuple[int, ...], dict[str, int]] = {}
         self.numbers: dict[torch.dtype, Tensor] = {}
 
     @classmethod
@@ -83,10 +90,12 @@ class Plan:
         shapes = Shapes(*([tensor.shape for tensor in group] for group in (weights, states, matrices)))
         return group_sizes(self.traced, [(p.state, p.parts) for p in self.products], shapes)
 
-    @property
-    def is_even(self) -> bool:
-        """Whether all projections are of one size, so that a kernel can compute them."""
-        return len({self.groups[name] for name in self.projected}) == 1
+    def offsets(self, sizes: tuple[int, ...]) -> dict[str, int]:
+        """At which channel of the joint projection each one starts, for these sizes of the groups."""
+        if sizes not in self.starts:
+            starts = accumulate((sizes[self.groups[name]] for name in self.projected), initial=0)
+            self.starts = {sizes: dict(zip(self.projected, starts, strict=False))}
+        return self.starts[sizes]
 
     def start_of_shared_gradients(self, product: Product, projected: Sequence[str]) -> int | None:
         """The index of the first of those `projected` inputs that have the same gradients as the parts of

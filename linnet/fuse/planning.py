@@ -243,7 +243,7 @@ def check_sizes(cell: Unit, stage: Stage, parts: Sequence[str]) -> None:
 
 def check_groups(cell: Unit, stage: Stage, plan: Plan) -> None:
     """Everything that one operation joins must have the same number of channels."""
-    inner = [product.attribute for product in plan.traced.inner]
+    inner = plan.inner
     expected = {name: cell.input.parts[name_in_unit(name)] for name in plan.projected}
     for attribute in (*stage.recurrence, *inner):
         expected |= {safe_name(name): size for name, size in getattr(cell, attribute).parts.items()}

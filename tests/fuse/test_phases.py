@@ -112,3 +112,17 @@ def test_the_same_product_twice_is_left_to_the_loop():
 
     with linnet.backend("cpu"), pytest.raises(RuntimeError, match=r"multiplies by self\.down twice"):
         Twice(3, 3)(torch.randn(2, 3, 3))
+
+
+@pytest.mark.parametrize(
+    ("unit", "options"),
+    [
+        (linnet.StatisticalRU, {}),
+        (linnet.SCRN, {"hidden_reads": "previous"}),
+        (linnet.LSTM, {"norm": "layer", "norm_on": "all"}),
+        (linnet.GRU, {"form": "before", "norm": "rms", "norm_on": "all"}),
+    ],
+)
+def test_the_options_that_run_on_the_loop_are_those_of_the_page(unit: Any, options: dict):
+    """docs/how_it_works.md lists them; all other steps are traced in test_trace.py."""
+    assert isinstance(plans_of(unit(6, 6, **options)), str)

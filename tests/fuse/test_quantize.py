@@ -29,6 +29,8 @@ UNITS = [
     (linnet.GRU, {"form": "before"}),
     (linnet.RAN, {"prenorm": "rms"}),
     (linnet.SCRN, {}),
+    (linnet.SCRN, {"zoneout": 0.1}),
+    (linnet.GORU, {}),
     (linnet.QRNN, {"window": 2}),
     (linnet.NRU, {}),
 ]

@@ -99,8 +99,11 @@ class Call:
             return
         gates, panel = len(weight) // self.shape[-1], vector_width(self.real)
         panels = packed(as_dtype(weight, self.real), gates, panel)
-        starts = torch.zeros(gates, panels.shape[0] // gates * panel, dtype=self.real, device="cpu")
-        if bias is not None:
+        if self.shape[-1] % panel == 0:
+            starts = whole_bias(bias, weight.shape[0], self.real)
+        else:
+            starts = torch.zeros(gates, panels.shape[0] // gates * panel, dtype=self.real, device="cpu")
+        if bias is not None and self.shape[-1] % panel:
             biased = len(bias) // self.shape[-1]
             starts[gates - biased :, : self.shape[-1]] = bias.view(biased, -1)
         self.locations["matrix.input"] = (panels.data_ptr(), panels.shape[1], starts.data_ptr())

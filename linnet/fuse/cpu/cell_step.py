@@ -40,11 +40,10 @@ def append_plans(
             projection = getattr(cell, attribute)
             inputs |= by_name(projection.parts, program.operations(read[state], projection.operations()))
         known = {**inputs, **products(program, cell, stage, before)}
-        inner = [product.attribute for product in plan.traced.inner]
         made = {part for product in plan.traced.inner for part in product.parts}
         named = {name: known[name_in_unit(name)] for name in plan.traced.inputs if name not in made}
         weights = stage_weights(cell, stage, plan)
-        matrices = matrices_of(cell, stage, inner) if inner else []
+        matrices = matrices_of(cell, stage, plan.inner) if plan.inner else []
         if plan.raw is not None:
             read[stage.states[0]] = program.scan(plan.raw, named, weights, before, after, matrices)
         y = outputs[stage.states[0]] = program.scan(plan, named, weights, before, after, matrices)
@@ -69,7 +68,7 @@ def products(program: StepProgram, cell: Unit, stage: Stage, state: Named) -> Na
 
 
 def stage_weights(cell: Unit, stage: Stage, plan: Plan) -> Named:
-    weights = weights_of(cell, stage, [product.attribute for product in plan.traced.inner])
+    weights = weights_of(cell, stage, plan.inner)
     if tuple(weights) != plan.traced.weights:
         raise CannotFuse(f"its weights with one number per channel are now {list(weights)}")
     return weights
