@@ -57,6 +57,12 @@ def test_links_to_files_outside_of_the_docs_lead_to_pages(site: Path):
     assert not re.search(r'href="[^":]*\.md"', text)
 
 
+def test_the_page_of_a_unit_links_to_the_guides(site: Path):
+    page = (site / "units" / "nru.html").read_text(encoding="utf-8")
+    assert 'href="../which_unit.html#what-we-measured"' in page
+    assert 'href="../log.html"' in page
+
+
 def test_the_picture_of_a_cell_has_its_inputs_and_outputs(site: Path):
     page = (site / "units" / "lstm.html").read_text(encoding="utf-8")
     labels = re.findall(r"<text [^>]*>([^<]+)</text>", page)

@@ -37,7 +37,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
 
 
 def rewrite_source(app: Sphinx, docname: str, source: list[str]) -> None:
-    source[0] = rewrite(source[0], "docs", docname)
+    source[0] = rewrite(source[0], posixpath.dirname(f"docs/{docname}"), docname)
 
 
 def rewrite_included(app: Sphinx, path: Path, docname: str, source: list[str]) -> None:

@@ -77,7 +77,7 @@ def write_lenses(app: Sphinx, error: Exception | None) -> None:
     folder = Path(app.outdir) / "lenses"
     folder.mkdir(exist_ok=True)
     for name in shown_units(app):
-        run = Path(app.doctreedir) / "lens_runs" / f"{name}-{app.config.lens_steps}"
+        run = Path(app.doctreedir) / f"lens_runs_{app.config.lens_steps}" / f"kjv-{name}"
         train(name, app.config.lens_steps, run)
         lens_of_runs([run], TEXT).save(folder / f"{name}.html")
         LOG.info("lens of %s", name)

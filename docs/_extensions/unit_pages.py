@@ -52,9 +52,8 @@ def shorten(app: Sphinx, docname: str, source: list[str]) -> None:
 
 
 def page_of(name: str, unit: type[linnet.Recurrent], section: str, advice: list[str], rows: list[Row]) -> str:
-    good, bad = advice
-    # The links of units.md lead from docs/, those of this page from docs/units/.
-    body = re.sub(r"\]\((?!https?:|#)", "](../", section)
+    # The links of units.md and which_unit.md lead from docs/, those of this page from docs/units/.
+    good, bad, body = (re.sub(r"\]\((?!https?:|#)", "](../", text) for text in (*advice, section))
     parts = [
         f"# {unit.__name__}",
         f"**Choose it for**: {good}\n\n**Think twice for**: {bad}",
