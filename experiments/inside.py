@@ -83,7 +83,7 @@ SPANS = {"1": range(1, 2), "2 to 4": range(2, 5), "5 or more": range(5, 200)}
 
 def draw_pace(runs: Sequence[Any]) -> Path:
     """Moves of the states of the last layer against the rarity of words, and their rank correlation."""
-    figure, all_axes = new_figure(2 * len(runs), height=3.2, width=9)
+    figure, all_axes = new_figure(2, rows=len(runs), height=3.2, width=4.5)
     panels = iter(all_axes)
     for run in runs:
         counts = torch.bincount(run.task.corpus.train, minlength=len(run.vocabulary)).clamp(min=1)

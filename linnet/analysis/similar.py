@@ -6,8 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-# A channel that does not change has no deviation to divide by.
-LEAST = 1e-9
+# A channel that hardly changes would otherwise be scaled to the size of its rounding.
+LEAST = 1e-6
 
 
 def similarities(pattern: Tensor, states: Tensor) -> Tensor:
@@ -19,9 +19,10 @@ def similarities(pattern: Tensor, states: Tensor) -> Tensor:
     The similarity is the mean cosine of the states of the same place in the order, after each channel is
     shifted and scaled to mean 0 and deviation 1 over `states`: no channel dominates because it is large.
     """
-    mean, deviation = states.mean(0), states.std(0, correction=0).clamp(min=LEAST)
-    scaled, wanted = (states - mean) / deviation, (pattern - mean) / deviation
-    cosines = F.cosine_similarity(wanted[:, None], scaled, dim=-1)  # [n, T]
+    exact = states.double()
+    mean, deviation = exact.mean(0), exact.std(0, correction=0).clamp(min=LEAST)
+    scaled, wanted = (exact - mean) / deviation, (pattern - mean) / deviation
+    cosines = F.cosine_similarity(wanted[:, None], scaled, dim=-1).to(states.dtype)  # [n, T]
     found = torch.full((len(states),), torch.nan, dtype=states.dtype)
     if len(states) >= len(pattern):
         # The diagonals: the first state of the pattern with step t, the second with t + 1, ...

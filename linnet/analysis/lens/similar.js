@@ -5,6 +5,8 @@ import { Piecewise } from "./piecewise.js";
 import { byLayer, largest } from "./reader.js";
 
 const [LEFT, ROW, MOST, SHOWN, SIZE] = [58, 34, 900, 8, 15];
+// A channel that hardly changes would otherwise be scaled to the size of its rounding.
+const LEAST = 1e-6;
 // The number of tokens of the context that may be drawn on each side of a place.
 const CONTEXT = 120;
 
@@ -39,7 +41,7 @@ function scaling(states) {
   const [mean, square] = [new Float64Array(size), new Float64Array(size)];
   for (const state of states) for (let c = 0; c < size; c++) mean[c] += state[c] / count;
   for (const state of states) for (let c = 0; c < size; c++) square[c] += (state[c] - mean[c]) ** 2 / count;
-  const deviation = square.map((each) => Math.max(Math.sqrt(each), 1e-9));
+  const deviation = square.map((each) => Math.max(Math.sqrt(each), LEAST));
   return (state) => Float64Array.from(state, (value, c) => (value - mean[c]) / deviation[c]);
 }
 
