@@ -4,7 +4,7 @@ VENV ?= .venv
 READY := $(VENV)/.ready
 BIN := $(VENV)/bin
 
-.PHONY: run test check format bench docs soak targets clean
+.PHONY: run test check format bench docs soak targets compat clean
 
 # Threads that wait must not spin: on a busy machine they would take the cores from those that work.
 run: $(READY)  ## train and compare language models of six units: a table, samples, a page
@@ -36,8 +36,11 @@ soak: $(READY)  ## an hour of random cases; SOAK="--minutes 5 --seed 1" for anot
 targets: $(READY)  ## every unit in C, JavaScript and WebAssembly, by every available compiler and machine
 	$(BIN)/python -m tools.targets $(TARGETS)
 
+compat: $(READY)  ## other libraries with Linnet, in environments of their own; COMPAT="skorch darts" for some of them
+	$(BIN)/python -m tools.compat $(COMPAT)
+
 clean:
-	rm -rf $(VENV) docs/_build docs/gallery docs/units docs/reference.md .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .compat docs/_build docs/gallery docs/units docs/reference.md .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 # The environment, rebuilt when its versions change.
 $(READY): pyproject.toml constraints.txt

@@ -69,13 +69,13 @@ def append(path: Path, rows: Sequence[Row]) -> None:
     write_atomically(path, (old + lines(rows)).encode())
 
 
-def header() -> str:
-    return ",".join(COLUMNS) + "\n"
+def header(columns: Sequence[str] = COLUMNS) -> str:
+    return ",".join(columns) + "\n"
 
 
-def lines(rows: Sequence[Row]) -> str:
+def lines(rows: Sequence[Row], columns: Sequence[str] = COLUMNS) -> str:
     file = io.StringIO()
-    csv.DictWriter(file, COLUMNS, lineterminator="\n").writerows(rows)
+    csv.DictWriter(file, columns, lineterminator="\n").writerows(rows)
     return file.getvalue()
 
 

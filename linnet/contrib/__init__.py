@@ -1,1 +1,1 @@
-"""Linnet's units in other libraries, each of which is an extra: see docs/reinforcement_learning.md."""
+"""Linnet's units in other libraries, each of which is an extra: see docs/compatibility.md."""

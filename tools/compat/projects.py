@@ -1,0 +1,58 @@
+"""The list of projects: what to install, and which line of a program Linnet changes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Project:
+    """A library that is used with recurrent layers."""
+
+    name: str
+    requirements: tuple[str, ...]  # pinned; the first is the project itself
+    line: str  # what the user writes; `cases/` has the program
+    minutes: float = 5  # the time limit of a process
+    has_tests: bool = False  # whether the case runs tests that are in the source distribution
+    unavailable: str = ""  # why the project cannot run here
+
+    @property
+    def version(self) -> str:
+        return self.requirements[0].partition("==")[2]
+
+    @property
+    def case(self) -> str:
+        return f"tools.compat.cases.{self.name.replace('-', '_')}"
+
+
+MODULE = "self.rnn = linnet.LSTM(8, 64, num_layers=2, batch_first=True)"
+TORCH = "torch.nn.LSTM = linnet.LSTM"
+FORECASTING = "pytorch_forecasting.models.nn.rnn.LSTM = linnet.contrib.forecasting.LSTM"
+
+# The most popular first.
+LIST = (
+    Project("transformers", ("transformers==5.22.2", "accelerate==1.15.0"), MODULE),
+    Project("lightning", ("lightning==2.6.6",), MODULE),
+    Project("accelerate", ("accelerate==1.15.0",), MODULE),
+    Project("flair", ("flair==0.15.1",), TORCH),
+    Project("speechbrain", ("speechbrain==1.1.2",), TORCH),
+    Project("darts", ("darts==0.48.1", "pytorch-lightning==2.6.6"), TORCH),
+    Project("skorch", ("skorch==1.4.0",), MODULE),
+    Project("pytorch-forecasting", ("pytorch-forecasting==1.8.0",), FORECASTING),
+    Project("torchrl", ("torchrl==0.14.1", "gymnasium==1.4.0"), "LSTMModule(lstm=linnet.LSTM(...), ...)"),
+    Project(
+        "sb3-contrib",
+        ("sb3-contrib==2.9.2",),
+        "RecurrentPPO(linnet.contrib.sb3.MlpPolicy, ...)",
+        has_tests=True,
+    ),
+    Project(
+        "sru",
+        ("sru==2.6.0", "ninja==1.13.0"),
+        "rnn = linnet.SRU(8, 64, num_layers=2, rescale=False)",
+        minutes=10,
+    ),
+    Project("allennlp-light", ("allennlp-light==1.0.0",), "PytorchSeq2SeqWrapper(linnet.LSTM(...))"),
+    Project("torchrecurrent", ("torchrecurrent==0.2.5",), "self.rnn = linnet.RAN(8, 64, num_layers=2)"),
+)
+PROJECTS = {project.name: project for project in LIST}

@@ -1,0 +1,46 @@
+"""The record of results, benchmarks/compat.csv: a row for each project, contestant, and check or timing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from linnet.base.files import write_atomically
+from linnet.bench import rows
+from linnet.bench.rows import Row
+from tools.compat.projects import PROJECTS, Project
+
+RESULTS = Path(__file__).parents[2] / "benchmarks" / "compat.csv"
+COLUMNS = (
+    *("project", "version", "what", "contestant", "works", "why", "p50_ms", "ratio", "threads"),
+    *("date", "commit", "torch", "cpu"),
+)
+
+
+def rows_of(project: Project, what: str, results: Mapping[str, Mapping[str, Any]]) -> list[Row]:
+    """Return a row for each contestant; `results` has its further columns by its name."""
+    shared = {**rows.circumstances(threads=0), "threads": None}
+    shared |= {"project": project.name, "version": project.version, "what": what}
+    return [
+        {column: rows.text({**shared, "contestant": name, **result}.get(column)) for column in COLUMNS}
+        for name, result in results.items()
+    ]
+
+
+def failure(project: Project, what: str, why: str) -> list[Row]:
+    """Return the row of a project that failed as a whole."""
+    return rows_of(project, what, {"": {"works": False, "why": why}})
+
+
+def read(path: Path) -> list[Row]:
+    return rows.read(path) if path.exists() else []
+
+
+def save(path: Path, new: Sequence[Row]) -> None:
+    """Replace what the file has on the same projects, and keep the order of the list of projects."""
+    replaced = {(row["project"], row["what"]) for row in new}
+    kept = [row for row in read(path) if (row["project"], row["what"]) not in replaced]
+    order = list(PROJECTS)
+    every = sorted([*kept, *new], key=lambda row: (order.index(row["project"]), row["what"]))
+    write_atomically(path, (rows.header(COLUMNS) + rows.lines(every, COLUMNS)).encode())
