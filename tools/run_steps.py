@@ -18,7 +18,7 @@ from torch import Tensor
 from tools.step_cases import Case
 
 NODE, CC = shutil.which("node"), shutil.which("cc")
-# What C has to compile with, without a word.
+# The options with which C must compile without a warning.
 STRICT = ("-std=c99", "-Wall", "-Wextra", "-pedantic", "-Werror")
 
 # For each module of the folder: the outputs of all steps, and the values of the last.
@@ -47,7 +47,7 @@ def run_modules(folder: Path, cases: Sequence[Case]) -> dict[str, Any]:
 
 
 def checked(command: Sequence[str], given: str | None = None, folder: Path | None = None) -> str:
-    """What a command prints; an error has what it prints to stderr."""
+    """Return what a command prints; an error contains its stderr."""
     done = subprocess.run(
         command, input=given, cwd=folder, capture_output=True, text=True, check=False, timeout=600
     )

@@ -16,10 +16,10 @@ from linnet.tasks import TASKS
 from linnet.tasks.results import AttentionMap
 
 EXAMPLES = 3
-"""Of the validation set, if one run is drawn without a text; of several runs, one each."""
+"""The number of validation examples that are drawn for one run without a text; several runs get one each."""
 
 MOST_LETTERS = 90
-"""Of a title."""
+"""The most characters of a title."""
 
 CELL = 0.24
 """The width and the height of a cell in inches."""

@@ -52,7 +52,7 @@ class GatedSum(NamedTuple):
 
 
 class SumWeights(NamedTuple):
-    """What a state is made of."""
+    """A state as a gated sum."""
 
     weights: Tensor  # [T, T, B, H], at [t, j] the weight of step j in the state of step t; 0 for j > t
     start: Tensor  # [T, B, H], the weight of the initial state

@@ -123,7 +123,7 @@ def load_questions(name: str, wanted: WantedFiles) -> Splits:
 
 
 def own(wanted: WantedFiles) -> Splits:
-    """What has no file is cut from the end of the training file, by texts."""
+    """Splits without a file are cut from the end of the training file, by texts."""
     if wanted.path is None:
         raise DataError(
             "there are no questions to read: give a file of yours in the format of SQuAD (--path FILE), or "

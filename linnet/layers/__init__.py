@@ -1,1 +1,1 @@
-"""What any unit can wear: depth, direction, packing, dropouts, norms, residuals."""
+"""What all units share: depth, direction, packing, dropouts, norms, residuals."""

@@ -91,7 +91,7 @@ class Memory(NamedTuple):
 
     @property
     def is_shared(self) -> bool:
-        """By the hypotheses of an input: beam search neither repeats nor reorders it."""
+        """The hypotheses of an input share it, so beam search neither repeats nor reorders it."""
         return True
 
 
@@ -108,7 +108,7 @@ def by_query(read: Tensor, queries: int) -> Tensor:
 
 
 def hidden_layer(q: Tensor, k: Tensor) -> Tensor:
-    """What the vector w of additive attention scores; kernels are traced from it."""
+    """The layer that the vector w of additive attention scores; kernels are traced from it."""
     return torch.tanh(q + k)
 
 
@@ -239,7 +239,7 @@ class MultiHeadAttention(nn.Module):
         return masked_softmax(scores, self.visible(memory, len(query), causal))
 
     def visible(self, memory: Memory, queries: int, causal: bool) -> Tensor | None:
-        """Where a query may read, [B or 1, 1, Q or 1, T]. The last query is at the last step."""
+        """Return which steps a query may read, [B or 1, 1, Q or 1, T]. The last query is at the last step."""
         mask = None if memory.mask is None else memory.mask[:, None]
         if not causal:
             return mask
@@ -252,7 +252,7 @@ class MultiHeadAttention(nn.Module):
 
 
 class AlignedAttention(nn.Module):
-    """What each step of x has to do with a memory, in the space of the memory itself (DrQA):
+    """Attention of each step of x to a memory, whose result is in the space of the memory (DrQA):
 
     a = softmax over real steps of relu(x W + b) . relu(M W + b)        result = sum of a M
     """

@@ -35,7 +35,7 @@ def each_part_(projection: Projection, fill) -> None:
 
 
 def orthogonal_(weight: Tensor) -> None:
-    """In float32 at least: torch decomposes no matrix of less."""
+    """Fill a matrix of any dtype; torch decomposes matrices of float32 and float64 only."""
     wide = weight.to(torch.promote_types(weight.dtype, torch.float32))
     weight.copy_(nn.init.orthogonal_(wide.clone()))
 

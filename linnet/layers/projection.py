@@ -57,7 +57,7 @@ def norm_of_state(norm_on: str, norm: str | None) -> str | None:
 
 
 def norms_of(module: nn.Module) -> list[Norms]:
-    """What a module made by `norm_layer` or GroupNorms does."""
+    """Return the operation of a module made by `norm_layer` or of GroupNorms."""
     if type(module) is nn.Identity:
         return []
     return [Norms([norm_of(each) for each in (module.norms if type(module) is GroupNorms else [module])])]
@@ -182,7 +182,7 @@ class Projection(nn.Module):
         return self.is_product and self.reduce is None and not has_prenorm and not drops
 
     def operations(self) -> list[Operation]:
-        """What `joint` does, for kernels that do it without calling modules."""
+        """Return the operations of `joint`, for kernels that compute them without calling modules."""
         if self.training and self.input_dropout:
             raise CannotFuse("input_dropout draws a mask for each sequence")
         listed: list[Operation] = [*norms_of(self.prenorm)]
@@ -198,7 +198,7 @@ class Projection(nn.Module):
         return Linear(getattr(self, name), None)
 
     def whole_bias(self) -> Tensor | None:
-        """With zeros for the parts that have none."""
+        """Return the bias with zeros for the parts that have none."""
         if self.bias is None or len(self.bias) == self.total_size:
             return self.bias
         return F.pad(self.bias, (self.total_size - len(self.bias), 0))

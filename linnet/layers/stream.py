@@ -132,7 +132,7 @@ class Stream:
             self.states[chosen] = 0
 
     def named_state(self) -> dict[str, Tensor]:
-        """By name, [num_layers, batch, size]."""
+        """Return the states by name, [num_layers, batch, size]."""
         names = list(self.rnn.first_cell.states)
         return {name: torch.stack(self.parts[i :: len(names)]) for i, name in enumerate(names)}
 

@@ -183,7 +183,7 @@ class TorchStack(Recurrent):
         return super().__getattr__(name)
 
     def suffixes(self) -> Iterator[str]:
-        """What torch puts after the name of a parameter, for each cell."""
+        """Return the suffix of torch's names of parameters for each cell."""
         for layer in range(self.num_layers):
             yield from (f"_l{layer}", f"_l{layer}_reverse")[: self.num_directions]
 

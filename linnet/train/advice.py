@@ -31,7 +31,7 @@ def advice(config: RunConfig) -> str:
 
 
 def for_nru(config: RunConfig) -> str:
-    """What was seen to help; docs/log.md has the runs. A smaller rate or float64 only put the end off."""
+    """What helped in the runs in docs/log.md. A smaller rate or float64 only delayed the failure."""
     normed = config.model.unit_options.get("layer_norm", False)
     norm = "" if normed else " or --unit-options layer_norm=True"
     stop = TASKS[config.task].carry_option(config.data)

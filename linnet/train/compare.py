@@ -79,7 +79,7 @@ def variations(
 
 
 def with_option(config: RunConfig, option: str, value: Any) -> RunConfig:
-    """With a field of the model changed, or else an option of its unit."""
+    """Return the settings with a field of the model changed, or else an option of its unit."""
     if option in {each.name for each in dataclasses.fields(config.model)}:
         return override(config, {option: value})
     known = default_options(config.model.unit)

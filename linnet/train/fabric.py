@@ -16,7 +16,7 @@ from linnet.runs.errors import Stopped, missing
 SMALL = 10_000_000
 """A model of up to this many parameters is trained with one thread."""
 TORCH_THREADS = torch.get_num_threads()
-"""What torch chose before anything changed it."""
+"""The number of threads that torch chose, before anything changed it."""
 
 
 def make_fabric(settings: LoopConfig) -> Any:

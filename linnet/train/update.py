@@ -18,7 +18,7 @@ from linnet.train.schedules import Moment, factor
 
 
 class StepInput:
-    """What a step reads, as one opaque object: a wrapper of a model would convert the tensors of a tuple."""
+    """The inputs of a step as one opaque object: a wrapper of a model would convert the tensors of a tuple."""
 
     def __init__(self, batch: Any, carry: Any):
         self.batch, self.carry = batch, carry
@@ -46,7 +46,7 @@ class Stepper(nn.Module):
 
 
 class Update(NamedTuple):
-    """What an update was: for the progress bar."""
+    """The figures of an update, for the progress bar."""
 
     loss: float
     rate: float
@@ -166,7 +166,7 @@ class Updater:
     def states(self) -> dict[str, Any]:
         """Return what the next update depends on and what is the same in all processes."""
         shadows = self.average.shadows if self.average else None
-        # Of what keeps gradients of 16 bits in range; empty in other precisions.
+        # The state of the scaler of 16-bit gradients; empty in other precisions.
         scaler = self.context.fabric.strategy.precision.state_dict()
         return {"optimiser": self.optimiser.state_dict(), "average": shadows, "scaler": scaler}
 

@@ -531,8 +531,7 @@ def test_results_are_right_with_several_threads(variant: Variant, threads, monke
     check(variant, Size(4, 35, 17, "nothing"))
 
 
-@over("kind", ["nothing", "mask"])
-@over("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(("dtype", "kind"), [(torch.float32, "nothing"), (torch.bfloat16, "mask")])
 @over("variant", FUSED)
 def test_without_gradients_any_number_of_threads_gives_the_same_bits(
     variant: Variant, dtype: torch.dtype, kind: str, threads, monkeypatch

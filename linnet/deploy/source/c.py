@@ -229,7 +229,7 @@ def scratch_members(program: Program) -> list[str]:
 
 
 def scratch_bytes(program: Program) -> int:
-    """As a compiler lays it out: whole multiples of four bytes."""
+    """Return the size in memory: compilers align it to four bytes."""
     floats, rounded = sum(program.scratch.values()), rounded_size(program)
     return 4 * floats + 4 * ((rounded + 1) // 2) if floats or rounded else 1
 
@@ -266,7 +266,7 @@ def indented(lines: Iterable[str]) -> str:
 
 
 def functions_for(code: str) -> str:
-    """Those functions of functions.c that the code needs, and those that these need, in their order."""
+    """Return the functions of functions.c that the code calls, directly or not, in order."""
     blocks = re.split(r"\n\n(?=/\*|static)", template("functions.c").strip())
     names = [name_of(block) for block in blocks]
     wanted, known = code, set[str]()
@@ -278,7 +278,7 @@ def functions_for(code: str) -> str:
 
 
 def name_of(block: str) -> str:
-    """What a function, or a type, is called."""
+    """Return the name of a function or a type."""
     code = re.sub(r"/\*.*?\*/", "", block, flags=re.DOTALL)
     found = re.search(r"typedef \w+ (\w+);", code) or re.search(r"(\w+)\(", code)
     assert found is not None

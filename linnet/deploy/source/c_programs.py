@@ -17,7 +17,7 @@ UNKNOWN, END_OF_LINE = "<unk>", "<eos>"
 
 
 def weights_parts(name: str, weights_file: bool) -> dict[str, str]:
-    """What a program says about weights that are in a file."""
+    """The text about weights in a file that a program prints."""
     if not weights_file:
         return {"READER": "", "LOAD": "", "WEIGHTS_GIVEN": ""}
     return {

@@ -86,7 +86,7 @@ def module_of(program: Program, vocabulary: Sequence[str] | None, rounds_inputs:
 
 
 def layers_of(program: Program) -> list[dict[str, Any]]:
-    """What `values` returns for each layer: its unit, and the sizes of its values by name."""
+    """Return the unit of each layer, and the sizes of its values by name, as `values` returns them."""
     pairs = zip(program.units, program.values, strict=True)
     return [
         {"unit": unit, "values": {name: view.size for name, view in values.items()}} for unit, values in pairs

@@ -33,7 +33,7 @@ class Language:
     name: str
     # By operation: how it is written, with {} for each operand.
     operations: Mapping[str, str]
-    # What a variable and an index of a loop are declared with.
+    # The keywords that declare a variable and the index of a loop.
     variable: str
     index: str
     program: Program
@@ -183,7 +183,7 @@ def variable_names(lines: Sequence[Line]) -> dict[str, str]:
 
 
 def bare(text: str) -> str:
-    """Without parentheses around the whole."""
+    """Return the expression without its outer parentheses."""
     if not (text.startswith("(") and text.endswith(")")):
         return text
     depth = 0

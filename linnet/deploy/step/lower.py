@@ -375,7 +375,7 @@ class Lowering:
 
     def write_state(self, updates: Sequence[Update]) -> None:
         """Write the new state where nothing reads the old one any more."""
-        # What is the old value of another part is read before any part is written.
+        # Old values that other parts need are read before any part is written.
         updates = [self.set_aside(update) for update in updates]
         for update in updates:
             if self.is_variable(update.value, update.value.shape) and self.may_store(update):
@@ -403,7 +403,7 @@ class Lowering:
         return not reads(others, update.state, part)
 
     def kept(self, named: Mapping[str, View]) -> dict[str, View]:
-        """Where the named values of a layer are after a step."""
+        """Return the buffers of the named values of a layer after a step."""
         known: dict[str, View] = {}
         for name, view in named.items():
             if view.base in self.step.start:

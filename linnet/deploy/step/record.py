@@ -212,7 +212,7 @@ def product(recorder: StepRecorder, x: Tensor, matrix: Tensor, bias: Tensor | No
 
 
 def whole_constant(recorder: StepRecorder, value: Tensor) -> View:
-    """As a constant, also if it is a single number."""
+    """Return the value as a constant, even if it is a single number."""
     if value.numel() > 1:
         return recorder.operand(value)
     name = f"k{len(recorder.constants)}"

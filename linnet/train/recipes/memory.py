@@ -79,7 +79,7 @@ def add_nru_memory() -> None:
 
 
 def add_nru_checks(nru: Settings) -> None:
-    """Of the section Model Analysis: does it forget, does it stay stable."""
+    """The runs of the section Model Analysis, on forgetting and on stability."""
     shared = (ENDLESS_RUN, MEMORY_RUN, nru, NRU_MEMORY["copy-100"][-1])
     for kept in (2, 5, 10):
         words = f"NRU, Forgetting Ability: copying, the memory reset every {kept} examples"
