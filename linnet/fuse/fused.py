@@ -104,8 +104,14 @@ def project_new_state(projection: Any, state: Tensor) -> Named:
 
 def check_device(projection: Any, x: Tensor) -> None:
     """torch accepts a matrix on meta without an error, and without gradients it returns arbitrary numbers."""
-    if projection.weight.device != x.device:
-        raise CannotFuse(f"a matrix is on {projection.weight.device}, and x is on {x.device}")
+    for matrix in (projection.weight, reduction_of(projection)):
+        if matrix is not None and matrix.device != x.device:
+            raise CannotFuse(f"a matrix is on {matrix.device}, and x is on {x.device}")
+
+
+def reduction_of(projection: Any) -> Tensor | None:
+    """The matrix that reduces x to a lower rank, if it is a parameter."""
+    return projection._parameters.get("reduce")
 
 
 def projections(cell: Unit, x: Tensor, plans: list[Plan], mode: Mode) -> Sequence[Any]:
@@ -113,6 +119,8 @@ def projections(cell: Unit, x: Tensor, plans: list[Plan], mode: Mode) -> Sequenc
     projection = cell.input
     in_kernel = mode.projects and not mode.recorded and not is_autocast_enabled(x.device.type)
     if in_kernel and len(plans) == 1 and plans[0].is_even and projection.is_plain:
+        if reduction_of(projection) is not None:  # torch computes this product
+            check_device(projection, x)
         return [scan_module().Source(projection.prepare(x), projection.weight, projection.bias)]
     return split(cell, project(projection, x), plans)
 

@@ -18,7 +18,7 @@ from linnet.train.schedules import Moment, factor
 
 
 class StepInput:
-    """The inputs of a step as one opaque object: a wrapper of a model would convert the tensors of a tuple."""
+    """The inputs of a step as one opaque object: a wrapper of a model would convert tensors of a tuple."""
 
     def __init__(self, batch: Any, carry: Any):
         self.batch, self.carry = batch, carry

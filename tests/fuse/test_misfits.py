@@ -107,6 +107,16 @@ def test_a_matrix_on_meta_is_an_error_where_a_norm_follows_it(unit):
         rnn(torch.randn(3, 2, 16))
 
 
+@pytest.mark.parametrize("options", [{}, {"prenorm": "rms"}, {"norm": "layer"}], ids=str)
+def test_a_reduction_on_meta_is_an_error(options):
+    """torch computes the product that reduces x to a lower rank."""
+    rnn = linnet.SRU(16, 16, rank=2, **options)
+    projection = rnn.first_cell.input
+    projection.reduce = torch.nn.Parameter(projection.reduce.to("meta"))
+    with torch.no_grad(), pytest.raises(ValueError, match=r"'input.reduce' of SRU is on meta"):
+        rnn(torch.randn(3, 2, 16))
+
+
 @pytest.mark.parametrize("steps", [1, 3])
 def test_a_matrix_on_meta_is_an_error_for_a_unit_with_a_kernel_of_its_own(steps: int):
     rnn = linnet.NRU(3, 4, num_layers=2).eval()
