@@ -31,16 +31,19 @@ def ours(unit: str, shape: Shape, mode: str, device: str = "cpu") -> Contestant:
 
 
 def reference_loop(unit: str, shape: Shape, mode: str) -> Contestant:
-    def build() -> Call:
-        call = call_of(UNITS[unit](shape.d, shape.d), shape, mode)
+    return Contestant(
+        unit, "reference", lambda: on_reference(call_of(UNITS[unit](shape.d, shape.d), shape, mode))
+    )
 
-        def on_reference() -> None:
-            with backend("reference"):
-                call()
 
-        return on_reference
+def on_reference(call: Call) -> Call:
+    """The same call by the loop over time."""
 
-    return Contestant(unit, "reference", build)
+    def by_the_loop() -> None:
+        with backend("reference"):
+            call()
+
+    return by_the_loop
 
 
 def has_kernel(unit: str, device: str = "cpu") -> bool:

@@ -20,6 +20,7 @@ from linnet.bench import (
     matching,
     memory,
     onnx,
+    options,
     reading,
     recurrence,
     start,
@@ -126,6 +127,7 @@ PARTS: dict[str, Part] = {
     "language": one_table("a training step of a language model", language.measure),
     "int8": one_table("int8, relative to float32", int8.measure),
     "onnx": one_table("ONNX's own operators, relative to a Scan", onnx.measure),
+    "options": one_table("units and options with kernels, relative to the loop over time", options.measure),
     "exported": one_table(f"{exported.STEPS} steps of exported models, one thread", exported.measure),
     "loop": one_table("the training loop, relative to the model alone", measure_loop),
 }

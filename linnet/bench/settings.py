@@ -64,6 +64,7 @@ SHAPES = (
 )
 RACED = ("sru", "lrn", "ran", "scrn", "atr", "lstm", "gru", "nru", "janet", "qrnn", "rnn")
 QUANTISED, EXPORTED = (STEP, Shape(100, 8, 512)), Shape(1000, 1, 128)
+OPTIONAL = (Shape(100, 32, 128), Shape(100, 32, 256))  # of options with kernels, relative to the loop
 MODES = ("inference", "training")
 
 
@@ -100,6 +101,7 @@ class Settings:
     vocabulary: int = 10_000
     quantised: tuple[Shape, Shape] = QUANTISED  # one step, and a sequence
     exported: Shape = EXPORTED  # in onnxruntime
+    optional: tuple[Shape, ...] = OPTIONAL
     repeats: int = 3  # of measurements that need a new process
 
     def __post_init__(self) -> None:
@@ -145,5 +147,6 @@ def quick(settings: Settings) -> Settings:
         vocabulary=50,
         quantised=(Shape(1, 1, 16), Shape(6, 3, 16)),
         exported=Shape(6, 2, 16),
+        optional=(Shape(6, 3, 16),),
         repeats=1,
     )

@@ -54,6 +54,7 @@ TARGETS = (
     Target(("lstm",), ("inference", "training"), "nn.LSTM", 1.0),
     Target(("gru",), ("inference", "training"), "nn.GRU", 1.0),
     Target(("nru",), ("training",), "reference", 0.33),
+    Target(("eurnn", "goru"), ("inference", "training"), "reference", 0.2),
     Target(("sru",), ("inference",), "sru package", 1 / 2.5),
     Target(("sru",), ("training",), "sru package", 1 / 3),
     Target(LIGHT, ("forward", "backward"), "DRAM limit", 1.2),

@@ -13,7 +13,8 @@ from linnet.cli.parser import DEVICES, at_least_one, unit_name
 
 WHAT = (
     *("speed", "steps", "recurrence", "checks", "growth", "memory", "start", "loss", "classifier", "tagging"),
-    *("reading", "translating", "matching", "language", "int8", "onnx", "exported", "loop", "all"),
+    *("reading", "translating", "matching", "language", "int8", "onnx", "options", "exported"),
+    *("loop", "all"),
 )
 RESULTS, PLOT = Path("benchmarks/results.csv"), Path("benchmarks/speed.png")
 
@@ -36,7 +37,8 @@ def add_options(command: argparse.ArgumentParser) -> None:
         "of softmaxes over two vocabularies, classifier of SRU, LRN, RAN and LSTM, tagging of taggers and of "
         "the CRF, reading of a reader's encoder, translating of beam search, matching of word-by-word "
         "attention, language of a language model, int8 of units in int8, onnx of LSTM, GRU and RNN in "
-        "onnxruntime, exported of SRU and LSTM in C and WebAssembly, loop of language models of SRU, LSTM "
+        "onnxruntime, options of options whose kernels are compared with the loop, exported of SRU and LSTM "
+        "in C and WebAssembly, loop of language models of SRU, LSTM "
         "and SCRN. "
         "With --plot and without --what, nothing is measured: the plot is drawn from the recorded rows."
     )

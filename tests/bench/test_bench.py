@@ -18,6 +18,7 @@ from linnet.bench import (
     loss,
     matching,
     memory,
+    options,
     reading,
     recurrence,
     report,
@@ -345,6 +346,13 @@ def test_int8_races_float32():
     found = int8.measure(replace(TINY, units=("lstm",)), book)
     compared = [(row["backend"], row["mode"]) for row in found if row["ratio_to"] == "float32"]
     assert compared == [("int8", "step"), ("int8", "inference")]
+
+
+def test_options_race_the_loop_and_torch():
+    book = rows.Book(None, 1, print)
+    found = options.measure(replace(TINY, modes=("training",)), book)
+    compared = {(row["unit"], row["ratio_to"]) for row in found if row["ratio_to"]}
+    assert compared == {(name, "reference") for name in options.OPTIONS} | {("lstm, projected", "nn.LSTM")}
 
 
 def test_the_default_run_covers_what_was_asked_for():
