@@ -1,4 +1,4 @@
-"""The tests of a project itself, from its source distribution, with a unit in place of nn.LSTM."""
+"""The tests of a project itself, with a unit in place of nn.LSTM."""
 
 from __future__ import annotations
 
@@ -12,7 +12,12 @@ from tools.compat.environments import SOURCE
 
 
 def run_own_tests(path: str, rnn: RNN) -> None:
+    """Run a file of the source distribution."""
     (file,) = Path(sys.prefix, SOURCE).glob(f"*/{path}")
     with as_lstm_of_torch(rnn):
-        code = pytest.main(["-q", "-m", "not slow", "-p", "no:cacheprovider", str(file)])
-    assert code == pytest.ExitCode.OK, f"tests of {path} fail"
+        run_tests(file, "-m", "not slow")
+
+
+def run_tests(file: Path, *options: str) -> None:
+    code = pytest.main(["-q", "-p", "no:cacheprovider", *options, str(file)])
+    assert code == pytest.ExitCode.OK, f"tests of {file.name} fail"

@@ -31,6 +31,7 @@ FORECASTING = "pytorch_forecasting.models.nn.rnn.LSTM = linnet.contrib.forecasti
 
 # The most popular first.
 LIST = (
+    Project("torch", ("torch==2.13.0", "expecttest==0.3.0", "hypothesis==6.170.15"), MODULE),
     Project("transformers", ("transformers==5.22.2", "accelerate==1.15.0"), MODULE),
     Project("lightning", ("lightning==2.6.6",), MODULE),
     Project("accelerate", ("accelerate==1.15.0",), MODULE),
