@@ -241,22 +241,22 @@ def compared(name: str, cases: Sequence[Case]) -> Result:
     return Result(name, len(cases), found[worst], worst, now["date"], now["commit"])
 
 
-def report(name: str, cases: Sequence[Case]) -> tuple[bool, Result | None]:
-    """Print the row of a target; return whether it is as it should be, and its result if it ran."""
+def report(name: str, cases: Sequence[Case], records: bool) -> bool:
+    """Print the row of a target; return whether it is as it should be."""
     absent = TARGETS[name].missing()
     if absent is not None:
         print(f"{name:<14} not run: {absent}")
-        return True, None
+        return True
     try:
         result = compared(name, cases)
     except (RuntimeError, subprocess.SubprocessError) as error:
         print(f"{name:<14} failed: {str(error)[-500:]}")
-        return False, None
-    print(
-        f"{name:<14} {len(cases)} models, largest difference {result.difference:.1e} ({result.worst})",
-        flush=True,
-    )
-    return result.difference <= LIMIT, result
+        return False
+    what = f"{len(cases)} models, largest difference {result.difference:.1e} ({result.worst})"
+    print(f"{name:<14} {what}", flush=True)
+    if records:
+        record([result])
+    return result.difference <= LIMIT
 
 
 # ---------------------------------------------------------------------------------------- recorded
@@ -300,10 +300,8 @@ def main() -> int:
     parser.add_argument("--record", action="store_true", help=f"write the results to {RESULTS}")
     options = parser.parse_args()
     cases = [*units(STEPS), *variants(FEWER), *models(FEWER)]
-    reports = [report(name, cases) for name in options.targets or TARGETS]
-    if options.record:
-        record([result for _, result in reports if result is not None])
-    return 0 if all(good for good, _ in reports) else 1
+    good = [report(name, cases, options.record) for name in options.targets or TARGETS]
+    return 0 if all(good) else 1
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ class TypedText(NamedTuple):
 
 
 # The number of tokens, about, of all passages together.
-PASSAGE_TOKENS = 1500
+PASSAGE_TOKENS = 1000
 
 
 def first_texts(texts: Iterable[Sequence[str]]) -> tuple[str, ...]:
