@@ -20,6 +20,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
@@ -30,7 +31,7 @@ from torch import Tensor
 
 import linnet
 from linnet.base.files import write_atomically
-from linnet.bench.rows import circumstances
+from linnet.bench.rows import circumstances, commit
 from tools.run_steps import NODE, STRICT, checked, run_modules, run_page
 from tools.step_cases import Case, models, units, variants
 
@@ -237,8 +238,13 @@ def compared(name: str, cases: Sequence[Case]) -> Result:
         outputs = run_target(TARGETS[name], cases, Path(work))
     found = {case.name: difference(case, each) for case, each in zip(cases, outputs, strict=True)}
     worst = max(found, key=found.__getitem__)
-    now = circumstances(1, "cpu")
-    return Result(name, len(cases), found[worst], worst, now["date"], now["commit"])
+    return Result(name, len(cases), found[worst], worst, circumstances(1)["date"], loaded_commit())
+
+
+@cache
+def loaded_commit() -> str:
+    """Return the commit of the code that this process runs, if it is called first when the process starts."""
+    return commit()
 
 
 def report(name: str, cases: Sequence[Case], records: bool) -> bool:
@@ -299,6 +305,7 @@ def main() -> int:
     parser.add_argument("targets", nargs="*", choices=[*TARGETS, []], help=", ".join(TARGETS))
     parser.add_argument("--record", action="store_true", help=f"write the results to {RESULTS}")
     options = parser.parse_args()
+    loaded_commit()
     cases = [*units(STEPS), *variants(FEWER), *models(FEWER)]
     good = [report(name, cases, options.record) for name in options.targets or TARGETS]
     return 0 if all(good) else 1
