@@ -35,7 +35,7 @@ from linnet.bench.speed import races
 from linnet.bench.timing import Times, race
 from linnet.units import UNITS
 
-TINY = replace(quick(Settings(threads=1)), rounds=1, units=("sru", "lrn", "gru", "nru", "goru"))
+TINY = replace(quick(Settings(threads=1)), rounds=1, units=("sru", "lrn", "gru", "nru", "statisticalru"))
 
 
 class Told(list):
@@ -306,7 +306,7 @@ def test_speed_has_a_row_for_each_comparison(measured: Path):
     for mode in ("inference", "training", "step"):
         for unit in ("sru", "lrn", "gru", "nru"):
             assert (unit, "cpu", mode, "nn.LSTM") in found
-        assert ("goru", "reference", mode, "nn.LSTM") in found
+        assert ("statisticalru", "reference", mode, "nn.LSTM") in found
         assert {("sru", "cpu", mode, "limit"), ("lrn", "cpu", mode, "sru")} <= found
         assert {("gru", "cpu", mode, "nn.GRU"), ("nru", "cpu", mode, "reference")} <= found
         assert {("nn.LSTM", "torch", mode, ""), ("limit of 3", "torch", mode, "")} <= found
