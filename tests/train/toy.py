@@ -118,6 +118,9 @@ def main(words: list[str]) -> None:
     import lightning_fabric  # noqa: F401, which takes its time: killed before it is there, nothing is tested
 
     torch.set_num_threads(1)
+    forks = int(os.environ.pop("TOY_FORKS", "0"))
+    if forks and not become_one_of(forks):
+        return
     if int(os.environ.get("RANK", 0)):
         only_the_first_writes()
     print(f"ready {os.environ.get('RANK', 0)} {os.getpid()}", flush=True)
@@ -125,6 +128,25 @@ def main(words: list[str]) -> None:
         end = words.index("then") if "then" in words else len(words)
         one_run(*words[:end])
         words = words[end + 1 :]
+
+
+def become_one_of(processes: int) -> bool:
+    """Fork, as torchrun starts processes, so that they share what was imported; False in the parent."""
+    import os
+
+    children = []
+    for rank in range(processes):
+        child = os.fork()
+        if child == 0:
+            count = str(processes)
+            os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "TORCHELASTIC_RUN_ID": "toy"}
+            os.environ |= {"WORLD_SIZE": count, "LOCAL_WORLD_SIZE": count}
+            return True
+        children.append(child)
+    failed = [child for child in children if os.waitpid(child, 0)[1]]
+    if failed:
+        sys.exit(f"{len(failed)} of {processes} processes failed")
+    return False
 
 
 def one_run(folder: str, *words: str) -> None:
