@@ -224,6 +224,7 @@ def test_similar_states_are_found_in_other_texts(open_page: Any):
     said = page.locator(".says").inner_text().replace("\u00a0", " ")
     assert said == "The states after “bird sat on” are most like those after “bird sat on”: 1."
     page.click("summary")
+    page.wait_for_selector("tbody tr td")  # the table is filled when it is opened
     first = [
         cell.replace("\u00a0", " ") for cell in page.locator("tbody tr").first.locator("td").all_inner_texts()
     ]
