@@ -28,6 +28,8 @@ CORPUS_SETTINGS = ("corpus", "path", "data_dir", "level", "vocabulary_size", "lo
 """The settings on which the corpus depends; the others say how it is divided into batches."""
 UNBOUNDED = ("nru", "eurnn")
 """Units whose state is not bounded: carried through a text, it grows until training fails."""
+LEARNING_RATES = {"rnn": 0.001}
+"""For units that the usual learning rate is too high for: an RNN has no gates that keep its state calm."""
 WARMUP, PROMPT = 200, 6
 """For a sample, a model reads 200 tokens of the validation text and continues the next 6 words."""
 EXAMPLE = 32
@@ -261,8 +263,11 @@ class Language(VocabularyTask):
 
     @classmethod
     def implied(cls, given: Mapping[str, Any]) -> dict[str, Any]:
-        """A path means the corpus "text", another corpus has no path, and some units start from zeros."""
-        follows: dict[str, Any] = {"carry": False} if given.get("unit") in UNBOUNDED else {}
+        """A path means the corpus "text", another corpus has no path; some units have other defaults."""
+        unit = given.get("unit")
+        follows: dict[str, Any] = {"carry": False} if unit in UNBOUNDED else {}
+        if unit in LEARNING_RATES:
+            follows["lr"] = LEARNING_RATES[unit]
         if given.get("path") is not None:
             follows["corpus"] = "text"
         elif "corpus" in given:

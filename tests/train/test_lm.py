@@ -228,6 +228,15 @@ def test_units_whose_state_grows_start_each_window_from_zeros_unless_told_otherw
     assert run_config(command.parse_args(words.split()), "lm").data.carry is carry
 
 
+@pytest.mark.parametrize(
+    ("words", "lr"), [("--unit rnn", 0.001), ("--unit rnn --lr 0.01", 0.01), ("--unit lstm", 0.003)]
+)
+def test_an_rnn_has_a_lower_learning_rate_unless_told_otherwise(words: str, lr: float):
+    command = LazyParser()
+    add_task_options(command, "lm")
+    assert run_config(command.parse_args(words.split()), "lm").optimiser.lr == lr
+
+
 def test_a_path_is_that_of_a_text():
     command = LazyParser()
     add_task_options(command, "lm")
