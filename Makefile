@@ -22,7 +22,7 @@ format: $(READY)  ## format the code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(READY)  ## measure speed and memory, about ten minutes, and write the tables of the READMEs
+bench: $(READY)  ## measure speed and memory, about twenty minutes, and write the tables of the READMEs
 	$(BIN)/linnet bench --what all --plot $(BENCH)
 	$(BIN)/python -m tools.pages
 

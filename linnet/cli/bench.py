@@ -43,7 +43,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
         "With --plot and without --what, nothing is measured: the plot is drawn from the recorded rows."
     )
     add = command.add_argument
-    add("--what", choices=WHAT, help="which part (all, which takes about ten minutes on two cores)")
+    add("--what", choices=WHAT, help="which part (all, which takes about twenty minutes on two cores)")
     add("--units", nargs="+", type=unit_name, default=list(RACED), metavar="UNIT", help=UNITS_HELP)
     add("--shapes", nargs="+", type=shape, default=list(SHAPES), metavar="LxBxd", help=shapes_help())
     add("--modes", nargs="+", choices=MODES, default=list(MODES), help="of --what speed and growth (both)")
