@@ -31,7 +31,7 @@ class OptimiserConfig(Checked):
     optimiser: str = option(
         "adam", "nt-asgd: SGD, then ASGD once the validation stops improving", choices=OPTIMISERS
     )
-    lr: float = option(0.003, "the learning rate before the schedule; lm with --unit rnn: 0.001", least=0)
+    lr: float = option(0.003, "the learning rate before the schedule", least=0)
     weight_decay: float = option(
         0.0, "add this times the weight to its gradient, an L2 penalty; adamw: decay the weight", least=0
     )
