@@ -374,8 +374,8 @@ def warn_once(unit: str, reason: str) -> None:
 
 def run(recurrence: Recurrence, x: Tensor, state: Named, flags: Flags) -> tuple[Tensor, Named]:
     """Run over x [T, B, input_size]: the output [T, B, output_size] and the final state."""
-    if not is_compiling() and len(x) == 1 and flags[:2] == (None, None):
-        made = run_one(recurrence, x, state)
+    if not is_compiling() and flags[:2] == (None, None):
+        made = run_quickly(recurrence, x, state, flags[2])
         if made is not None:
             return made
     chosen = choose_backend(recurrence, x)
@@ -386,10 +386,14 @@ def run(recurrence: Recurrence, x: Tensor, state: Named, flags: Flags) -> tuple[
     return chosen.run(recurrence, x, state, flags)
 
 
-def run_one(recurrence: Recurrence, x: Tensor, state: Named) -> tuple[Tensor, Named] | None:
-    """A layer over a sequence of one step, x [1, B, input_size], without gradients; None if not possible."""
+def run_quickly(
+    recurrence: Recurrence, x: Tensor, state: Named, reverse: bool
+) -> tuple[Tensor, Named] | None:
+    """A layer without gradients, over x [T, B, input_size], by what is prepared; None if not possible."""
     if not may_use_cpu_kernels() or not isinstance(recurrence, nn.Module) or x.is_meta:
         return None
+    if len(x) > 1:
+        return quick.quick_scan(recurrence, x, state, reverse)  # type: ignore[arg-type]
     made = quick.quick_step(recurrence, recurrence, x[0], state)  # type: ignore[arg-type]
     return None if made is None else (made[0][None], made[1])
 

@@ -142,13 +142,19 @@ def operands_of(
     weights, matrices = weights_of(cell, stage, plan.inner), matrices_of(cell, stage, plan.inner)
     if tuple(weights) != plan.traced.weights:
         raise CannotFuse(f"its weights with one number per channel are now {list(weights)}")
+    extras = extras_of(cell, stage, plan, inputs, x)
+    return extras, list(weights.values()), [state[name] for name in stage.states], matrices
+
+
+def extras_of(cell: Unit, stage: Stage, plan: Plan, inputs: Named, x: Tensor) -> list[Tensor]:
+    """Return the inputs of the step besides the projections, in the order of the plan."""
     extras = []
     for name in plan.extras:
         # An extra input that is joined with a state is as wide as that.
         shape = (*x.shape[:-1], state_size(cell, stage, plan, name))
         extra = inputs[name_in_unit(name)]
         extras.append(extra if extra.shape == shape else extra.expand(shape))
-    return extras, list(weights.values()), [state[name] for name in stage.states], matrices
+    return extras
 
 
 def state_size(cell: Unit, stage: Stage, plan: Plan, name: str) -> int:

@@ -37,8 +37,10 @@ class PlanCache:
         # Weak references to the cell and to what is done after its step, as of the last plan that was made.
         self.cell: Callable[[], Any] = lambda: None
         self.after: Callable[[], Any] = lambda: None
-        # The programs prepared for single steps; see fuse/quick.py.
-        self.steps: Any = None
+        # What is prepared for calls without gradients; see fuse/quick.py.
+        self.prepared: Any = None
+        # How often in a row that was of no use to a second call.
+        self.wasted = 0
 
     def __deepcopy__(self, memo: dict) -> PlanCache:
         return PlanCache()

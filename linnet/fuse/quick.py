@@ -1,4 +1,4 @@
-"""A single step without gradients, which reuses what was decided and prepared for the previous one.
+"""A step or a sequence without gradients, which reuses what was decided and prepared for an earlier one.
 
 Everything that the decision depends on is compared at each call; see `fuse/watch.py`. An unusual call (with
 a tracer, a subclass of Tensor, autocast) runs through the general path instead.
@@ -6,8 +6,10 @@ a tracer, a subclass of Tensor, autocast) runs through the general path instead.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Sequence
+from functools import cache
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -19,15 +21,21 @@ from linnet.fuse.plan import Method
 from linnet.fuse.plan_cache import PlanCache, PlansOrReason
 from linnet.fuse.planning import check_int8
 from linnet.fuse.recording import is_recording, is_transformed
+from linnet.fuse.states import is_collecting
 from linnet.fuse.unit import CannotFuse, Named, Unit
 from linnet.fuse.watch import Watch
 
 if TYPE_CHECKING:
     from linnet.fuse.cpu.cell_step import CellStep
+    from linnet.fuse.prepared_scan import PreparedScan
 
+Kept = TypeVar("Kept")
 KERNEL_DTYPES = (torch.float32, torch.float64)
-# Programs are kept for this many batch sizes.
-MOST_SIZES = 8
+# For how many batch sizes programs of single steps are kept, and scans of sequences, which are larger.
+MOST_STEPS, MOST_SCANS = 8, 2
+# A module that so often had other weights at the next call, as with torch.func.functional_call, is not worth
+# preparing for.
+MOST_WASTED = 8
 
 
 class Stepped(Protocol):
@@ -47,13 +55,44 @@ class Stepped(Protocol):
     def plans_for(self, extras: tuple[str, ...]) -> PlansOrReason: ...
 
 
-class QuickSteps:
-    """The programs of one cell, valid until the cell changes. `reason`: why there are none, or None."""
+class Pools(Generic[Kept]):
+    """Prepared objects of one kind, by what they depend on: those that no thread is using.
+
+    reason   why none can be made, or None
+    """
+
+    def __init__(self, most: int):
+        self.most = most
+        self.free: dict[tuple, list[Kept]] = {}
+        self.reason: str | None = None
+
+    def of(self, key: tuple) -> list[Kept]:
+        if key not in self.free and len(self.free) >= self.most:
+            self.free.clear()
+        return self.free.setdefault(key, [])
+
+    def take(self, pool: list[Kept], make: Callable[[], Kept]) -> Kept | None:
+        """One from the pool, or a new one."""
+        try:
+            return pool.pop()
+        except IndexError:
+            pass
+        try:
+            return make()
+        except CannotFuse as error:
+            self.reason = error.reason
+            return None
+
+
+class Prepared:
+    """What is prepared for a cell or a layer, valid until it changes. `reason`: why nothing is, or None."""
 
     def __init__(self, stepped: Stepped, root: nn.Module):
         cell = stepped.cell
         self.reason: str | None = None
-        self.pools: dict[tuple, list[CellStep]] = {}
+        self.is_reused = False
+        self.steps: Pools[CellStep] = Pools(MOST_STEPS)
+        self.scans: Pools[PreparedScan] = Pools(MOST_SCANS)
         try:
             self.method = method_of(stepped)
         except CannotFuse as error:
@@ -63,26 +102,19 @@ class QuickSteps:
         if self.watch.hooked:
             self.reason = "it has hooks"
 
-    def pool_for(self, x: Tensor) -> list[CellStep]:
-        """The programs for x that no thread is using."""
-        key = (x.shape, x.dtype)
-        if key not in self.pools and len(self.pools) >= MOST_SIZES:
-            self.pools.clear()
-        return self.pools.setdefault(key, [])
 
-    def take(self, cell: Unit, x: Tensor, pool: list[CellStep]) -> CellStep | None:
-        try:
-            return pool.pop()
-        except IndexError:
-            pass
-        load_kernels()
-        with compiling:  # a fork waits for the import
-            from linnet.fuse.cpu.cell_step import CellStep
-        try:
-            return CellStep(cell, self.method, x)
-        except CannotFuse as error:
-            self.reason = error.reason
-            return None
+def prepared_for(stepped: Stepped, root: nn.Module) -> Prepared:
+    """What is prepared for `stepped`.
+
+    root   the cell or the layer, which contains everything that a call depends on
+    """
+    cache, prepared = stepped.plan_cache, stepped.plan_cache.prepared
+    if prepared is not None and prepared.watch.holds(root):
+        prepared.is_reused = True
+        return prepared
+    cache.wasted = 0 if prepared is None or prepared.is_reused else cache.wasted + 1
+    cache.prepared = prepared = Prepared(stepped, root)
+    return prepared
 
 
 def method_of(stepped: Stepped) -> Method:
@@ -114,17 +146,50 @@ def quick_step(stepped: Stepped, root: nn.Module, x: Tensor, state: Named) -> tu
     states = list(state.values())
     if not is_usual() or not all(map(is_readable, (x, *states))):
         return None
-    cache, cell = stepped.plan_cache, stepped.cell
-    steps: Any = cache.steps
-    if steps is None or not steps.watch.holds(root):
-        steps = cache.steps = QuickSteps(stepped, root)
-    pool = None if steps.reason is not None else steps.pool_for(x)
-    step = None if pool is None else steps.take(cell, x, pool)
-    if pool is None or step is None:
+    prepared, cell = prepared_for(stepped, root), stepped.cell
+    if prepared.reason is not None or prepared.steps.reason is not None:
+        return None
+    pool = prepared.steps.of((x.shape, x.dtype))
+    step = prepared.steps.take(pool, lambda: new_step(cell, prepared.method, x))
+    if step is None:
         return None
     y, new = step(laid_out(x), [laid_out(s) for s in states])
     pool.append(step)
     return y, dict(zip(state, new, strict=True))
+
+
+def new_step(cell: Unit, method: Method, x: Tensor) -> CellStep:
+    load_kernels()
+    with compiling:  # a fork waits for the import
+        from linnet.fuse.cpu.cell_step import CellStep
+    return CellStep(cell, method, x)
+
+
+def quick_scan(layer: Stepped, x: Tensor, state: Named, reverse: bool) -> tuple[Tensor, Named] | None:
+    """x [T, B, input_size] -> the output and the final state; None if this call must use the general path."""
+    if not is_usual() or is_collecting() or not all(map(is_readable, (x, *state.values()))):
+        return None
+    if layer.plan_cache.wasted >= MOST_WASTED:
+        return None
+    prepared = prepared_for(layer, layer)  # type: ignore[arg-type]
+    if prepared.reason is not None or prepared.scans.reason is not None or not x.shape[1]:
+        return None
+    scans, cell = scans_module(), layer.cell
+    pool = prepared.scans.of(scans.key_of(x, reverse))
+    scan = prepared.scans.take(pool, lambda: scans.PreparedScan(cell, prepared.method, x, state, reverse))
+    if scan is None:
+        return None
+    results = scan(cell, x, state)
+    pool.append(scan)
+    return results
+
+
+@cache
+def scans_module() -> ModuleType:
+    load_kernels()
+    with compiling:  # a fork waits for the import
+        from linnet.fuse import prepared_scan
+    return prepared_scan
 
 
 def step_again(root: nn.Module, x: Tensor, states: Sequence[Any]) -> tuple[Tensor, list[Tensor]] | None:
@@ -137,15 +202,15 @@ def step_again(root: nn.Module, x: Tensor, states: Sequence[Any]) -> tuple[Tenso
     cache = root.__dict__.get("plan_cache")
     if cache is None or type(x) is not Tensor or torch.is_grad_enabled():
         return None
-    steps: Any = cache.steps
-    pool = None if steps is None else steps.pools.get((x.shape, x.dtype))
+    prepared: Any = cache.prepared
+    pool = None if prepared is None else prepared.steps.free.get((x.shape, x.dtype))
     if not pool:
         return None
     try:
         step = pool.pop()
     except IndexError:  # another thread has taken the last one
         return None
-    same = step.fits(x, states) and is_usual() and steps.watch.holds(root)
+    same = step.fits(x, states) and is_usual() and prepared.watch.holds(root)
     results = step(x, states) if same else None
     pool.append(step)
     return results

@@ -172,7 +172,8 @@ class Recurrent(ShowsOptions, Pretrained):
 
     @property
     def first_cell(self) -> Cell:
-        return next(iter(self.directions)).cell  # type: ignore[return-value]
+        # Faster than through the interface of ModuleList; each call needs this several times.
+        return next(iter(self.directions._modules.values())).cell  # type: ignore[return-value]
 
     def reset_parameters(self) -> None:
         for number in range(self.num_layers):
@@ -242,13 +243,11 @@ class Recurrent(ShowsOptions, Pretrained):
     def step_again(self, x: Any, state: Any) -> tuple[Tensor, Any] | None:
         """One step of one layer with tensors like those of an earlier call; None if anything is different."""
         time, states = int(self.batch_first), state if isinstance(state, tuple) else (state,)
-        if (
-            is_compiling()
-            or not self.is_one_direction
-            or not all(type(each) is Tensor for each in (x, *states))
-        ):
+        if is_compiling() or type(x) is not Tensor or x.dim() != 3 or x.shape[time] != 1:
             return None
-        if x.dim() != 3 or x.shape[time] != 1 or any(s.dim() != 3 or len(s) != 1 for s in states):
+        if not self.is_one_direction or not all(type(each) is Tensor for each in states):
+            return None
+        if any(s.dim() != 3 or len(s) != 1 for s in states):
             return None
         direction = next(iter(self.directions))
         made = direction.step_again(x.squeeze(time), [s[0] for s in states])  # type: ignore[operator]

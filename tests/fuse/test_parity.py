@@ -258,11 +258,12 @@ def test_inference_keeps_no_states_of_all_steps(sort: Variant, monkeypatch):
 
     monkeypatch.setattr("linnet.fuse.cpu.passes.run_forward", spy)
     rnn = sort.build(9)
-    x = draw(7, 3, rnn.input_size, seed=5)
+    # With resets, since a call without any may be prepared, and a prepared scan has one slot for a state.
+    x, resets = draw(7, 3, rnn.input_size, seed=5), torch.zeros(7, 3, dtype=torch.bool)
     with torch.no_grad():
-        rnn(x)
+        rnn(x, resets=resets)
     with torch.inference_mode():
-        rnn(x)
+        rnn(x, resets=resets)
     assert kept
     assert not any(kept)
 

@@ -25,7 +25,7 @@ def test_a_step_is_not_mixed_up_with_that_of_another_thread():
     cell, x, other = enliven(linnet.LSTMCell(16, 16)), torch.randn(7, 16), torch.randn(7, 16)
     with torch.no_grad():
         expected = cell.run_step(x)
-        (step,) = cell.plan_cache.steps.pools[x.shape, x.dtype]
+        (step,) = cell.plan_cache.prepared.steps.free[x.shape, x.dtype]
         run, others = step.program.run, []
 
         def interrupted() -> None:

@@ -99,13 +99,7 @@ class Call:
             return
         gates, panel = len(weight) // self.shape[-1], vector_width(self.real)
         panels = packed(as_dtype(weight, self.real), gates, panel)
-        if self.shape[-1] % panel == 0:
-            starts = whole_bias(bias, weight.shape[0], self.real)
-        else:
-            starts = torch.zeros(gates, panels.shape[0] // gates * panel, dtype=self.real, device="cpu")
-        if bias is not None and self.shape[-1] % panel:
-            biased = len(bias) // self.shape[-1]
-            starts[gates - biased :, : self.shape[-1]] = bias.view(biased, -1)
+        starts = panel_bias(bias, len(weight), self.shape[-1], self.real)
         self.locations["matrix.input"] = (panels.data_ptr(), panels.shape[1], starts.data_ptr())
         self.alive += [panels, starts]
 
@@ -186,6 +180,19 @@ def whole_bias(bias: Tensor | None, count: int, dtype: torch.dtype) -> Tensor:
         return zeros(count, dtype)
     bias, missing = as_dtype(bias, dtype), count - len(bias)
     return torch.cat([zeros(missing, dtype), bias]) if missing else bias.contiguous()
+
+
+def panel_bias(bias: Tensor | None, count: int, size: int, dtype: torch.dtype) -> Tensor:
+    """`whole_bias` of count / size gates, with zeros after each gate that does not fill its last panel."""
+    panel = vector_width(dtype)
+    if size % panel == 0:
+        return whole_bias(bias, count, dtype)
+    gates = count // size
+    starts = torch.zeros(gates, -(-size // panel) * panel, dtype=dtype, device="cpu")
+    if bias is not None:
+        biased = len(bias) // size
+        starts[gates - biased :, :size] = bias.view(biased, -1)
+    return starts
 
 
 def side_by_side(tensor: Tensor) -> Tensor:

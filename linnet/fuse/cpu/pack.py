@@ -21,22 +21,30 @@ from linnet.fuse.cpu.threads import grain
 
 def packed(matrix: Tensor, groups: int, panel: int) -> Tensor:
     """Pack [groups * size, K] as [groups * panels, K, panel]."""
-    rows, depth = matrix.shape
-    size = rows // groups
-    panels = -(-size // panel)
-    made = matrix.new_empty(groups * panels, depth, panel)
     # Either contiguous along K, or a transposed matrix, whose layout in memory is that of the panels.
-    along, across = (1, 0) if matrix.stride(1) == 1 else (0, 1)
-    if matrix.stride(along) != 1:
-        matrix = matrix.contiguous()
-        along, across = 1, 0
-    zeros = matrix.new_zeros(depth)
-    addresses = [matrix.data_ptr(), made.data_ptr(), zeros.data_ptr()]
-    row_bytes = matrix.stride(across) * matrix.element_size()
-    numbers = array("q", [*addresses, row_bytes, depth, size, panels])
-    function = kernel(8 * matrix.element_size(), panel, along)
-    jit.run(function, groups * panels, grain(depth * panel), numbers)
-    return made
+    return Packing(matrix if 1 in matrix.stride() else matrix.contiguous(), groups, panel).run()
+
+
+class Packing:
+    """Packs one matrix, which must be contiguous or transposed, again and again into the same panels."""
+
+    def __init__(self, matrix: Tensor, groups: int, panel: int):
+        rows, depth = matrix.shape
+        size = rows // groups
+        panels = -(-size // panel)
+        self.panels = matrix.new_empty(groups * panels, depth, panel)
+        along, across = (1, 0) if matrix.stride(1) == 1 else (0, 1)
+        self.alive = matrix, matrix.new_zeros(depth)
+        addresses = [tensor.data_ptr() for tensor in (matrix, self.panels, self.alive[1])]
+        row_bytes = matrix.stride(across) * matrix.element_size()
+        self.numbers = array("q", [*addresses, row_bytes, depth, size, panels])
+        self.function = kernel(8 * matrix.element_size(), panel, along)
+        self.work = groups * panels, grain(depth * panel)
+
+    def run(self) -> Tensor:
+        """Return the panels, written from the present values of the matrix."""
+        jit.run(self.function, *self.work, self.numbers)
+        return self.panels
 
 
 @cache  # few entries: the widths of two dtypes, along two axes

@@ -1,0 +1,169 @@
+"""Sequences without gradients run by what an earlier call has prepared; whatever changes counts at once."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+import torch
+from fused_runs import enliven
+from helpers import at_once, identical, same, tensors
+from torch import Tensor
+
+import linnet
+from linnet.fuse.prepared_scan import PreparedScan
+from linnet.units import UNITS
+
+SIZE = 7
+PREPARED = ("sru", "lrn", "olrn", "glrn", "elrn", "qrnn")
+
+
+@pytest.fixture
+def prepared_runs():
+    """How many scans ran that were prepared."""
+    runs, original = [], PreparedScan.__call__
+    with patch.object(PreparedScan, "__call__", lambda *given: runs.append(1) or original(*given)):
+        yield lambda: len(runs)
+
+
+def run(rnn: Any, x: Tensor, state: Any = None) -> list[Tensor]:
+    with torch.no_grad():
+        y, state = rnn(x, state)
+    return [y, *tensors(state)]
+
+
+def by_the_loop(rnn: Any, x: Tensor, state: Any = None) -> list[Tensor]:
+    with linnet.backend("reference"):
+        return run(rnn, x, state)
+
+
+@pytest.mark.parametrize("options", [{}, {"bidirectional": True}, {"batch_first": True}], ids=str)
+@pytest.mark.parametrize("unit", UNITS)
+def test_calls_equal_the_loop(unit: str, options: dict, prepared_runs):
+    torch.manual_seed(0)
+    rnn = enliven(UNITS[unit](SIZE, SIZE, num_layers=2, dtype=torch.float64, **options))
+    for shape in ((2, 2), (9, 2), (3, 2), (3, 5)):
+        steps, batch = shape[::-1] if options.get("batch_first") else shape
+        x = torch.randn(steps, batch, SIZE, dtype=torch.float64)
+        state = None
+        for _ in range(2):  # from zeros, and from the state of the call before
+            same(run(rnn, x, state), by_the_loop(rnn, x, state), rtol=1e-12, atol=1e-12)
+            with torch.no_grad():
+                _, state = rnn(x, state)
+    directions = 2 * rnn.num_directions
+    assert prepared_runs() == (4 * 2 * 2 * directions if unit in PREPARED else 0)
+
+
+def change_weight(rnn: Any) -> None:
+    rnn.first_cell.input.weight.mul_(2)
+
+
+def change_bias(rnn: Any) -> None:
+    rnn.first_cell.input.bias.add_(1)
+
+
+def change_vector(rnn: Any) -> None:
+    rnn.first_cell.v_f.add_(1)
+
+
+def replace_data(rnn: Any) -> None:
+    weight = rnn.first_cell.input.weight
+    weight.data = weight.data * 2
+
+
+def replace_parameter(rnn: Any) -> None:
+    rnn.first_cell.input.weight = torch.nn.Parameter(rnn.first_cell.input.weight * 2)
+
+
+def load_others(rnn: Any) -> None:
+    rnn.load_state_dict({name: value + 0.1 for name, value in rnn.state_dict().items()}, assign=True)
+
+
+CHANGES = [change_weight, change_bias, change_vector, replace_data, replace_parameter, load_others]
+
+
+@pytest.mark.parametrize("steps", [2, 40])
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
+def test_changed_weights_count_at_the_next_call(change, steps: int, prepared_runs):
+    rnn, x = enliven(linnet.SRU(SIZE, SIZE, dtype=torch.float64)), torch.randn(steps, 2, SIZE).double()
+    before = run(rnn, x)[0]
+    with torch.no_grad():
+        change(rnn)
+    after = run(rnn, x)
+    assert not torch.allclose(after[0], before)
+    same(after, by_the_loop(rnn, x), rtol=1e-12, atol=1e-12)
+    assert prepared_runs() == 2
+
+
+@pytest.mark.parametrize(
+    "options", [{"input_dropout": 0.5}, {"cell_dropout": 0.5}, {"zoneout": 0.5}], ids=str
+)
+def test_noise_is_drawn_as_by_the_loop(options: dict, prepared_runs):
+    rnn, x = linnet.SRU(SIZE, SIZE, dtype=torch.float64, **options), torch.randn(5, 2, SIZE).double()
+    found = []
+    for call in (run, run, by_the_loop):
+        torch.manual_seed(3)
+        found.append(call(rnn, x))
+    same(found[0], found[2], rtol=1e-12, atol=1e-12)
+    same(found[1], found[2], rtol=1e-12, atol=1e-12)
+    assert prepared_runs() == 0
+    run(rnn.eval(), x)
+    assert prepared_runs() == 1
+
+
+@pytest.mark.parametrize("unit", [linnet.SRU, linnet.LRN], ids=lambda unit: unit.__name__)
+def test_results_are_the_callers_own(unit):
+    rnn, x = enliven(unit(SIZE, SIZE)), torch.randn(6, 2, SIZE)
+    first = run(rnn, x)
+    kept = [tensor.clone() for tensor in first]
+    run(rnn, x + 1)
+    identical(first, kept)
+    with torch.no_grad():
+        first[0].zero_()
+    identical(first[1], kept[1])
+
+
+@pytest.mark.parametrize("unit", [linnet.SRU, linnet.LRN], ids=lambda unit: unit.__name__)
+def test_threads_may_share_a_module(unit):
+    rnn = enliven(unit(16, 16))
+    inputs = [torch.randn(steps, batch, 16) for steps, batch in ((3, 1), (20, 1), (8, 7))]
+    expected = [run(rnn, x) for x in inputs]
+    found = at_once(*(partial(run, rnn, x) for x in inputs), times=200)
+    for results, alone in zip(found, expected, strict=True):
+        assert len(results) == 200
+        for mine in results:
+            identical(mine, alone)
+
+
+def test_nothing_is_prepared_for_weights_that_differ_at_each_call(prepared_runs):
+    rnn, x = linnet.SRU(SIZE, SIZE).double(), torch.randn(4, 2, SIZE).double()
+    for factor in range(20):
+        weights = {name: factor * weight for name, weight in rnn.named_parameters()}
+        with torch.no_grad():
+            y, _ = torch.func.functional_call(rnn, weights, (x,))
+        with torch.no_grad(), linnet.backend("reference"):
+            same(y, torch.func.functional_call(rnn, weights, (x,))[0])
+    assert prepared_runs() < 10
+
+
+def test_few_batch_sizes_are_kept():
+    rnn = linnet.SRU(SIZE, SIZE)
+    for batch in range(1, 10):
+        run(rnn, torch.randn(4, batch, SIZE))
+    assert len(rnn.directions[0].plan_cache.prepared.scans.free) <= 2
+
+
+def test_another_number_of_threads_is_another_call():
+    rnn, x = enliven(linnet.LRN(64, 64)), torch.randn(30, 3, 64)
+    threads = torch.get_num_threads()
+    try:
+        found = []
+        for count in (1, 2, 1):
+            torch.set_num_threads(count)
+            found.append(run(rnn, x))
+    finally:
+        torch.set_num_threads(threads)
+    for each in found:
+        same(each, by_the_loop(rnn, x), rtol=1e-5, atol=1e-6)
