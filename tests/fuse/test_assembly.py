@@ -12,6 +12,7 @@ from fused_runs import over, plans_of, variant
 
 import linnet
 from linnet.fuse.cpu import jit, source
+from linnet.fuse.cpu.recipe import Recipe
 from linnet.fuse.cpu.width import vector_width
 
 X86 = platform.machine() in ("x86_64", "AMD64")
@@ -29,12 +30,12 @@ def kernel(variant: Any, direction: str, storage: str = "float32") -> tuple[Any,
     traced, products = fusible.plan.traced, fusible.plan.products
     width = vector_width(torch.float64 if storage == "float64" else torch.float32)
     if direction == "backward":
-        recipe = source.Recipe(traced, products, storage, width, (*traced.inputs, *traced.weights))
+        recipe = Recipe(traced, products, storage, width, (*traced.inputs, *traced.weights))
         return traced.backward, jit.assembly(source.backward_ir(recipe))
     made = (*fusible.plan.extras, *(part for product in products for part in product.parts))
     projected = tuple(name for name in traced.inputs if name not in made)
     how = {"projected": projected, "projects": True} if direction == "projecting" else {}
-    recipe = source.Recipe(traced, products, storage, width, **how)
+    recipe = Recipe(traced, products, storage, width, **how)
     return traced.forward, jit.assembly(source.forward_ir(recipe))
 
 

@@ -19,8 +19,9 @@ from linnet.fuse.cpu.int8 import Int8Functions, Int8Panels
 from linnet.fuse.cpu.kernel_cache import KernelCache
 from linnet.fuse.cpu.memory import new_empty
 from linnet.fuse.cpu.program import I64, PTR
+from linnet.fuse.cpu.recipe import Recipe
 from linnet.fuse.cpu.scan_call import ScanCall
-from linnet.fuse.cpu.source import Kernel, Recipe
+from linnet.fuse.cpu.source import Kernel
 from linnet.fuse.cpu.width import vector_width
 from linnet.fuse.operands import Flags, Operands
 from linnet.fuse.plan import Plan

@@ -8,6 +8,7 @@ from torch import Tensor
 from linnet.fuse.cpu import jit, source
 from linnet.fuse.cpu.call import Call, side_by_side, zeros
 from linnet.fuse.cpu.kernel_cache import KernelCache
+from linnet.fuse.cpu.recipe import Recipe
 from linnet.fuse.cpu.width import vector_width
 from linnet.fuse.operands import Operands, as_dtype
 
@@ -23,13 +24,13 @@ def kernel_for(
     unpacked: bool = False,
     shared: bool = False,
 ) -> tuple[jit.Compiled, tuple[str, ...]]:
-    """Return the kernel and the names of its operands; see `source.Recipe`."""
+    """Return the kernel and the names of its operands; see `Recipe`."""
     how = (wanted, keeps_output, () if operands.source is None else operands.joint_names, projects)
     key = (name, operands.dtype, *how, bool(operands.drops), unpacked, shared)
     if key not in operands.plan.kernels:
         pattern = operands.plan.pattern
         what = (pattern.traced, operands.plan.products, DTYPES[operands.dtype], vector_width(operands.dtype))
-        recipe = source.Recipe(*what, *how, bool(operands.drops), unpacked, shared, len(pattern.numbers))
+        recipe = Recipe(*what, *how, bool(operands.drops), unpacked, shared, len(pattern.numbers))
         operands.plan.kernels[key] = compiled(recipe, name)
     return operands.plan.kernels[key]
 
@@ -38,7 +39,7 @@ def kernel_for(
 KERNELS: KernelCache[jit.Compiled] = KernelCache(recent=32)
 
 
-def compiled(recipe: source.Recipe, name: str) -> tuple[jit.Compiled, tuple[str, ...]]:
+def compiled(recipe: Recipe, name: str) -> tuple[jit.Compiled, tuple[str, ...]]:
     """Plans of equal recipes share their kernels."""
     emit = source.forward_ir if name == "forward" else source.backward_ir
     operands = recipe.forward_operands() if name == "forward" else recipe.backward_operands()

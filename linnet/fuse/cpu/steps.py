@@ -16,11 +16,12 @@ from functools import cache, partial
 import torch
 from torch import Tensor
 
-from linnet.fuse.cpu import jit, row_kernels, source
+from linnet.fuse.cpu import jit, row_kernels
 from linnet.fuse.cpu.call import Call, Cut, zeros
 from linnet.fuse.cpu.int8 import Int8Panels, linear_kernel, units_of
 from linnet.fuse.cpu.outer_scan import check_inputs, recipe_for
 from linnet.fuse.cpu.outer_scan import kernel as outer_kernel
+from linnet.fuse.cpu.recipe import Recipe
 from linnet.fuse.cpu.scan_call import DTYPES, compiled
 from linnet.fuse.cpu.threads import parallel_for
 from linnet.fuse.cpu.width import vector_width
@@ -188,7 +189,7 @@ class StepProgram:
         pattern, count = plan.pattern, len(plan.pattern.numbers)
         how = (pattern.traced, (), DTYPES[self.dtype], self.width)
         for i in range(len(products) + 1):
-            recipe = source.Recipe(*how, numbers=count, phase=i if products else None)
+            recipe = Recipe(*how, numbers=count, phase=i if products else None)
             kernel, operands = compiled(recipe, "forward")
             self.append(kernel, operands, call, self.batch)
             if i < len(products):
