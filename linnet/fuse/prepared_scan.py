@@ -1,4 +1,4 @@
-"""A scan over a whole sequence without gradients, prepared once and run on the tensors of each call.
+"""A scan over a whole sequence, prepared once and run on the tensors of each call.
 
 For a unit without recurrent matrices, the checks and the arguments of a kernel may take longer than the
 kernel. At each call they are the same, except for the number of steps and the addresses of the given tensors.
@@ -7,132 +7,188 @@ kernel. At each call they are the same, except for the number of steps and the a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from linnet.fuse.cpu import jit
-from linnet.fuse.cpu.call import Call, panel_bias, rectangles, side_by_side, steps_at_once, whole_bias
-from linnet.fuse.cpu.cell_step import views_of
+from linnet.fuse.cpu.call import (
+    Cut,
+    channel_blocks,
+    panel_bias,
+    rectangles,
+    side_by_side,
+    steps_at_once,
+    whole_bias,
+)
 from linnet.fuse.cpu.gemm import ROWS
 from linnet.fuse.cpu.memory import new_empty
 from linnet.fuse.cpu.pack import Packing
-from linnet.fuse.cpu.passes import leaves_unpacked
 from linnet.fuse.cpu.program import HEADER
 from linnet.fuse.cpu.scan_call import ScanCall, kernel_for
 from linnet.fuse.cpu.threads import grain
 from linnet.fuse.cpu.width import vector_width
-from linnet.fuse.fused import check_fit, extras_of, operands_of
+from linnet.fuse.fused import check_fit, extras_of, reduction_of
 from linnet.fuse.operands import Operands, Source
-from linnet.fuse.plan import Method, Plan
-from linnet.fuse.scan import OtherOperands
+from linnet.fuse.plan import Fusible, Method, Plan
+from linnet.fuse.planning import one_step, weights_of
+from linnet.fuse.pools import Pools
+from linnet.fuse.scan import OtherOperands, ProjectedScan, ends
 from linnet.fuse.unit import CannotFuse, Named, Unit
 
 
-def key_of(x: Tensor, reverse: bool) -> tuple:
-    """What a prepared scan depends on besides its module, where x [T, B, input_size]."""
-    few = len(x) * x.shape[1] < ROWS  # see `leaves_unpacked`
-    return x.shape[1:], x.dtype, reverse, few, torch.get_num_threads()
+class Key(NamedTuple):
+    """What a prepared scan depends on besides its module, for x [T, B, input_size]."""
+
+    batch: int
+    input_size: int
+    dtype: torch.dtype
+    few: bool  # so few rows that the matrix is not packed; see passes.leaves_unpacked
+    reverse: bool
+    keep: bool  # all projections and states, for gradients
+    threads: int
 
 
-def plan_of(cell: Unit, method: Method, x: Tensor) -> Plan:
+def key_of(x: Tensor, reverse: bool, keep: bool) -> Key:
+    steps, batch, size = x.shape
+    return Key(batch, size, x.dtype, steps * batch < ROWS, reverse, keep, torch.get_num_threads())
+
+
+def plan_of(cell: Unit, method: Method) -> Plan:
     """The plan of a scan that can be prepared; raises CannotFuse if there is none."""
     if method.own or cell.is_quantised or not cell.input.is_plain:
         raise CannotFuse("its projections are not computed by the kernel")
     if len(method.plans) > 1 or method.plans[0].matrices or not method.plans[0].is_even:
         raise CannotFuse("it has a recurrent matrix, or several kernels")
-    # These raise it for noise, which is drawn at each call.
-    cell.input.operations()
-    views_of(x[0], cell.extra_inputs)
     return method.plans[0]
 
 
+class Arguments:
+    """The arguments of a kernel, in places that each call may write again."""
+
+    def __init__(self, numbers: Any, names: Sequence[str]):
+        self.numbers = numbers
+        self.places = {name: len(HEADER) + 3 * i for i, name in enumerate(names)}
+
+    def put(self, name: str, tensor: Tensor, offset: int = 0) -> None:
+        """Write the address and strides of [T, B, size], [B, size] or [size], from channel `offset` on."""
+        at, each, strides = self.places[name], tensor.element_size(), tensor.stride()
+        self.numbers[at] = tensor.data_ptr() + offset * each
+        self.numbers[at + 1] = strides[0] * each if len(strides) > 2 else 0
+        self.numbers[at + 2] = strides[-2] * each if len(strides) > 1 else 0
+
+    def put_numbers(self, name: str, *numbers: int) -> None:
+        at = self.places[name]
+        for i, number in enumerate(numbers):
+            self.numbers[at + i] = number
+
+
+class Results(NamedTuple):
+    """What a scan writes. With gradients, `joint` and `sequences` have all steps."""
+
+    joint: Tensor
+    y: Tensor
+    sequences: list[Tensor]  # [T + 1, B, H], or one slot, [1, B, H]
+
+
 class PreparedScan:
-    """The scan of one cell over sequences of one batch size.
+    """The forward scan of one cell.
 
     It reads the weights at their addresses, so it is valid until one of them is replaced.
     """
 
-    def __init__(self, cell: Unit, method: Method, x: Tensor, state: Named, reverse: bool):
-        self.plan = plan = plan_of(cell, method, x)
-        self.reverse, self.stage = reverse, cell.stages()[0]
-        projection, flags = cell.input, (None, None, reverse)
-        source = Source(projection.prepare(x), projection.weight, projection.bias)
-        inputs = cell.extra_inputs(x)
-        others = OtherOperands(*operands_of(cell, self.stage, plan, inputs, x, state), *flags)
-        check_fit(cell, plan, source, others)
-        check_stays(cell, x, [t for t in (*source[1:], *others.weights) if t is not None])
-        self.unpacked, self.chunk = leaves_unpacked(plan, source.x, ()), steps_at_once(x.shape[1])
-        joint = new_empty((self.chunk, x.shape[1], len(source.weight)), x.dtype)
-        operands = Operands.of(plan, flags, (joint, *others.tensors(x.dtype)), source)
-        self.prepare(operands, ScanCall(operands), source)
-
-    def prepare(self, operands: Operands, call: Call, source: Source) -> None:
-        """Make the arguments of the kernel. Each call writes those that depend on its tensors."""
-        traced, (_, batch, size) = operands.plan.traced, operands.shape
-        self.states, self.output_state, self.shape = traced.states, traced.output_state, (batch, size)
-        writes_output = self.output_state is None
-        self.function, names = kernel_for(operands, "forward", (), writes_output, True, self.unpacked)
-        self.places = {name: len(HEADER) + 3 * i for i, name in enumerate(names)}
-        for name in names:
+    def __init__(self, cell: Unit, method: Method, key: Key, state: Named):
+        self.plan, self.key, self.stage = plan_of(cell, method), key, cell.stages()[0]
+        operands = self.example(cell, state)
+        traced, (_, batch, size) = self.plan.traced, operands.shape
+        self.states, self.size, self.output_state = traced.states, size, traced.output_state
+        separate = self.output_state is None
+        self.function, names = kernel_for(operands, "forward", (), separate, True, key.few)
+        call = ScanCall(operands)
+        for name in names:  # those that each call writes
             call.locations.setdefault(name, (0, 0, 0))
-        panel, (count, depth) = vector_width(operands.real), source.weight.shape
+        panel, (count, depth) = vector_width(key.dtype), cell.input.weight.shape
         cut = rectangles(batch, size, panel)
         self.units, self.each = -(-batch // cut.rows) * cut.blocks, cut.rows * cut.block * depth
-        self.numbers = call.numbers(names, cut, self.chunk)
-        self.packing = None if self.unpacked else Packing(source.weight, count // size, panel)
-        self.alive = operands.joint  # the kernel writes projections here
+        self.arguments = Arguments(call.numbers(names, cut, steps_at_once(batch), key.keep), names)
+        self.packing = None if key.few else Packing(cell.input.weight, count // size, panel)
+        self.offsets = operands.offsets()
+        self.joint = None if key.keep else operands.joint
 
-    def __call__(self, cell: Unit, x: Tensor, state: Named) -> tuple[Tensor, Named]:
-        """x [T, B, input_size] -> the output [T, B, output_size] and the final state."""
-        read, inputs = side_by_side(cell.input.prepare(x)), cell.extra_inputs(x)
+    def example(self, cell: Unit, state: Named) -> Operands:
+        """Operands like those of a call; raises CannotFuse if the weights do not fit."""
+        projection, weights, key = cell.input, list(weights_of(cell, self.stage).values()), self.key
+        chunk, x = steps_at_once(key.batch), torch.empty(1, key.batch, key.input_size, dtype=key.dtype)
+        reduce = reduction_of(projection)
+        read = x if reduce is None else x.new_empty(1, key.batch, len(reduce))
+        joint = new_empty((chunk, key.batch, len(projection.weight)), key.dtype)
+        source, flags = Source(read, projection.weight, projection.bias), (None, None, key.reverse)
+        states = [state[name] for name in self.plan.traced.states]
+        extras = [x.new_empty(1, key.batch, states[0].shape[-1]) for _ in self.plan.extras]
+        if self.plan.traced.weights != tuple(weights_of(cell, self.stage)):
+            raise CannotFuse("it has other weights now")
+        check_fit(cell, self.plan, source, OtherOperands(extras, weights, states))
+        check_stays(cell, x, [t for t in (*source[1:], *weights) if t is not None])
+        return Operands.of(self.plan, flags, (joint, *extras, *weights, *states), source)
+
+    def read(self, cell: Unit, x: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """What the kernel reads in place of x: the input of the projection, and the extra inputs.
+
+        Noise is drawn in the order of the general path.
+        """
+        inputs = cell.extra_inputs(x)
         extras = [side_by_side(extra) for extra in extras_of(cell, self.stage, self.plan, inputs, x)]
-        for name, tensor in zip(("x", *self.plan.extras), (read, *extras), strict=True):
-            self.put(name, tensor)
-        y, finals = self.put_results(len(x), state)
-        starts = self.put_matrix(cell.input)
-        self.numbers[0] = len(x)
-        jit.run(self.function, self.units, grain(len(x) * self.each), self.numbers)
-        del read, extras, starts  # which the kernel has read by their addresses
-        final = {name: f.clone() if name == self.output_state else f for name, f in finals.items()}
-        return cell.output(y, {self.stage.states[0]: y}), final
+        return side_by_side(cell.input.prepare(x)), extras
 
-    def put(self, name: str, tensor: Tensor) -> None:
-        """Write the address and the strides of [T, B, size] or [B, size]."""
-        at, each, strides = self.places[name], tensor.element_size(), tensor.stride()
-        self.numbers[at] = tensor.data_ptr()
-        self.numbers[at + 1] = strides[0] * each if len(strides) > 2 else 0
-        self.numbers[at + 2] = strides[-2] * each
+    def run(self, source: Source, extras: Sequence[Tensor], starts: Sequence[Tensor]) -> Results:
+        """Run the kernel over source.x [T, B, D]; `starts` are the initial states."""
+        arguments, steps = self.arguments, len(source.x)
+        for name, tensor in zip(("x", *self.plan.extras), (source.x, *extras), strict=True):
+            arguments.put(name, tensor)
+        results, biases = self.put_results(steps, starts), self.put_matrix(source)
+        arguments.numbers[0] = steps
+        jit.run(self.function, self.units, grain(steps * self.each), arguments.numbers)
+        del biases  # which the kernel has read by their address
+        return results
 
-    def put_results(self, steps: int, state: Named) -> tuple[Tensor, Named]:
-        """Memory for the output and for the states: one slot, or all steps of a state that is the output."""
-        y, finals, (batch, size) = None, {}, self.shape
-        for name in self.states:
-            start = state[name]
-            if name == self.output_state:
-                made = new_empty((steps + 1, batch, size), start.dtype)
-                y, finals[name] = (made[:-1], made[0]) if self.reverse else (made[1:], made[-1])
-                made[-1 if self.reverse else 0] = start
+    def put_results(self, steps: int, starts: Sequence[Tensor]) -> Results:
+        key, put, made = self.key, self.arguments.put, []
+        first, y = -1 if key.reverse else 0, None
+        joint = self.joint
+        if joint is None:
+            joint = new_empty((steps, key.batch, len(self.offsets) * self.size), key.dtype)
+            for name, offset in self.offsets.items():
+                put(name, joint, offset)
+        for name, start in zip(self.states, starts, strict=True):
+            if key.keep or name == self.output_state:
+                sequence = new_empty((steps + 1, key.batch, self.size), key.dtype)
+                sequence[first] = start
+                put(f"state.{name}", sequence)
             else:
-                made = finals[name] = start.clone(memory_format=torch.contiguous_format)
-            self.put(f"state.{name}", made)
+                slot = start.clone(memory_format=torch.contiguous_format)
+                put(f"state.{name}", slot)
+                sequence = slot[None]
+            if name == self.output_state:
+                y = sequence[:-1] if key.reverse else sequence[1:]
+            made.append(sequence)
         if y is None:
-            y = new_empty((steps, batch, size), start.dtype)
-            self.put("y", y)
-        return y, finals
+            y = new_empty((steps, key.batch, self.size), key.dtype)
+            put("y", y)
+        return Results(joint, y, made)
 
-    def put_matrix(self, projection: Any) -> Tensor:
-        """Pack the matrix, which may have changed since the last call; return the bias of each row."""
-        at, weight, bias = self.places["matrix.input"], projection.weight, projection.bias
+    def put_matrix(self, source: Source) -> Tensor:
+        """Pack the matrix, which may have changed since the last call; return the biases of its rows."""
+        _, weight, bias = source
         count, depth = weight.shape
         if self.packing is None:
             starts = whole_bias(bias, count, weight.dtype)
-            location = weight.data_ptr(), depth * weight.element_size(), starts.data_ptr()
+            location = weight.data_ptr(), depth * weight.element_size()
         else:
-            starts = panel_bias(bias, count, self.shape[1], weight.dtype)
-            location = self.packing.run().data_ptr(), depth, starts.data_ptr()
-        self.numbers[at], self.numbers[at + 1], self.numbers[at + 2] = location
+            starts = panel_bias(bias, count, self.size, weight.dtype)
+            location = self.packing.run().data_ptr(), depth
+        self.arguments.put_numbers("matrix.input", *location, starts.data_ptr())
         return starts
 
 
@@ -144,3 +200,107 @@ def check_stays(cell: Unit, x: Tensor, tensors: Sequence[Tensor]) -> None:
             raise CannotFuse("a weight is computed at each call")
     if any((p.dtype, p.device) != (x.dtype, x.device) for p in cell.parameters()):
         raise CannotFuse(f"not all of its parameters are {x.dtype} on {x.device}")
+
+
+# --------------------------------------------------------------------------------------- gradients
+
+
+class PreparedBackward:
+    """The backward scan of one cell, for one choice of gradients; it has no fixed addresses."""
+
+    def __init__(self, operands: Operands, needed: Sequence[bool]):
+        plan, needs = operands.plan, iter(needed)
+        self.states, self.size, self.batch = plan.traced.states, operands.sizes[0], operands.shape[1]
+        self.projected, self.offsets = next(needs), operands.offsets()
+        self.extras = {name: next(needs) for name in plan.extras}
+        self.weights = {name: next(needs) for name in plan.traced.weights}
+        others = [name for group in (self.extras, self.weights) for name, need in group.items() if need]
+        wanted = (*(self.offsets if self.projected else ()), *others)
+        self.function, names = kernel_for(operands, "backward", wanted)
+        call = ScanCall(operands)
+        for name in names:  # those that each call writes
+            call.locations.setdefault(name, (0, 0, 0))
+        self.blocks, self.block = channel_blocks(self.batch, self.size)
+        self.arguments = Arguments(call.numbers(names, Cut(1, self.blocks, self.block)), names)
+
+    def run(self, operands: Operands, sequences: Sequence[Tensor], above: Sequence[Tensor]) -> list[Any]:
+        """The gradients of the operands, None for those not needed. That of the projections overwrites them.
+
+        above   the gradients of the output and of the final states
+        """
+        put, dy, joint = self.arguments.put, side_by_side(above[0]), operands.joint
+        put("dy", dy)
+        for name, offset in self.offsets.items():
+            put(name, joint, offset)
+            if self.projected:
+                put(f"d.{name}", joint, offset)
+        read = [weight.contiguous() for weight in operands.weights]
+        extras = [self.put_extra(*pair) for pair in zip(self.extras, operands.extras, strict=True)]
+        weights = [self.put_weight(*pair) for pair in zip(self.weights, read, strict=True)]
+        carries = [self.put_state(*each) for each in zip(self.states, sequences, above[1:], strict=True)]
+        self.arguments.numbers[0] = steps = len(dy)
+        jit.run(self.function, self.batch * self.blocks, grain(steps * self.block), self.arguments.numbers)
+        del read  # by the address
+        sums = [None if weight is None else weight.sum(0) for weight in weights]
+        return [joint if self.projected else None, *extras, *sums, *carries]
+
+    def put_extra(self, name: str, extra: Tensor) -> Tensor | None:
+        self.arguments.put(name, extra)
+        return self.put_gradient(name, new_empty(extra.shape, extra.dtype)) if self.extras[name] else None
+
+    def put_weight(self, name: str, weight: Tensor) -> Tensor | None:
+        """The gradient is summed over time for each row, in an order that does not depend on the threads."""
+        self.arguments.put(name, weight)
+        if not self.weights[name]:
+            return None
+        return self.put_gradient(name, torch.zeros(self.batch, self.size, dtype=weight.dtype))
+
+    def put_gradient(self, name: str, gradient: Tensor) -> Tensor:
+        self.arguments.put(f"d.{name}", gradient)
+        return gradient
+
+    def put_state(self, name: str, sequence: Tensor, above: Tensor) -> Tensor:
+        carry = above.clone(memory_format=torch.contiguous_format)
+        self.arguments.put(f"state.{name}", sequence)
+        self.arguments.put(f"carry.{name}", carry)
+        return carry
+
+
+class PreparedPair(NamedTuple):
+    """A prepared forward scan, and the backward scans of its module. See scan.ProjectedScan."""
+
+    scan: PreparedScan
+    backwards: Pools[PreparedBackward]
+
+    def forward(self, source: Source, tensors: Sequence[Tensor]) -> Results:
+        """`tensors`: the extra inputs, weights and states."""
+        plan = self.scan.plan
+        return self.scan.run(source, tensors[: len(plan.extras)], tensors[-len(plan.traced.states) :])
+
+    def backward(
+        self, operands: Operands, sequences: list[Tensor], above: Sequence[Tensor], needed: Sequence[bool]
+    ) -> list[Any]:
+        pool = self.backwards.of((self.scan.key, *needed, torch.get_num_threads()))
+        backward = self.backwards.take(pool, lambda: PreparedBackward(operands, needed))
+        assert backward is not None
+        gradients = backward.run(operands, sequences, above)
+        pool.append(backward)
+        return gradients
+
+
+def run(
+    scan: PreparedScan, backwards: Pools[PreparedBackward], layer: Any, x: Tensor, state: Named
+) -> tuple[Tensor, Named]:
+    """Run a layer: the output and the final state, with gradients if the scan keeps all steps."""
+    cell, states, flags = layer.cell, scan.states, (None, None, scan.key.reverse)
+    read, extras = scan.read(cell, x)
+    source, starts = Source(read, cell.input.weight, cell.input.bias), [state[name] for name in states]
+    if scan.key.keep:
+        fusible = Fusible(scan.plan, partial(one_step, cell, scan.stage, layer.after))
+        tensors = (*extras, *weights_of(cell, scan.stage).values(), *starts)
+        pair = PreparedPair(scan, backwards)
+        y, *finals = ProjectedScan.apply(fusible, flags, (), pair, *source, *tensors)
+    else:
+        results = scan.run(source, extras, starts)
+        y, finals = results.y, ends(results.sequences, scan.key.reverse, x.dtype)
+    return cell.output(y, {scan.stage.states[0]: y}), dict(zip(states, finals, strict=True))

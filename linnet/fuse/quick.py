@@ -1,4 +1,4 @@
-"""A step or a sequence without gradients, which reuses what was decided and prepared for an earlier one.
+"""A step without gradients, or a sequence, which reuses what was decided and prepared for an earlier one.
 
 Everything that the decision depends on is compared at each call; see `fuse/watch.py`. An unusual call (with
 a tracer, a subclass of Tensor, autocast) runs through the general path instead.
@@ -6,10 +6,10 @@ a tracer, a subclass of Tensor, autocast) runs through the general path instead.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +20,7 @@ from linnet.fuse.fused import load_kernels
 from linnet.fuse.plan import Method
 from linnet.fuse.plan_cache import PlanCache, PlansOrReason
 from linnet.fuse.planning import check_int8
+from linnet.fuse.pools import Pools
 from linnet.fuse.recording import is_recording, is_transformed
 from linnet.fuse.states import is_collecting
 from linnet.fuse.unit import CannotFuse, Named, Unit
@@ -27,12 +28,11 @@ from linnet.fuse.watch import Watch
 
 if TYPE_CHECKING:
     from linnet.fuse.cpu.cell_step import CellStep
-    from linnet.fuse.prepared_scan import PreparedScan
+    from linnet.fuse.prepared_scan import PreparedBackward, PreparedScan
 
-Kept = TypeVar("Kept")
 KERNEL_DTYPES = (torch.float32, torch.float64)
 # For how many batch sizes programs of single steps are kept, and scans of sequences, which are larger.
-MOST_STEPS, MOST_SCANS = 8, 2
+MOST_STEPS, MOST_SCANS = 8, 4
 # A module that so often had other weights at the next call, as with torch.func.functional_call, is not worth
 # preparing for.
 MOST_WASTED = 8
@@ -55,35 +55,6 @@ class Stepped(Protocol):
     def plans_for(self, extras: tuple[str, ...]) -> PlansOrReason: ...
 
 
-class Pools(Generic[Kept]):
-    """Prepared objects of one kind, by what they depend on: those that no thread is using.
-
-    reason   why none can be made, or None
-    """
-
-    def __init__(self, most: int):
-        self.most = most
-        self.free: dict[tuple, list[Kept]] = {}
-        self.reason: str | None = None
-
-    def of(self, key: tuple) -> list[Kept]:
-        if key not in self.free and len(self.free) >= self.most:
-            self.free.clear()
-        return self.free.setdefault(key, [])
-
-    def take(self, pool: list[Kept], make: Callable[[], Kept]) -> Kept | None:
-        """One from the pool, or a new one."""
-        try:
-            return pool.pop()
-        except IndexError:
-            pass
-        try:
-            return make()
-        except CannotFuse as error:
-            self.reason = error.reason
-            return None
-
-
 class Prepared:
     """What is prepared for a cell or a layer, valid until it changes. `reason`: why nothing is, or None."""
 
@@ -93,6 +64,7 @@ class Prepared:
         self.is_reused = False
         self.steps: Pools[CellStep] = Pools(MOST_STEPS)
         self.scans: Pools[PreparedScan] = Pools(MOST_SCANS)
+        self.backwards: Pools[PreparedBackward] = Pools(MOST_SCANS)
         try:
             self.method = method_of(stepped)
         except CannotFuse as error:
@@ -129,13 +101,19 @@ def method_of(stepped: Stepped) -> Method:
     own = may_own and cell.own_kernel(cell.input.weight.dtype) is not None
     if own:
         return Method([], own=True)
-    example = torch.empty(1, 1, cell.input_size, device="meta")
-    plans = stepped.plans_for(tuple(cell.extra_inputs(example)))
+    plans = stepped.plans_for(extra_names(cell))
     if isinstance(plans, str):
         raise CannotFuse(plans)
     if cell.is_quantised:
         check_int8(plans)
     return Method(plans, own=False)
+
+
+def extra_names(cell: Unit) -> tuple[str, ...]:
+    try:
+        return tuple(cell.extra_inputs(torch.empty(1, 1, cell.input_size, device="meta")))
+    except (RuntimeError, NotImplementedError) as error:
+        raise CannotFuse("its extra inputs can only be computed from real numbers") from error
 
 
 def quick_step(stepped: Stepped, root: nn.Module, x: Tensor, state: Named) -> tuple[Tensor, Named] | None:
@@ -167,19 +145,22 @@ def new_step(cell: Unit, method: Method, x: Tensor) -> CellStep:
 
 def quick_scan(layer: Stepped, x: Tensor, state: Named, reverse: bool) -> tuple[Tensor, Named] | None:
     """x [T, B, input_size] -> the output and the final state; None if this call must use the general path."""
-    if not is_usual() or is_collecting() or not all(map(is_readable, (x, *state.values()))):
+    if not is_undisturbed() or is_collecting() or not all(map(is_readable, (x, *state.values()))):
         return None
-    if layer.plan_cache.wasted >= MOST_WASTED:
+    cache = layer.plan_cache
+    unable = cache.prepared is not None and cache.prepared.scans.reason is not None
+    if unable or cache.wasted >= MOST_WASTED or not x.shape[1]:
         return None
     prepared = prepared_for(layer, layer)  # type: ignore[arg-type]
-    if prepared.reason is not None or prepared.scans.reason is not None or not x.shape[1]:
+    if prepared.reason is not None:
         return None
-    scans, cell = scans_module(), layer.cell
-    pool = prepared.scans.of(scans.key_of(x, reverse))
-    scan = prepared.scans.take(pool, lambda: scans.PreparedScan(cell, prepared.method, x, state, reverse))
+    scans, tensors = scans_module(), (x, *state.values(), *prepared.watch.placed)
+    key = scans.key_of(x, reverse, torch.is_grad_enabled() and any(t.requires_grad for t in tensors))
+    pool = prepared.scans.of(key)
+    scan = prepared.scans.take(pool, lambda: scans.PreparedScan(layer.cell, prepared.method, key, state))
     if scan is None:
         return None
-    results = scan(cell, x, state)
+    results = scans.run(scan, prepared.backwards, layer, x, state)
     pool.append(scan)
     return results
 
@@ -217,10 +198,13 @@ def step_again(root: nn.Module, x: Tensor, states: Sequence[Any]) -> tuple[Tenso
 
 
 def is_usual() -> bool:
+    """Whether this is a call without gradients that kernels may run."""
+    return not torch.is_grad_enabled() and is_undisturbed()
+
+
+def is_undisturbed() -> bool:
     """Whether nothing records or changes operations, so that kernels may replace them."""
-    return not (
-        torch.is_grad_enabled() or is_recording() or is_transformed() or torch.is_autocast_enabled("cpu")
-    )
+    return not (is_recording() or is_transformed() or torch.is_autocast_enabled("cpu"))
 
 
 def is_readable(tensor: Tensor) -> bool:

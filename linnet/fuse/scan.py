@@ -148,7 +148,7 @@ def projected_scan(
     """
     tensors = others.tensors(source.x.dtype)
     if wants_gradients((*source, *tensors)):
-        y, *finals = ProjectedScan.apply(fusible, others.flags, others.drops, *source, *tensors)
+        y, *finals = ProjectedScan.apply(fusible, others.flags, others.drops, None, *source, *tensors)
     else:
         y, finals = without_gradients(fusible.plan, source, others, tensors)
     return y, dict(zip(fusible.plan.traced.states, finals, strict=True))
@@ -174,8 +174,8 @@ def ends(sequences: Sequence[Tensor], reverse: bool, dtype: torch.dtype) -> list
     return [sequence[last].to(dtype, copy=len(sequence) > 1) for sequence in sequences]
 
 
-# For the arguments of FusedScan that are not tensors.
-NO_GRADIENTS = (None,) * 5
+# For the arguments of FusedScan and of ProjectedScan that are not tensors.
+NO_GRADIENTS, NOT_TENSORS = (None,) * 5, (None,) * 4
 
 
 def save(ctx: Any, flags: Flags, tensors: Sequence[Tensor | None]) -> None:
@@ -220,34 +220,46 @@ class ProjectedScan(torch.autograd.Function):
     """The scan of a projection that only this function sees: its gradient overwrites it."""
 
     @staticmethod
-    def forward(ctx, fusible: Fusible, flags: Flags, drops, x, weight, bias, *tensors):
-        ctx.fusible, ctx.drops, ctx.unused = fusible, drops, [True]
-        how = (flags, Source(x, weight, bias), tensors, drops)
-        operands, y, sequences, products = run_projected(fusible.plan, *how, keep=True)
-        collect(dict(zip(fusible.plan.traced.states, sequences, strict=True)), operands.reverse)
-        save(ctx, flags, (x, weight, bias, operands.joint, *tensors, *sequences, *products))
-        return y, *ends(sequences, operands.reverse, y.dtype)
+    def forward(ctx, fusible: Fusible, flags: Flags, drops, prepared, x, weight, bias, *tensors):
+        """`prepared`: a prepared_scan.PreparedPair, or None."""
+        ctx.fusible, ctx.drops, ctx.unused, ctx.prepared = fusible, drops, [True], prepared
+        source = Source(x, weight, bias)
+        products: list[Tensor] = []
+        if prepared is None:
+            operands, y, sequences, products = run_projected(
+                fusible.plan, flags, source, tensors, drops, keep=True
+            )
+            joint = operands.joint
+            collect(dict(zip(fusible.plan.traced.states, sequences, strict=True)), operands.reverse)
+        else:
+            joint, y, sequences = prepared.forward(source, tensors)
+        save(ctx, flags, (x, weight, bias, joint, *tensors, *sequences, *products))
+        return y, *ends(sequences, ctx.reverse, y.dtype)
 
     @staticmethod
     def backward(ctx, dy, *dfinals):
         (plan, step), (flags, (x, weight, bias, joint, *tensors)) = ctx.fusible, saved(ctx)
         sequences, products = kept(plan, tensors)
-        needed = ctx.needs_input_grad[3:]
+        needed = ctx.needs_input_grad[4:]
         if torch.is_grad_enabled():
             sources = aliases([x, weight, bias, *tensors])
             operands = Operands.of(
                 plan, flags, (Source(*sources[:3]).linear(), *sources[3:]), drops=ctx.drops
             )
-            return None, None, None, *reference_gradients(step, operands, sources, needed, (dy, *dfinals))
+            return *NOT_TENSORS, *reference_gradients(step, operands, sources, needed, (dy, *dfinals))
         source = Source(x, weight, bias)
         if not is_first(ctx.unused):
             # The first backward has overwritten the projection. Compute it again by the same kernel, so
             # that it is rounded in the same way.
             joint = run_projected(plan, flags, source, tensors, ctx.drops, keep=True)[0].joint
         operands = Operands.of(plan, flags, (joint, *tensors), source, ctx.drops)
-        backward = Backward(operands, sequences, products, (any(needed[:3]), *needed[3:]), in_place=True)
-        djoint, *others = backward.run(dy, dfinals)
-        return None, None, None, *projection_gradients(djoint, source, needed[:3]), *others
+        wanted = (any(needed[:3]), *needed[3:])
+        if ctx.prepared is None:
+            backward = Backward(operands, sequences, products, wanted, in_place=True)
+            djoint, *others = backward.run(dy, dfinals)
+        else:
+            djoint, *others = ctx.prepared.backward(operands, sequences, (dy, *dfinals), wanted)
+        return *NOT_TENSORS, *projection_gradients(djoint, source, needed[:3]), *others
 
 
 def kept(plan: Plan, tensors: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:

@@ -142,3 +142,14 @@ def test_a_buffer_that_is_loaded_counts():
     with linnet.backend("reference"):
         torch.testing.assert_close(after, rnn(x)[0], rtol=1e-12, atol=1e-12)
     assert not torch.allclose(before, after)
+
+
+def test_one_step_of_a_unit_with_a_module_beside_its_projection():
+    """Its extra inputs cannot be computed on meta, where programs of single steps look for them."""
+    rnn = user_units.ODD["a module beside the projection"](4, 5, dtype=torch.double)
+    x = draw(1, 2, 4, seed=5)
+    with torch.no_grad():
+        found = rnn(x)
+        with linnet.backend("reference"):
+            expected = rnn(x)
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
