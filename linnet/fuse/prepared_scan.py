@@ -120,7 +120,7 @@ class PreparedScan:
     def example(self, cell: Unit, state: Named) -> Operands:
         """Operands like those of a call; raises CannotFuse if the weights do not fit."""
         projection, weights, key = cell.input, list(weights_of(cell, self.stage).values()), self.key
-        chunk, x = steps_at_once(key.batch), torch.empty(1, key.batch, key.input_size, dtype=key.dtype)
+        chunk, x = steps_at_once(key.batch), new_empty((1, key.batch, key.input_size), key.dtype)
         reduce = reduction_of(projection)
         read = x if reduce is None else x.new_empty(1, key.batch, len(reduce))
         joint = new_empty((chunk, key.batch, len(projection.weight)), key.dtype)
@@ -253,7 +253,7 @@ class PreparedBackward:
         self.arguments.put(name, weight)
         if not self.weights[name]:
             return None
-        return self.put_gradient(name, torch.zeros(self.batch, self.size, dtype=weight.dtype))
+        return self.put_gradient(name, weight.new_zeros(self.batch, self.size))
 
     def put_gradient(self, name: str, gradient: Tensor) -> Tensor:
         self.arguments.put(f"d.{name}", gradient)

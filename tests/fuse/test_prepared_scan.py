@@ -208,3 +208,14 @@ def test_a_graph_can_be_used_twice(prepared_runs):
     first, second = (torch.autograd.grad(y.sum(), x, retain_graph=True) for _ in range(2))
     identical(first, second)
     assert prepared_runs() == 1
+
+
+def test_the_default_device_does_not_matter(prepared_runs):
+    rnn = enliven(linnet.SRU(SIZE, SIZE))
+    x = torch.randn(9, 2, SIZE, requires_grad=True)
+    with torch.device("meta"):
+        y, _ = rnn(x)
+        (found,) = torch.autograd.grad(y, x, torch.ones(9, 2, SIZE, device="cpu"))
+    (expected,) = torch.autograd.grad(rnn(x)[0].sum(), x)
+    identical(found, expected)
+    assert prepared_runs() == 2
