@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
+import sys
 from pathlib import Path
 
 from linnet.bench import report, rows
@@ -81,6 +83,7 @@ def run(options: argparse.Namespace) -> None:
     path = options.results or (None if options.quick else RESULTS)
     measured: list[rows.Row] = []
     if options.what or not options.plot:
+        warn_of_passive_threads()
         again = options.memory == "both"
         kept = None if options.no_rows else path
         measured = measure(settings(options), options.what or "all", kept, again)
@@ -88,6 +91,16 @@ def run(options: argparse.Namespace) -> None:
         known = rows.read(path) if path is not None and path.exists() else measured or rows.read(RESULTS)
         report.write_plot(options.plot, known)
         print(f"The plot is {options.plot}.")
+
+
+def warn_of_passive_threads() -> None:
+    """Time that is lost in waking threads is not that of a layer, and nn.LSTM loses most."""
+    if os.environ.get("OMP_WAIT_POLICY", "").lower() == "passive":
+        print(
+            "linnet bench: OMP_WAIT_POLICY=passive is set. With it, nn.LSTM and nn.LSTMCell take up to four "
+            "times as long with a batch of one, which makes the ratios too good; unset it to measure.",
+            file=sys.stderr,
+        )
 
 
 def settings(options: argparse.Namespace) -> Settings:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from linnet import cli
 from linnet.bench import (
     classifier,
     contestants,
@@ -487,3 +488,11 @@ def test_the_plot_is_drawn_from_the_rows(tmp_path: Path, measured: Path):
     assert plot.read_bytes().startswith(b"\x89PNG")
     with pytest.raises(ValueError, match="no rows of layers"):
         report.write_plot(plot, [])
+
+
+@pytest.mark.parametrize("policy", ["passive", "active"])
+def test_threads_that_do_not_spin_are_reported(policy: str, monkeypatch, capsys):
+    monkeypatch.setenv("OMP_WAIT_POLICY", policy)
+    monkeypatch.setattr("linnet.cli.bench.measure", lambda *given: [])
+    cli.main(["bench", "--quick"])
+    assert ("OMP_WAIT_POLICY=passive" in capsys.readouterr().err) == (policy == "passive")
