@@ -83,7 +83,8 @@ def run(options: argparse.Namespace) -> None:
     path = options.results or (None if options.quick else RESULTS)
     measured: list[rows.Row] = []
     if options.what or not options.plot:
-        warn_of_passive_threads()
+        if options.device == "cpu":
+            warn_of_passive_threads()
         again = options.memory == "both"
         kept = None if options.no_rows else path
         measured = measure(settings(options), options.what or "all", kept, again)
