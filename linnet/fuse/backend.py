@@ -389,7 +389,7 @@ def run(recurrence: Recurrence, x: Tensor, state: Named, flags: Flags) -> tuple[
 def run_quickly(
     recurrence: Recurrence, x: Tensor, state: Named, reverse: bool
 ) -> tuple[Tensor, Named] | None:
-    """A layer without gradients, over x [T, B, input_size], by what is prepared; None if not possible."""
+    """A layer over x [T, B, input_size] by what an earlier call has prepared; None if not possible."""
     if not may_use_cpu_kernels() or not isinstance(recurrence, nn.Module) or x.is_meta:
         return None
     if len(x) > 1:

@@ -113,6 +113,7 @@ def extra_names(cell: Unit) -> tuple[str, ...]:
     try:
         return tuple(cell.extra_inputs(torch.empty(1, 1, cell.input_size, device="meta")))
     except (RuntimeError, NotImplementedError) as error:
+        # The general path calls it with real numbers: an error of its own is raised there.
         raise CannotFuse("its extra inputs can only be computed from real numbers") from error
 
 
