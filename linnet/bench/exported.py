@@ -1,6 +1,6 @@
 """Exported models, step by step on one thread: C and WebAssembly against the cell in Python and onnxruntime.
 
-A call is STEPS steps, so that what calls them does not count. C is compiled by `cc -O3 -march=native`.
+A call is so many steps that what calls them does not count. C is compiled by `cc -O3 -march=native`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ from linnet.deploy.wasm import export_wasm
 from linnet.layers.recurrent import Recurrent
 from linnet.units import UNITS
 
-STEPS, SIZES, EXPORTED = 100, (64, 512), ("sru", "lstm")
+EXPORTED = ("sru", "lstm")
+STEPS = {64: 1000, 512: 100}  # in a call, by the number of channels
 LOOP = """#include "model.h"
 static model_state state;
 static model_scratch scratch;
@@ -44,12 +45,13 @@ void run(const float *input, int steps)
 # Runs as many steps as each line says, and answers with a line.
 SERVER = """
 import { createInterface } from "readline";
-import { Model, inputSize } from "./model.js";
+import { Model, inputSize, outputSize } from "./model.js";
 const model = new Model();
+const output = new Float32Array(outputSize);
 const input = Float32Array.from({ length: inputSize }, (_, i) => Math.sin(i));
 for await (const line of createInterface({ input: process.stdin })) {
   const state = model.start();
-  for (let step = 0; step < Number(line); step++) model.step(state, input);
+  for (let step = 0; step < Number(line); step++) model.step(state, input, output);
   console.log("done");
 }
 """
@@ -58,7 +60,7 @@ for await (const line of createInterface({ input: process.stdin })) {
 def measure(settings: Settings, book: Book) -> list[Row]:
     alone = replace(settings, threads=1)
     units = [unit for unit in EXPORTED if unit in settings.units]
-    return [row for unit in units for size in SIZES for row in race_of(unit, size).run(alone, book)]
+    return [row for unit in units for size in STEPS for row in race_of(unit, size).run(alone, book)]
 
 
 def race_of(unit: str, size: int) -> Race:
@@ -74,7 +76,7 @@ def race_of(unit: str, size: int) -> Race:
     entrants = {name: Contestant(unit, name, partial(build, rnn)) for name, build in builders.items()}
     comparisons = [Comparison("c", "cell", "its cell"), Comparison("c", "onnxruntime", "onnxruntime")]
     comparisons += [Comparison("c int8", "c", "float32 in C"), Comparison("wasm", "c", "native C")]
-    return Race("exported", Shape(STEPS, 1, size), "step by step", entrants, comparisons)
+    return Race("exported", Shape(STEPS[size], 1, size), "step by step", entrants, comparisons)
 
 
 def c_call(rnn: Recurrent, int8: bool = False) -> Call:
@@ -86,7 +88,7 @@ def c_call(rnn: Recurrent, int8: bool = False) -> Call:
     library, x = ctypes.CDLL(str(made / "steps.so")), np.sin(np.arange(rnn.input_size, dtype=np.float32))
 
     def call(kept: Any = folder) -> None:
-        library.run(x.ctypes.data_as(ctypes.c_void_p), STEPS)
+        library.run(x.ctypes.data_as(ctypes.c_void_p), STEPS[rnn.hidden_size])
 
     return call
 
@@ -107,7 +109,7 @@ def wasm_call(rnn: Recurrent) -> Call:
 
     def call(kept: Any = folder) -> None:
         # The process ends when its input is closed, with this function.
-        ask.write(f"{STEPS}\n")
+        ask.write(f"{STEPS[rnn.hidden_size]}\n")
         ask.flush()
         if not answer.readline():
             raise RuntimeError("Node has ended")
@@ -121,7 +123,7 @@ def cell_call(rnn: Recurrent) -> Call:
     @torch.no_grad()
     def call() -> None:
         state = None
-        for _ in range(STEPS):
+        for _ in range(STEPS[rnn.hidden_size]):
             _, state = cell.run_step(x, state)
 
     return call
@@ -143,7 +145,7 @@ def onnx_call(rnn: Recurrent) -> Call:
 
     def call() -> None:
         state = [tensor[:1].numpy() for tensor in start.values()]
-        for _ in range(STEPS):
+        for _ in range(STEPS[rnn.hidden_size]):
             # The cells of LSTM, GRU and RNN return the state alone, the others an output before it.
             state = session.run(None, dict(zip(names, [x, *state], strict=True)))[-len(state) :]
 

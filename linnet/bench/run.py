@@ -128,6 +128,6 @@ PARTS: dict[str, Part] = {
     "int8": one_table("int8, relative to float32", int8.measure),
     "onnx": one_table("ONNX's own operators, relative to a Scan", onnx.measure),
     "options": one_table("units and options with kernels, relative to the loop over time", options.measure),
-    "exported": one_table(f"{exported.STEPS} steps of exported models, one thread", exported.measure),
+    "exported": one_table("steps of exported models, one thread", exported.measure),
     "loop": one_table("the training loop, relative to the model alone", measure_loop),
 }

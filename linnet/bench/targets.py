@@ -78,7 +78,7 @@ TARGETS = (
     Target(("sru",), ("step by step",), "its cell", 0.5, least=512),
     Target(("sru",), ("step by step",), "onnxruntime", 0.7, least=512),
     Target(RACED, ("step by step",), "float32 in C", 0.45, least=512),
-    Target(RACED, ("step by step",), "native C", 3.0, least=512),
+    Target(RACED, ("step by step",), "native C", 3.0),
     Target(LOSSES, ("training",), "F.cross_entropy", 1.0),
     Target(LOSSES, ("training",), "limit", 1.25),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,11 @@ import torch
 import linnet
 from linnet.deploy.step.build import outputs_of
 from tests.fuse.user_units import Leaky
-from tools.run_steps import NODE, assert_equal_outputs, run_modules
+from tools.run_steps import NODE, assert_equal_outputs, checked, run_modules
 from tools.step_cases import Case, language_model, models, stack, units, variants
 
 pytestmark = pytest.mark.skipif(NODE is None, reason="Node is not installed")
+needs_zig = pytest.mark.skipif(find_spec("ziglang") is None, reason="ziglang is not installed")
 STEPS = 500
 
 
@@ -53,6 +55,29 @@ def test_layers_say_what_values_there_are(results: dict[str, Any]):
     first, second = results["SRU-2"]["layers"]
     assert first == {"unit": "SRU", "values": {"u": 7, "f": 7, "r": 7, "c": 7, "skip": 7, "g": 7, "h": 7}}
     assert second["values"] == first["values"]
+
+
+INTO = """
+import { Model, inputSize, outputSize } from "./model.js";
+const input = Array.from({ length: inputSize }, (_, i) => i / 7);
+const model = new Model();
+const [own, given, into] = [model.start(), model.start(), new Float32Array(outputSize)];
+for (let step = 0; step < 3; step++) {
+  const output = model.step(own, input);
+  if (model.step(given, input, into) !== into) throw new Error("another array was returned");
+  console.log(JSON.stringify([Array.from(output), Array.from(into)]));
+}
+"""
+
+
+@pytest.mark.parametrize("export", [linnet.export_js, pytest.param(linnet.export_wasm, marks=needs_zig)])
+def test_an_output_can_be_written_into_an_array_of_the_caller(export: Any, tmp_path: Path):
+    folder = export(linnet.SRU(5, 3), tmp_path / "out")
+    (folder / "into.mjs").write_text(INTO, encoding="utf-8")
+    lines = checked([str(NODE), str(folder / "into.mjs")]).splitlines()
+    new, written = zip(*map(json.loads, lines), strict=True)
+    assert new == written
+    assert new[0] != new[1]
 
 
 def test_int8_is_that_of_python_and_a_quarter_of_the_size(tmp_path: Path):

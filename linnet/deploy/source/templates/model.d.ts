@@ -19,8 +19,8 @@ export declare class Model {
   constructor(Numbers?: Float32ArrayConstructor | Float64ArrayConstructor);
   /** The state before the first step. */
   start(): State;
-  /** Read one input, change `state`, and return the output. */
-  step(state: State, input: @INPUT@): Float32Array;
+  /** Read one input, change `state`, and return the output: a new array, or `into` if that is given. */
+  step(state: State, input: @INPUT@, into?: Float32Array): Float32Array;
   /** The vector of a token, which `step` takes in place of the token. */
   vector(token: number): Float32Array;
   /** Copies of what the last step computed: for each layer the values by their names in the unit's step. */

@@ -140,12 +140,13 @@ export class Model {
     return Object.fromEntries(made);
   }
 
-  /** Read one input, change `state`, and return the output. */
-  step(state, input) {
+  /** Read one input, change `state`, and return the output: a new array, or `into` if that is given. */
+  step(state, input, into = new this.Numbers(outputSize)) {
     check(input);
     const { @NAMES@ } = this.buffers;
     @STEP@
-    return output.slice();
+    into.set(output);
+    return into;
   }
 
   /** The vector of a token. */

@@ -13,6 +13,6 @@ export declare const vocabulary: string[] | null;
 export declare class Model {
   /** The state before the first step. */
   start(): State;
-  /** Read one input, change `state`, and return the output. */
-  step(state: State, input: @INPUT@): Float32Array;
+  /** Read one input, change `state`, and return the output: a new array, or `into` if that is given. */
+  step(state: State, input: @INPUT@, into?: Float32Array): Float32Array;
 }

@@ -35,14 +35,15 @@ export class Model {
     return Object.fromEntries(held.map(([name, numbers]) => [name, numbers.slice()]));
   }
 
-  /** Read one input, change `state`, and return the output. */
-  step(state, input) {
+  /** Read one input, change `state`, and return the output: a new array, or `into` if that is given. */
+  step(state, input, into = new Float32Array(outputSize)) {
     check(input);
     for (const [name, numbers] of held) numbers.set(state[name]);
     if (!tokens) given.set(input);
     step(tokens ? input : 0);
     for (const [name, numbers] of held) state[name].set(numbers);
-    return found.slice();
+    into.set(found);
+    return into;
   }
 }
 
