@@ -16,8 +16,6 @@ from linnet.models.sequence import SequenceModel, SequenceModelConfig
 from linnet.models.tagger import Tagger, TaggerConfig
 
 TOKENS, INPUT_SIZE = 19, 5
-# Their steps permute channels: they have no kernel, and no program.
-PERMUTING = ("eurnn", "goru")
 
 
 @dataclass(frozen=True)
@@ -59,8 +57,7 @@ def stack(unit: type[linnet.Recurrent], layers: int, steps: int, **options) -> C
 @cache
 def units(steps: int) -> list[Case]:
     """Every unit, with two and three layers of an odd size."""
-    exported = [unit for name, unit in linnet.UNITS.items() if name not in PERMUTING]
-    return [stack(unit, layers, steps) for unit in exported for layers in (2, 3)]
+    return [stack(unit, layers, steps) for unit in linnet.UNITS.values() for layers in (2, 3)]
 
 
 def variants(steps: int) -> list[Case]:

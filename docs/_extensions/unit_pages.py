@@ -79,7 +79,8 @@ def speed(name: str, known: list[Row]) -> str:
     shapes = [shape for shape in shapes_in(known) if any(row["unit"] == name for row in known)]
     if not shapes:
         return (
-            "Not measured: this unit runs on the reference loop ([how it works](../how_it_works.md#limits))."
+            "`linnet bench` does not measure this unit. [How it works]"
+            "(../how_it_works.md#which-units-and-options-have-kernels) says where it has kernels."
         )
     cells = [ratios(known, name, shape) for shape in shapes]
     head = [f"step {shape}" if shape.is_step else str(shape) for shape in shapes]

@@ -97,8 +97,11 @@ def close(found: Any, expected: torch.Tensor) -> None:
     torch.testing.assert_close(torch.tensor(found), expected.double().detach().float(), rtol=1e-5, atol=1e-5)
 
 
+LENSES = [("ran", False), ("scrn", False), ("nru", False), ("goru", False), ("sru", True)]
+
+
 @needs_chromium
-@pytest.mark.parametrize(("unit", "int8"), [("ran", False), ("scrn", False), ("nru", False), ("sru", True)])
+@pytest.mark.parametrize(("unit", "int8"), LENSES)
 def test_the_numbers_in_the_page_are_those_of_python(open_page: Any, unit: str, int8: bool):
     model = language_model(unit)
     page = open_page(page_of(model, unit, int8=int8))

@@ -13,7 +13,7 @@ from torch import nn
 import linnet
 from linnet.deploy.step.build import outputs_of
 from linnet.layers import int8
-from tests.fuse.user_units import Leaky
+from tests.fuse.user_units import Leaky, Moving
 from tools.run_steps import CC, STRICT, assert_equal_outputs, checked, run_compiled, shared_library
 from tools.step_cases import Case, language_model, models, numbers, stack, tokens, units, variants
 
@@ -24,10 +24,9 @@ STEPS = 500
 @needs_compiler
 def test_every_step_of_every_model_is_that_of_python(tmp_path: Path):
     """One library of all models."""
-    cases = {
-        f"model{n}": each
-        for n, each in enumerate([*units(STEPS), *variants(30), *models(30), stack(Leaky, 2, STEPS)])
-    }
+    own = [stack(unit, 2, STEPS) for unit in (Leaky, Moving)]
+    every = [*units(STEPS), *variants(30), *models(30), *own]
+    cases = {f"model{n}": each for n, each in enumerate(every)}
     for name, each in cases.items():
         linnet.export_c(each.model, tmp_path / name, name=name)
     sources = [tmp_path / name / f"{name}.c" for name in cases]
@@ -211,6 +210,17 @@ class SortingStack(linnet.Recurrent, cell=Sorting):
     """A user's stack."""
 
 
+class Choosing(linnet.LRN.cell_class):
+    """A step that reads the channels in which a value is positive."""
+
+    def step(self, k, q, v, h):
+        return super().step(k, q, v + v[k > 0].sum(), h)
+
+
+class ChoosingStack(linnet.Recurrent, cell=Choosing):
+    """A user's stack."""
+
+
 @pytest.mark.parametrize(
     ("model", "message"),
     [
@@ -226,7 +236,7 @@ class SortingStack(linnet.Recurrent, cell=Sorting):
         (broken, "directions.0.cell.input.weight has NaN or infinite numbers"),
         (lambda: linnet.SRU(3, 4).double(), r"is torch.float64; convert the model with .float\(\)"),
         (lambda: SortingStack(3, 4), r"uses aten.sort.default, which cannot be exported .*v.sort\(-1\)"),
-        (lambda: linnet.GORU(3, 4), "GORU cannot be exported: the step uses aten.index"),
+        (lambda: ChoosingStack(3, 4), "the step computes which numbers it reads"),
     ],
 )
 @pytest.mark.parametrize("export", [linnet.export_c, linnet.export_js])

@@ -12,7 +12,7 @@ import torch
 
 import linnet
 from linnet.deploy.step.build import outputs_of
-from tests.fuse.user_units import Leaky
+from tests.fuse.user_units import Leaky, Moving
 from tools.run_steps import NODE, assert_equal_outputs, checked, run_modules
 from tools.step_cases import Case, language_model, models, stack, units, variants
 
@@ -23,8 +23,8 @@ STEPS = 500
 
 @pytest.fixture(scope="module")
 def cases() -> dict[str, Case]:
-    own = stack(Leaky, 2, STEPS)
-    made = [*units(STEPS), *variants(30), *models(30), own]
+    own = [stack(unit, 2, STEPS) for unit in (Leaky, Moving)]
+    made = [*units(STEPS), *variants(30), *models(30), *own]
     return {each.name: each for each in made}
 
 

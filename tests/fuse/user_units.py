@@ -56,6 +56,20 @@ class Leaky(linnet.Recurrent, cell=LeakyCell):
     """A user's unit that fuses."""
 
 
+class MovingCell(LeakyCell):
+    """A step that reads channels in another order, and parts of a tensor."""
+
+    def step(self, a: Tensor, g: Tensor, ah: Tensor, gh: Tensor, h: Tensor, c: Tensor):
+        middle = torch.roll(a + ah, 2, -1)[..., 1:-1]
+        ends = (g + gh).flip(-1)[..., [-1, 0]]
+        y = 0.5 * h + 0.3 * torch.tanh(torch.cat([ends, middle], -1))
+        return y, {"c": 0.9 * c + 0.1 * h, "h": y}
+
+
+class Moving(linnet.Recurrent, cell=MovingCell):
+    """A user's unit without a kernel that can be exported."""
+
+
 class PowersCell(linnet.Cell):
     """An option that is part of the code of a kernel."""
 

@@ -123,12 +123,12 @@ def matrix_text(matrix: Matrix, rounds_inputs: bool) -> str:
 
 def vector_texts(program: Program) -> Iterator[str]:
     for name, vector in program.vectors.items():
-        yield f"{name}: numbers({encoded(vector)}),"
+        yield f"{name}: {'numbers' if vector.dtype == np.float32 else 'integers'}({encoded(vector)}),"
 
 
 def encoded(values: np.ndarray) -> str:
-    """Little-endian float32 or int8, in base64."""
-    kind = values.dtype if values.dtype == np.int8 else np.dtype("<f4")
+    """Little-endian float32 or whole numbers, in base64."""
+    kind = values.dtype.newbyteorder("<") if values.dtype.kind == "i" else np.dtype("<f4")
     return f'"{base64.b64encode(np.ascontiguousarray(values, kind).tobytes()).decode()}"'
 
 

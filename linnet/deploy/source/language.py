@@ -10,6 +10,7 @@ from functools import cache
 from linnet.deploy.source.folder import template
 from linnet.deploy.step.models import CannotExport
 from linnet.deploy.step.program import (
+    Gather,
     Kernel,
     Line,
     Load,
@@ -68,6 +69,8 @@ class Language:
             return self.loop(kernel)
         if isinstance(kernel, Lookup):
             return self.lookup(kernel)
+        if isinstance(kernel, Gather):
+            return self.gather(kernel)
         return self.reduce(kernel) if isinstance(kernel, Reduce) else self.product(kernel)
 
     def lookup(self, kernel: Lookup) -> Iterator[str]:
@@ -78,6 +81,11 @@ class Language:
 
     def product(self, kernel: Product) -> Iterator[str]:
         raise NotImplementedError
+
+    def gather(self, kernel: Gather) -> Iterator[str]:
+        place = f"{f'{kernel.x_offset} + ' if kernel.x_offset else ''}{self.buffer(kernel.places)}[at]"
+        yield f"for ({self.index} at = 0; at < {kernel.outputs}; at++)"
+        yield f"    {self.buffer(kernel.output)}[at] = {self.buffer(kernel.x)}[{place}];"
 
     # --------------------------------------------------------------------------------------- loops
 

@@ -133,12 +133,18 @@ def constant_names(model: nn.Module, recorder: StepRecorder, step: ModelStep) ->
         as_rows = tensor.T if constant in matrices else tensor
         key = (address(tensor), tensor.storage_offset(), as_rows.shape, as_rows.stride())
         if key not in known:
-            path = paths.get(address(tensor), "table" if constant == "table" else "constant")
+            path = paths.get(address(tensor), unnamed(constant, tensor))
             if constant in biases and address(tensor) not in paths and biases[constant] in names:
                 path = names[biases[constant]].removesuffix("_weight") + "_bias"
             known[key] = unique(path, set(known.values()))
         names[constant] = known[key]
     return names
+
+
+def unnamed(constant: str, tensor: Tensor) -> str:
+    if constant == "table":
+        return constant
+    return "places" if tensor.dtype == torch.int32 else "constant"
 
 
 def parameter_names(model: nn.Module) -> dict[int, str]:

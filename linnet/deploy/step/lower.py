@@ -16,6 +16,7 @@ from linnet.deploy.step.models import CannotExport
 from linnet.deploy.step.program import (
     INPUT,
     OUTPUT,
+    Gather,
     Kernel,
     Line,
     Load,
@@ -213,6 +214,8 @@ class Lowering:
             self.add_product(node)
         elif node.op in ("sum", "amax"):
             self.add_reduction(node)
+        elif node.op == "gather":
+            self.add_gather(node)
         elif node.op == "join":
             self.add_join(node)
         else:
@@ -272,6 +275,13 @@ class Lowering:
         load = Load(self.read(x.base), x.offset, x.strides)
         made = Reduce(node.op, load, x.shape[0], x.shape[1], self.buffer(node.result))
         self.append(made, node.result, x.shape[0])
+
+    def add_gather(self, node: Node) -> None:
+        x, places = (value for value in node.operands if isinstance(value, View))
+        x, buffer = self.side_by_side(x), self.buffer(node.result)
+        index = self.vector(places.base)
+        made = Gather(index, self.read(x.base), x.offset, x.size, buffer, places.size)
+        self.append(made, node.result, places.size)
 
     def add_join(self, node: Node) -> None:
         buffer = self.buffer(node.result)
@@ -358,7 +368,7 @@ class Lowering:
         return len(self.kernels) - 1
 
     def write_output(self) -> None:
-        output, makers = self.step.output, (Product, Reduce)
+        output, makers = self.step.output, (Product, Reduce, Gather)
         self.sizes[OUTPUT] = output.size
         number = self.ready.get(output.base, -1)
         kernel = self.kernels[number] if number >= 0 else None
@@ -436,6 +446,8 @@ def spans_of(kernel: Kernel) -> list[tuple[str, range]]:
     """The buffers and constants that a kernel reads, each with the part that it reads at most."""
     if isinstance(kernel, Product):
         return [(kernel.x, range(kernel.x_offset, kernel.x_offset + kernel.rows * kernel.inputs))]
+    if isinstance(kernel, Gather):
+        return [(kernel.x, range(kernel.x_offset, kernel.x_offset + kernel.inputs))]
     if isinstance(kernel, Reduce):
         return [(kernel.x.base, span(kernel.x, (kernel.outer, kernel.inner)))]
     if isinstance(kernel, Loop):

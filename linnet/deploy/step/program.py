@@ -5,6 +5,7 @@
     Loop      pointwise operations over the same channels, fused: a value that no other kernel reads is a
               local variable
     Reduce    the sum or the maximum over one dimension
+    Gather    numbers in another order
 
 Buffers are the input, the output, the parts of the state, and scratch. Constants are the weights, in the
 layout in which the kernels read them.
@@ -102,7 +103,19 @@ class Reduce:
     output: str
 
 
-Kernel = Lookup | Product | Loop | Reduce
+@dataclass(frozen=True)
+class Gather:
+    """For each place in `places`, a constant, the number of x at this place after `x_offset`."""
+
+    places: str
+    x: str
+    x_offset: int
+    inputs: int
+    output: str
+    outputs: int
+
+
+Kernel = Lookup | Product | Loop | Reduce | Gather
 
 
 @dataclass(frozen=True)
@@ -120,7 +133,7 @@ class Program:
     tokens    the number of tokens if the input is one of them; 0: the input is a vector
     sizes     of all buffers: the input (1 for a token), the output, the state and scratch
     state     the initial value of each part of the state
-    vectors   constants that loops read, and biases
+    vectors   constants that loops read, biases, and the places (int32) of numbers that are gathered
     units     the name of the unit of each layer
     values    by layer: what its step computes, by the names in the step
     """

@@ -41,6 +41,7 @@ class Node:
     product     (x [rows, inputs], matrix [inputs, outputs]) or (x, matrix, bias)
     sum, amax   reductions of an operand over its last dimension
     join        the operands one after the other
+    gather      (x, places): the numbers of x at these places
     copy        one operand, in the order of its dimensions
     all others  pointwise, operands broadcast to `shape`
     """
@@ -270,6 +271,18 @@ def one(recorder: StepRecorder, tensor: Tensor) -> View:
     return known if isinstance(known, View) else whole_constant(recorder, tensor)
 
 
+def moved(func: Callable[..., Tensor]) -> Callable[..., View]:
+    """An operation that copies numbers to other places, which it tells if it moves the places themselves."""
+
+    def move(recorder: StepRecorder, x: Tensor, *args: Any, **kwargs: Any) -> View:
+        if any(recorder.known(leaf) for leaf in tree_leaves((args, kwargs))):
+            raise NotPointwise(f"the step computes which numbers it reads{where()}")
+        places = func(torch.arange(x.numel()).view(x.shape), *args, **kwargs).int().contiguous()
+        return recorder.node("gather", (one(recorder, x), whole_constant(recorder, places)), places.shape)
+
+    return move
+
+
 def padded(recorder: StepRecorder, x: Tensor, pad: Sequence[int], value: float = 0) -> View:
     if len(pad) != 2 or min(pad) < 0:
         raise NotPointwise(f"the step pads a tensor in more than its last dimension{where()}")
@@ -353,6 +366,10 @@ STRUCTURAL: dict[str, Callable[..., Any]] = {
     "cat": joined,
     "stack": stacked,
     "constant_pad_nd": padded,
+    "index_select": moved(torch.index_select),
+    "index": moved(torch.ops.aten.index),
+    "flip": moved(torch.flip),
+    "roll": moved(torch.roll),
     "sum": reduction("sum"),
     "mean": reduction("sum", mean=True),
     "amax": reduction("amax"),

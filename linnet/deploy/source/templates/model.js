@@ -116,6 +116,10 @@ function numbers(text) {
   return new Float32Array(bytes(text).buffer);
 }
 
+function integers(text) {
+  return new Int32Array(bytes(text).buffer);
+}
+
 const initial = {
   @START@
 };
