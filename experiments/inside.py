@@ -1,8 +1,8 @@
 """What trained models remember: numbers and pictures of README.md.
 
-    python experiments/inside.py arrows RUN [RUN2]     the lengths of RAN's arrows in Penn Treebank sentences
-    python experiments/inside.py pace RUN [RUN2]       how far states move at each word, and how rare it is
-    python experiments/inside.py memory RUN            what an NRU writes and erases while it copies
+    python -m experiments.inside arrows RUN [RUN2]     the lengths of RAN's arrows in Penn Treebank sentences
+    python -m experiments.inside pace RUN [RUN2]       how far states move at each word, and how rare it is
+    python -m experiments.inside memory RUN            what an NRU writes and erases while it copies
 
 Each prints its numbers and writes a picture to experiments/pictures. The runs are those of the tables:
 units_on_ptb and nru_copying.

@@ -1,7 +1,7 @@
 """Train three small models, compare them in float32 and in int8, and write them as folders for the Hub.
 
-    python experiments/small_models.py --data-dir DIR             # about half an hour on one core
-    python experiments/small_models.py --data-dir DIR --out models
+    python -m experiments.small_models --data-dir DIR             # about half an hour on one core
+    python -m experiments.small_models --data-dir DIR --out models
 
 The models are two language models of Penn Treebank (SRU and SCRN, 600 updates) and a classifier of questions
 (SRU on TREC, 8 epochs). For each, the script prints the figure of the test and the size of the weights: in

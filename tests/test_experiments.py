@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 
+from experiments import readme, results, run, show, tables, times, training
 from linnet.models.language import LanguageModel, LanguageModelConfig, with_hidden_size
 from linnet.models.sequence import SequenceModel
-from linnet.runs.config import options
+from linnet.runs.config import differences, options
 from linnet.runs.records import read_result
 from linnet.tasks import TASKS
 
-FOLDER = Path(__file__).parent.parent / "experiments"
 VOCABULARIES = {
     "ptb": 10_000,
     "wikitext2": 33_278,
@@ -40,21 +38,9 @@ OURS = {"units_on_ptb", "nru_copying", "nru_variable"}
 if sys.version_info < (3, 11):
     pytest.importorskip("tomli", reason="the tables are TOML, which Python reads from 3.11 on")
 
-
-def load() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("experiments_run", FOLDER / "run.py")
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
-
-
-experiments = load()
-TABLES = {name: experiments.read_table(name) for name in experiments.names()}
+TABLES = {name: tables.read_table(name) for name in tables.names()}
 ROWS = [(table, row) for table in TABLES.values() for row in table.row]
-TRAINED = [(t, row) for t, row in ROWS if experiments.is_run(t, row) and not experiments.only_evaluates(row)]
+TRAINED = [(t, row) for t, row in ROWS if tables.is_run(t, row) and not tables.only_evaluates(row)]
 
 
 def each(pairs: list[tuple[Any, Any]]) -> Any:
@@ -64,7 +50,7 @@ def each(pairs: list[tuple[Any, Any]]) -> Any:
 
 def write(monkeypatch: pytest.MonkeyPatch, folder: Path, text: str) -> None:
     """A table of one's own, named `own`."""
-    monkeypatch.setattr(experiments, "HERE", folder)
+    monkeypatch.setattr(tables, "HERE", folder)
     (folder / "own.toml").write_text(f'title = "own"\npaper = ""\nmetric = "bpc"\n{text}')
 
 
@@ -79,10 +65,10 @@ def test_every_table_of_the_papers_is_there():
 def test_the_rows_of_a_table_can_be_made(table: Any):
     for row in table.row:
         if (table, row) in TRAINED:
-            assert experiments.config_of(table, row).task == table.task
+            assert tables.config_of(table, row).task == table.task
         else:
             with pytest.raises(ValueError, match=f"{row.name} of {table.name} is no training run"):
-                experiments.config_of(table, row)
+                tables.config_of(table, row)
 
 
 @pytest.mark.parametrize("table", TABLES.values(), ids=list(TABLES))
@@ -102,7 +88,7 @@ def test_reasons_are_used():
 
 @each([pair for pair in ROWS if pair[1].expected])
 def test_recipes_have_the_settings_of_the_paper(table: Any, row: Any):
-    config = experiments.config_of(table, row)
+    config = tables.config_of(table, row)
     found = {field.name: getattr(getattr(config, part), field.name) for part, field, _ in options("lm")}
     assert {name: found[name] for name in row.expected} == row.expected
 
@@ -110,7 +96,7 @@ def test_recipes_have_the_settings_of_the_paper(table: Any, row: Any):
 @each([pair for pair in TRAINED if {"parameters", "rnn_parameters"} & pair[1].paper.keys()])
 def test_models_have_the_size_of_the_paper(table: Any, row: Any):
     """To within what the paper rounds, and 2 % where it says `about`."""
-    config = experiments.config_of(table, row)
+    config = tables.config_of(table, row)
     model = model_of(config)
     if "parameters" in row.paper:
         expected, found = row.paper["parameters"], model.count()
@@ -132,7 +118,7 @@ def test_short_runs_stop_when_the_task_is_solved(name: str):
     """Below a tenth of what to expect without a memory; lags that vary have another baseline in each set."""
     table = TABLES[name]
     for row in table.row:
-        config = experiments.config_of(table, row)
+        config = tables.config_of(table, row)
         if config.loop.stop_below:
             expected = TASKS[config.task](config.data, config.model).source.baseline / 10
             assert config.loop.stop_below == pytest.approx(
@@ -145,7 +131,7 @@ def test_what_is_raced_has_as_many_parameters():
     table = TABLES["nru_copying"]
     assert len(table.row) == 23
     for row in table.row:
-        config = experiments.config_of(table, row)
+        config = tables.config_of(table, row)
         # With 144 cells a channel is 1.4 % of all parameters: the rows have 0.9 % too many.
         off = 0.01 if "-144-" in row.name else 0.005
         assert SequenceModel(10, 9, config.model, device="meta").count() == pytest.approx(23_500, rel=off)
@@ -155,12 +141,12 @@ def test_what_is_raced_has_as_many_parameters():
 
 def test_the_options_of_nru_are_varied_one_at_a_time():
     table = TABLES["nru_figure8"]
-    base = experiments.config_of(table, table.find("base"))
+    base = tables.config_of(table, table.find("base"))
     options = base.model.unit_options
     assert (base.model.hidden_size, options["memory_size"], options["num_heads"]) == (200, 256, 4)
     for row in table.row[1:]:
-        other = experiments.config_of(table, row)
-        (name,) = experiments.differences(base, other)
+        other = tables.config_of(table, row)
+        (name,) = differences(base, other)
         assert name == ("hidden_size" if row.name.startswith("hidden") else "unit_options")
         assert other.model.unit_options.keys() == options.keys()
 
@@ -169,7 +155,7 @@ def test_five_units_have_one_budget():
     table = TABLES["units_on_ptb"]
     assert [row.name for row in table.row] == ["lstm", "sru", "lrn", "ran", "scrn"]
     for row in table.row:
-        model = experiments.config_of(table, row).model
+        model = tables.config_of(table, row).model
         off = [abs(count(with_hidden_size(model, model.hidden_size + by)) - BUDGET) for by in (-1, 0, 1)]
         assert off[1] == min(off), f"{row.name}: another width is closer to the budget"
 
@@ -180,7 +166,7 @@ def count(model: LanguageModelConfig) -> int:
 
 def test_shorter_ablations_differ_in_one_thing_each():
     table = TABLES["scrn_table5"]
-    whole = experiments.config_of(table, table.find("short"))
+    whole = tables.config_of(table, table.find("short"))
     rates = {"input_dropout", "layer_dropout", "output_dropout"}
     without = {
         "regularization": rates | {"tied"},
@@ -189,29 +175,29 @@ def test_shorter_ablations_differ_in_one_thing_each():
     }
     for part, names in without.items():
         row = table.find(f"short-no-{part}")
-        assert set(experiments.differences(whole, experiments.config_of(table, row))) == names
+        assert set(differences(whole, tables.config_of(table, row))) == names
 
 
 # ----------------------------------------------------------------------------- results and README
 
 
 def test_results_are_of_rows_that_exist():
-    for result in experiments.read_results():
+    for result in results.read_results():
         assert (TABLES[result["table"]], TABLES[result["table"]].find(result["row"])) in ROWS
         assert all(float(result[name]) > 0 for name in ("parameters", "test"))
 
 
 def test_the_readme_is_up_to_date():
-    there = experiments.README.read_text(encoding="utf-8")
-    assert there == experiments.page(), "run: python experiments/run.py --readme"
+    there = readme.README.read_text(encoding="utf-8")
+    assert there == readme.page(), "run: python -m experiments.run --readme"
 
 
 def test_a_line_takes_the_place_of_the_same_one(tmp_path: Path):
     path = tmp_path / "results.csv"
-    blank = dict.fromkeys(experiments.COLUMNS, "")
+    blank = dict.fromkeys(results.COLUMNS, "")
     for row, changed, test in (("a", "", "3"), ("b", "", "4"), ("a", "lr=1", "5"), ("a", "", "2")):
-        experiments.store({**blank, "table": "t", "row": row, "changed": changed, "test": test}, path)
-    found = [(line["row"], line["changed"], line["test"]) for line in experiments.read_results(path)]
+        results.store({**blank, "table": "t", "row": row, "changed": changed, "test": test}, path)
+    found = [(line["row"], line["changed"], line["test"]) for line in results.read_results(path)]
     assert found == [("a", "", "2"), ("b", "", "4"), ("a", "lr=1", "5")]
 
 
@@ -228,7 +214,7 @@ def test_a_row_is_made_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
         '[[row]]\nname = "d"\nlabel = "D"\nafter = "b"\nevaluated = { eval_batch = 3 }\n'
     )
     write(monkeypatch, tmp_path, rows)
-    monkeypatch.setattr(experiments, "RUNS", tmp_path / "runs")
+    monkeypatch.setattr(training, "RUNS", tmp_path / "runs")
     (tmp_path / "birds.txt").write_text("the linnet sings in the tree\n" * 60)
     common = ["--path", str(tmp_path / "birds.txt"), "--results", str(tmp_path / "results.csv")]
     for row, more in (
@@ -238,8 +224,8 @@ def test_a_row_is_made_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
         ("c", []),
         ("d", []),
     ):
-        assert experiments.main(["own", "--row", row, *common, *more]) == 0
-    lines = experiments.read_results(tmp_path / "results.csv")
+        assert run.main(["own", "--row", row, *common, *more]) == 0
+    lines = results.read_results(tmp_path / "results.csv")
     assert [(line["row"], line["changed"], line["steps"]) for line in lines] == [
         *(("a", "", "2"), ("a", "steps=3", "3"), ("b", "", "2"), ("c", "", ""), ("d", "", "")),
     ]
@@ -249,7 +235,7 @@ def test_a_row_is_made_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     assert lines[-1]["also"].startswith("loss ")
     assert float(lines[-1]["test"]) == pytest.approx(float(lines[2]["test"]), rel=0.05)
     capsys.readouterr()
-    assert experiments.main(["own", "--results", str(tmp_path / "results.csv")]) == 0
+    assert run.main(["own", "--results", str(tmp_path / "results.csv")]) == 0
     shown = capsys.readouterr().out
     assert "3.5" in shown
     assert "steps=3" in shown
@@ -259,7 +245,7 @@ def test_a_row_of_a_memory_task_is_made_and_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ):
     """With the baseline, the updates until it is solved, and the curve beside the results."""
-    monkeypatch.setattr(experiments, "RUNS", tmp_path / "runs")
+    monkeypatch.setattr(training, "RUNS", tmp_path / "runs")
     brief = [
         "--span",
         "3",
@@ -275,8 +261,8 @@ def test_a_row_of_a_memory_task_is_made_and_kept(
         "4",
     ]
     common = [*brief, "--steps", "4", "--evaluate-every", "2", "--results", str(tmp_path / "results.csv")]
-    assert experiments.main(["nru_copying", "--row", "nru-seed1", *common]) == 0
-    (line,) = experiments.read_results(tmp_path / "results.csv")
+    assert run.main(["nru_copying", "--row", "nru-seed1", *common]) == 0
+    (line,) = results.read_results(tmp_path / "results.csv")
     assert (line["solved"], line["steps"]) == ("never", "4")
     assert float(line["baseline"]) == pytest.approx(np.log(2) / 5, rel=1e-4)
     assert "never" in capsys.readouterr().out
@@ -294,36 +280,36 @@ def test_the_curve_of_a_table_may_be_that_of_training(
     (tmp_path / "birds.txt").write_text("the linnet sings in the tree\n" * 60)
     common = ["--row", "a", "--path", str(tmp_path / "birds.txt"), "--run-dir", str(tmp_path / "run")]
     write(monkeypatch, tmp_path, f'curves = "train"\n[[row]]\nname = "a"\nlabel = "A"\n{settings}\n')
-    assert experiments.main(["own", *common, "--results", str(tmp_path / "results.csv")]) == 0
+    assert run.main(["own", *common, "--results", str(tmp_path / "results.csv")]) == 0
     (curve,) = (tmp_path / "curves").iterdir()
     head, *rows = curve.read_text().splitlines()
     assert head.startswith("step,epoch,loss,lr")
     assert [row.split(",")[0] for row in rows] == ["2", "4"]
     write(monkeypatch, tmp_path, f'curves = "test"\n[[row]]\nname = "a"\nlabel = "A"\n{settings}\n')
-    assert experiments.main(["own"]) == 1
+    assert run.main(["own"]) == 1
     assert "curves is 'train' or 'valid', or left out; got 'test'" in capsys.readouterr().err
 
 
 def test_figures_are_told_as_papers_tell_them():
     images, copies = TABLES["nru_table3"], TABLES["nru_copying"]
-    assert experiments.figure(images, {"accuracy": 0.95, "loss": 0.1}) == 95
-    assert experiments.figure(copies, {"accuracy": 0.95, "loss": 0.1}) == 0.1
+    assert training.figure(images, {"accuracy": 0.95, "loss": 0.1}) == 95
+    assert training.figure(copies, {"accuracy": 0.95, "loss": 0.1}) == 0.1
     rows = [{"step": 5, "loss": 0.2, "baseline": 0.3}, {"step": 10, "loss": 0.02, "baseline": 0.3}]
-    assert experiments.solving(copies, rows) == {"baseline": 0.3, "solved": 10}
-    assert experiments.solving(images, rows) == {}
+    assert training.solving(copies, rows) == {"baseline": 0.3, "solved": 10}
+    assert training.solving(images, rows) == {}
     result = {"valid": "0.01", "test": "0.02", "solved": "10"}
-    assert experiments.pair(result) == "0.01, 0.02; solved after 10"
-    assert experiments.paper_of(copies.find("eurnn-seed1")) == "solved in a few hundred updates"
+    assert readme.pair(result) == "0.01, 0.02; solved after 10"
+    assert readme.paper_of(copies.find("eurnn-seed1")) == "solved in a few hundred updates"
 
 
 def test_results_of_an_earlier_time_can_be_read(tmp_path: Path):
-    path, old = tmp_path / "results.csv", [n for n in experiments.COLUMNS if n not in ("baseline", "solved")]
+    path, old = tmp_path / "results.csv", [n for n in results.COLUMNS if n not in ("baseline", "solved")]
     path.write_text(",".join(old) + "\n" + ",".join("x" for _ in old) + "\n")
-    (line,) = experiments.read_results(path)
+    (line,) = results.read_results(path)
     assert (line["solved"], line["table"]) == ("", "x")
     path.write_text("date,mood\n")
     with pytest.raises(ValueError, match="other columns"):
-        experiments.read_results(path)
+        results.read_results(path)
 
 
 @pytest.mark.parametrize(
@@ -337,7 +323,7 @@ def test_results_of_an_earlier_time_can_be_read(tmp_path: Path):
     ],
 )
 def test_wrong_names_are_answered(arguments: list[str], told: str, capsys: Any):
-    assert experiments.main(arguments) == 1
+    assert run.main(arguments) == 1
     assert told in capsys.readouterr().err
 
 
@@ -354,7 +340,7 @@ def test_wrong_names_are_answered(arguments: list[str], told: str, capsys: Any):
 def test_wrong_rows_are_answered(row: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     write(monkeypatch, tmp_path, f"[[row]]\n{row}\n")
     with pytest.raises(ValueError, match=r"own\.toml") as caught:
-        experiments.read_table("own")
+        tables.read_table("own")
     assert told in str(caught.value)
 
 
@@ -379,13 +365,13 @@ def test_a_row_is_a_run_for_each_fold(
     write(monkeypatch, tmp_path, FOLDS)
     path = tmp_path / "own.toml"
     path.write_text(path.read_text().replace("bpc", "error"))
-    monkeypatch.setattr(experiments, "RUNS", tmp_path / "runs")
+    monkeypatch.setattr(training, "RUNS", tmp_path / "runs")
     table = tmp_path / "birds.csv"
     table.write_text("text,label\n" + "a fine song,bird\na dull noise,crow\n" * 20)
     common = ["--path", str(table), "--results", str(tmp_path / "results.csv")]
     for name in ("sru", "lrn", "ran"):
-        assert experiments.main(["own", "--row", f"birds-{name}", *common]) == 0
-    lines = {line["row"]: line for line in experiments.read_results(tmp_path / "results.csv")}
+        assert run.main(["own", "--row", f"birds-{name}", *common]) == 0
+    lines = {line["row"]: line for line in results.read_results(tmp_path / "results.csv")}
     runs = tmp_path / "runs" / "own"
     folders = sorted(f"{place.parent.name}/{place.name}" for place in runs.glob("*/*") if place.is_dir())
     assert folders == [
@@ -399,7 +385,7 @@ def test_a_row_is_a_run_for_each_fold(
         errors, rel=1e-4
     )
     capsys.readouterr()
-    assert experiments.main(["own", "--results", str(tmp_path / "results.csv")]) == 0
+    assert run.main(["own", "--results", str(tmp_path / "results.csv")]) == 0
     (line,) = [line.split() for line in capsys.readouterr().out.splitlines() if "sru - lrn" in line]
     assert line[:6] == ["own", "birds", "sru", "-", "lrn", "+2.5"]
 
@@ -408,8 +394,35 @@ def test_differences_are_paired():
     def made(repeats: str, changed: str = "") -> dict[str, str]:
         return {"repeats": repeats, "changed": changed}
 
-    difference, error = experiments.paired_difference([made("3 5 7")], [made("1 1", "lr=2"), made("2 3 4")])
+    difference, error = show.paired_difference([made("3 5 7")], [made("1 1", "lr=2"), made("2 3 4")])
     assert difference == pytest.approx(2)
     assert error == pytest.approx(3**-0.5)
-    assert experiments.paired_difference([made("3 5")], [made("2")]) is None
-    assert experiments.paired_difference([made("")], [made("")]) is None
+    assert show.paired_difference([made("3 5")], [made("2")]) is None
+    assert show.paired_difference([made("")], [made("")]) is None
+
+
+def test_updates_of_rows_are_timed_in_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any):
+    (tmp_path / "birds.txt").write_text("the linnet sings in the tree\n" * 60)
+    sizes = "hidden_size = 4, embedding_size = 4, batch = 2, length = 7"
+    rows = [
+        f'{{ name = "{unit}", label = "", settings = {{ unit = "{unit}" }} }}' for unit in ("lstm", "sru")
+    ]
+    where = f'corpus = "text", level = "char", path = "{tmp_path / "birds.txt"}"'
+    write(monkeypatch, tmp_path, f"settings = {{ {sizes}, {where} }}\nrow = [{', '.join(rows)}]\n")
+    command = ["own", "--rounds", "3", "--threads", "1", "--times", str(tmp_path / "times.csv"), "--rows"]
+    times.main([*command, "lstm"])
+    times.main([*command, "lstm", "sru"])
+    found = times.read_times(tmp_path / "times.csv")
+    assert [(line["table"], line["row"]) for line in found] == [("own", "lstm"), ("own", "sru")]
+    assert all(float(line["p50_ms"]) > 0 for line in found)
+    # 1,740 characters in two columns and windows of 7, less a twentieth for validation and for the test.
+    assert {line["updates_per_epoch"] for line in found} == {"111"}
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split("|")[3].strip() for line in lines if "own lstm" in line] == ["1.00", "1.00"]
+    with pytest.raises(ValueError, match="no row 'gru'"):
+        times.main([*command, "gru"])
+
+
+def test_times_are_of_rows_that_exist():
+    for line in times.read_times():
+        assert TABLES[line["table"]].find(line["row"]).recipe

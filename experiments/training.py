@@ -1,0 +1,152 @@
+"""Trains or evaluates a row of a table, and returns its line of the results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+from experiments.results import COLUMNS, Result, csv_of, text
+from experiments.tables import Row, Table, config_of, only_evaluates
+from linnet.analysis.runs import updates_to_solve
+from linnet.bench.rows import commit
+from linnet.runs.config import RunConfig, differences, override
+from linnet.runs.records import read_environment, read_metrics, write_atomically
+from linnet.train.compare import repeats
+
+RUNS = Path("runs") / "experiments"
+# Settings that do not change what a run computes, and `start_from`, which the row determines.
+NOT_CHANGES = (
+    *("data_dir", "path", "threads", "device", "start_from", "tensorboard"),
+    *("log_every", "checkpoint_steps", "checkpoint_seconds"),
+)
+
+
+def folder_of(table: Table, row: str) -> Path:
+    return RUNS / table.name / row
+
+
+def make_run(table: Table, row: Row, given: dict[str, Any], folder: Path | None, note: str) -> Result:
+    """Train this row, or resume it, and return its line of the results."""
+    if only_evaluates(row):
+        evaluate = evaluate_dynamically if row.dynamic is not None else evaluate_otherwise
+        return evaluate(table, row, given, folder or folder_of(table, row.after), note)
+    folder, commit_at_start = folder or folder_of(table, row.name), commit()
+    if row.after:
+        given = {"start_from": str(folder_of(table, row.after)), **given}
+    config = config_of(table, row, given)
+    results = [trained(each, run_folder) for each, run_folder in repeated(table, row, config, folder)]
+    first = next(run_folder for _, run_folder in repeated(table, row, config, folder))
+    valid = read_metrics(first, "valid")
+    measured = {
+        "changed": shown_changes(differences(config_of(table, row), config, ignore=NOT_CHANGES)),
+        "epochs": valid[-1]["epoch"],
+        "steps": results[0]["step"],
+        "parameters": results[0]["parameters"],
+        **{split: mean(figure(table, each[split]) for each in results) for split in ("valid", "test")},
+        "tokens_per_second": round(mean(each["tokens_per_second"] for each in results)),
+        **solving(table, valid),
+        "also": further(table, [each["test"] for each in results]),
+    }
+    if len(results) > 1:
+        measured["repeats"] = " ".join(text(figure(table, each["test"])) for each in results)
+    return line(table, row, {**measured, "commit": commit_at_start, "note": note}, first)
+
+
+def trained(config: RunConfig, folder: Path) -> dict[str, Any]:
+    from linnet.train.loop import train
+    from linnet.train.progress import choose
+
+    return train(config, folder, choose())
+
+
+def repeated(table: Table, row: Row, config: RunConfig, folder: Path) -> Iterator[tuple[RunConfig, Path]]:
+    """Yield the run itself, or a run for each seed or fold, each with its folder."""
+    if not table.folds:
+        yield config, folder
+        return
+    for label, settings in repeats(config, row.seeds, 0 if row.seeds else table.folds):
+        yield override(config, settings), folder / label.strip("-")
+
+
+def figure(table: Table, numbers: dict[str, float]) -> float:
+    """Return the metric of the table; accuracy, error and F1 in %, as in papers."""
+    return 100 * (1 - numbers["accuracy"]) if table.metric == "error" else named_figure(table.metric, numbers)
+
+
+def named_figure(name: str, numbers: dict[str, float]) -> float:
+    return numbers[name] * (100 if name in ("accuracy", "f1", "em") else 1)
+
+
+def further(table: Table, tests: Sequence[dict[str, float]]) -> str:
+    """Return the other figures of the tests that the table wants, such as "em 12.5"."""
+    return ", ".join(
+        f"{name} {text(mean(named_figure(name, each) for each in tests))}" for name in table.also
+    )
+
+
+def solving(table: Table, valid: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return the memoryless baseline of a memory task, and the updates until it was solved."""
+    if table.metric != "loss":
+        return {}
+    steps = updates_to_solve(valid)
+    return {"baseline": valid[-1]["baseline"], "solved": "never" if steps is None else steps}
+
+
+def store_curve(result: Result, split: str, run_folder: Path, curves: Path) -> None:
+    """Write the rows of a split to a CSV file in `curves`; its name contains the changed settings."""
+    rows = read_metrics(run_folder, split)
+    numbers = [{name: text(value) for name, value in row.items() if name != "split"} for row in rows]
+    name = "-".join([result["table"], result["row"], *result["changed"].split()])
+    curves.mkdir(parents=True, exist_ok=True)
+    write_atomically(curves / f"{name}.csv", csv_of(list(numbers[0]), numbers))
+
+
+def evaluate_dynamically(table: Table, row: Row, given: dict[str, Any], folder: Path, note: str) -> Result:
+    """Return the line of a trained model that keeps learning while it is tested."""
+    from linnet.runs.load import load
+    from linnet.train import dynamic
+
+    run: Any = load(folder).on(**given)
+    corpus, model, settings = run.task.corpus, run.model, dynamic.DynamicConfig(**(row.dynamic or {}))
+    known = dynamic.statistics(model, corpus.train, settings)
+    test = dynamic.evaluate(model, corpus.test, known, settings, 1)[table.metric]
+    return line(
+        table, row, {"parameters": model.count(), "test": test, "commit": commit(), "note": note}, folder
+    )
+
+
+def evaluate_otherwise(table: Table, row: Row, given: dict[str, Any], folder: Path, note: str) -> Result:
+    """Return the line of a trained model that is evaluated with other settings."""
+    import torch
+
+    from linnet.runs.load import load
+    from linnet.tasks.evaluation import evaluate
+
+    run = load(folder).on(**given, **row.evaluated)
+    model = run.task.build()
+    model.load_state_dict(run.model.state_dict())
+    torch.manual_seed(run.config.loop.seed)
+    numbers = {split: evaluate(run.task, model, split) for split in ("valid", "test")}
+    measured = {
+        "parameters": sum(weight.numel() for weight in model.parameters()),
+        **{split: figure(table, found) for split, found in numbers.items()},
+        "also": further(table, [numbers["test"]]),
+    }
+    return line(table, row, {**measured, "commit": commit(), "note": note}, folder)
+
+
+def line(table: Table, row: Row, measured: dict[str, Any], folder: Path) -> Result:
+    environment = read_environment(folder)
+    if environment is None:
+        raise FileNotFoundError(f"{folder} has no environment.json, which names the machine of the run")
+    today = datetime.now(timezone.utc).strftime("%Y-%m-%d")
+    conditions = {"date": today, "cpu": environment["processor"], "threads": environment["threads"]}
+    values = {**conditions, "table": table.name, "row": row.name, **measured}
+    return {column: text(values.get(column, "")) for column in COLUMNS}
+
+
+def shown_changes(changes: dict[str, tuple[Any, Any]]) -> str:
+    return " ".join(f"{name}={new}" for name, (_, new) in changes.items())
