@@ -9,7 +9,7 @@ the weights themselves.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from operator import is_, itemgetter
 from typing import Any
@@ -23,7 +23,7 @@ from linnet.fuse.settings import Settings
 from linnet.fuse.unit import Unit
 
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-INSIDE = itemgetter("_parameters", "_modules")
+MODULES, PARAMETERS = itemgetter("_modules"), itemgetter("_parameters")
 # How many attributes a module without any of its own has, such as nn.Identity. It can only gain attributes.
 BARE = len(vars(nn.Module()))
 
@@ -41,12 +41,13 @@ class Watch:
         spaces = [vars(module) for module in self.modules]
         self.bare = [space for space in spaces if len(space) <= BARE]
         self.spaces = [space for space in spaces if len(space) > BARE]
-        self.inside = [each for space in self.spaces for each in INSIDE(space)]
-        self.parameters = [root._parameters, *(space["_parameters"] for space in self.spaces)]
-        self.tensors = list(values_in(self.parameters))
-        self.read = [root._modules, *self.spaces, *(space["_modules"] for space in self.spaces)]
-        self.objects = list(values_in(self.read))
-        self.root_objects = objects_of(root)
+        own = vars(root)
+        # Not the plan cache, which may hold what is prepared.
+        watched = [name for name, value in own.items() if type(value) is not PlanCache]
+        self.kind, self.size, self.read_root = type(root), len(own), itemgetter(*watched)
+        self.root_objects = self.read_root(own)
+        self.objects = self.objects_now(own)
+        self.tensors = self.tensors_now(own)
         self.hooks = [getattr(module, name) for module in unhooked for name in HOOKS]
         self.hooked = any(self.hooks) or any(map(has_replaced_forward, unhooked)) or _has_any_global_hook()
         self.placed = [tensor for tensor in self.tensors if tensor is not None]
@@ -60,11 +61,11 @@ class Watch:
 
     def holds(self, root: nn.Module) -> bool:
         """Whether nothing has changed in `root`, the module that this was made for."""
+        own = vars(root)
         return (
-            self.objects_hold(root)
-            and all(map(is_, chain.from_iterable(map(INSIDE, self.spaces)), self.inside))
-            and sum(map(len, self.parameters)) == len(self.tensors)
-            and all(map(is_, values_in(self.parameters), self.tensors))
+            type(root) is self.kind
+            and self.objects_hold(own)
+            and self.tensors_hold(own)
             and self.addresses_now() == self.addresses
             and not any(self.hooks)
             and sum(map(len, self.bare)) == BARE * len(self.bare)
@@ -73,12 +74,27 @@ class Watch:
             and not (self.settings and self.settings_changed())
         )
 
-    def objects_hold(self, root: nn.Module) -> bool:
+    def objects_hold(self, own: dict) -> bool:
         """Python compares the objects of two lists by `is` first, so this is fast unless one has changed."""
         try:
-            return list(values_in(self.read)) == self.objects and objects_of(root) == self.root_objects
-        except (RuntimeError, ValueError):  # two different tensors or arrays
+            return (
+                len(own) == self.size
+                and self.read_root(own) == self.root_objects
+                and self.objects_now(own) == self.objects
+            )
+        except (KeyError, RuntimeError, ValueError):  # an attribute is gone; two different tensors or arrays
             return False
+
+    def objects_now(self, own: dict) -> list:
+        return list(values_in(chain((own["_modules"],), self.spaces, map(MODULES, self.spaces))))
+
+    def tensors_hold(self, own: dict) -> bool:
+        """The same tensors, not equal ones."""
+        found = self.tensors_now(own)
+        return len(found) == len(self.tensors) and all(map(is_, found, self.tensors))
+
+    def tensors_now(self, own: dict) -> list:
+        return list(values_in(chain((own["_parameters"],), map(PARAMETERS, self.spaces))))
 
     def addresses_now(self) -> list:
         """These change with the tensor in `parameter.data`: addresses, shapes, layout."""
@@ -93,10 +109,5 @@ class Watch:
         return any(settings.key(cell()) != key for settings, cell, key in self.settings)
 
 
-def objects_of(root: nn.Module) -> list:
-    """Its class and its attributes, without the plan cache, which may hold what is prepared."""
-    return [type(root), *(value for value in vars(root).values() if type(value) is not PlanCache)]
-
-
-def values_in(spaces: list[dict]) -> Iterator:
+def values_in(spaces: Iterable[dict]) -> Iterator:
     return chain.from_iterable(map(dict.values, spaces))

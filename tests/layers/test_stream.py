@@ -224,6 +224,17 @@ def by_a_forward(rnn: linnet.Recurrent) -> None:
     projection.forward = lambda x: {name: -part for name, part in plain(x).items()}
 
 
+@pytest.mark.filterwarnings("ignore::linnet.FallbackWarning")
+def test_a_change_in_a_dictionary_that_took_the_place_of_another_is_seen():
+    rnn, xs = build("lstm"), draw(3, 2, 12)
+    stream, projection = linnet.stream(rnn, 2), rnn.first_cell.input
+    # Nothing has changed yet.
+    projection._parameters = dict(projection._parameters)
+    follows(stream, rnn, xs, stream.state)
+    projection._parameters["weight"] = nn.Parameter(2 * projection.weight.detach())
+    follows(stream, rnn, xs, stream.state)
+
+
 CHANGES = [in_place, by_loading, by_assigning, in_data, by_a_new_module, by_an_option]
 CHANGES += [by_a_hook, by_a_parametrization, by_a_forward]
 
