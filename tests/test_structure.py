@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import linnet
-from linnet.fuse import backend
+from linnet.fuse import backends
 
 PACKAGE = Path(linnet.__file__).parent
 
@@ -176,16 +176,17 @@ def test_one_module_chooses_the_backend():
     """Everything else runs what was chosen there."""
     assert files_with("choose_backend", "kernels_for", "fall_back", "requested") == {"fuse/backend.py"}
     assert files_with("opaque_to_kernels", "can_compile") == {"fuse/backend.py"}
-    # Operations are registered by device, and Triton compiles for one.
-    assert files_with("cuda") == {"fuse/backend.py", "fuse/ops.py", "fuse/triton/kernels.py"}
+    # A backend knows its devices, operations are registered by device, and Triton compiles for one.
+    known = {"fuse/backend.py", "fuse/backends.py", "fuse/ops.py", "fuse/triton/kernels.py"}
+    assert files_with("cuda") == known
     # A rotation caches no tensors of a tracer.
     assert files_with("is_recorded") == {"fuse/backend.py", "layers/rotation.py"}
 
 
 def test_every_backend_has_the_one_interface():
-    backends = (backend.REFERENCE, backend.CPU, backend.TRITON)
-    assert [each.name for each in backends] == list(backend.BACKENDS)
-    assert all(isinstance(each, backend.Backend) for each in backends)
+    three = (backends.REFERENCE, backends.CPU, backends.TRITON)
+    assert [each.name for each in three] == list(backends.BACKENDS)
+    assert all(isinstance(each, backends.Backend) for each in three)
 
 
 # ---------------------------------------------------------------------------- the one list

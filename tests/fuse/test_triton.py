@@ -17,7 +17,7 @@ from fused_runs import FUSED, Variant, draw, finish, over, plans_of
 from user_units import Leaky
 
 import linnet
-from linnet.fuse import available, backend
+from linnet.fuse import available, backend, backends
 from linnet.fuse.trace import OPERATIONS
 from linnet.fuse.triton.source import Recipe, backward_source, forward_source
 from linnet.fuse.triton.step import ARITHMETIC, FUNCTIONS, Names
@@ -121,27 +121,27 @@ def test_where_triton_is_missing_a_gpu_runs_the_reference_and_a_warning_says_so(
     with torch._subclasses.FakeTensorMode():
         x = torch.empty(2, 1, 4, device="cuda")
     with pytest.warns(linnet.FallbackWarning, match=f"SRU runs on .* {re.escape(available.NO_TRITON)}"):
-        assert backend.choose_backend(direction, x) is backend.REFERENCE
+        assert backend.choose_backend(direction, x) is backends.REFERENCE
 
 
 def test_a_tensor_on_a_gpu_calls_for_triton():
     with torch._subclasses.FakeTensorMode():
         x = torch.empty(2, 1, 4, device="cuda")
-        assert backend.kernels_for(x) is backend.TRITON
-        assert backend.kernels_for(x.to("cpu")) is backend.CPU
+        assert backend.kernels_for(x) is backends.TRITON
+        assert backend.kernels_for(x.to("cpu")) is backends.CPU
         wrong = x.to(torch.int32)
         with linnet.backend("cpu"):
-            assert backend.kernels_for(x) is backend.CPU
-            assert backend.CPU.obstacle(x) == "there is no kernel for cuda"
+            assert backend.kernels_for(x) is backends.CPU
+            assert backends.CPU.obstacle(x) == "there is no kernel for cuda"
     if find_spec("triton") is not None:
-        assert backend.TRITON.obstacle(x) is None
-        assert backend.TRITON.obstacle(wrong) == "there is no Triton kernel for torch.int32"
+        assert backends.TRITON.obstacle(x) is None
+        assert backends.TRITON.obstacle(wrong) == "there is no Triton kernel for torch.int32"
 
 
-def pair_of_directions(chosen: backend.Backend, monkeypatch: pytest.MonkeyPatch) -> Any:
+def pair_of_directions(chosen: backends.Backend, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Both directions in one launch, as if the choice had been made; without a GPU no launch succeeds."""
     rnn = linnet.SRU(4, 4, bidirectional=True)
-    monkeypatch.setattr(backend, "kernels_for", lambda x: backend.TRITON)
+    monkeypatch.setattr(backend, "kernels_for", lambda x: backends.TRITON)
     monkeypatch.setattr(backend, "choose_backend", lambda recurrence, x: chosen)
     states = [{"c": torch.zeros(1, 4)}] * 2
     flags = [(None, None, False), (None, None, True)]
@@ -153,14 +153,14 @@ def test_directions_run_one_after_the_other_if_a_weight_does_not_fit(monkeypatch
         raise CannotFuse("a weight does not fit")
 
     monkeypatch.setattr(backend, "run_fused_pair", cannot)
-    assert pair_of_directions(backend.TRITON, monkeypatch) is None
+    assert pair_of_directions(backends.TRITON, monkeypatch) is None
 
 
 def test_directions_run_one_after_the_other_for_a_tracer(monkeypatch):
     """It has to find registered operations, and there is none for a pair."""
     monkeypatch.setattr(backend, "run_fused_pair", lambda runs, x: "one launch")
-    assert pair_of_directions(backend.TRITON, monkeypatch) == "one launch"
-    assert pair_of_directions(backend.TRITON.when_recorded, monkeypatch) is None
+    assert pair_of_directions(backends.TRITON, monkeypatch) == "one launch"
+    assert pair_of_directions(backends.TRITON.when_recorded, monkeypatch) is None
 
 
 @over("name", ["NRU", "StatisticalRU"])
@@ -196,5 +196,5 @@ def test_without_triton_linnet_imports_and_runs():
 def test_an_own_kernel_of_the_cpu_is_not_for_a_gpu():
     cell = linnet.NRUCell(4, 16)
     x = draw(2, 1, 4, seed=0, dtype=torch.float32)
-    assert backend.CPU.own_kernel(cell, x) is not None
-    assert backend.TRITON.own_kernel(cell, x) is None
+    assert backends.CPU.own_kernel(cell, x) is not None
+    assert backends.TRITON.own_kernel(cell, x) is None

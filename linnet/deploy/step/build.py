@@ -9,10 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from linnet.deploy.step.lower import Recorded, lower
+from linnet.deploy.step.lower import lower
 from linnet.deploy.step.models import CannotExport, ModelStep, step_of
 from linnet.deploy.step.program import INPUT, Program, unique
 from linnet.deploy.step.record import StepRecorder, address
+from linnet.deploy.step.recorded import Recorded
 from linnet.deploy.step.views import View
 from linnet.fuse.backend import backend
 from linnet.fuse.frames import Call, watching

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -32,42 +31,21 @@ from linnet.deploy.step.program import (
     unique,
 )
 from linnet.deploy.step.record import COMPARISONS, Node, Value
+from linnet.deploy.step.recorded import (
+    Recorded,
+    Update,
+    buffer_names,
+    needed,
+    pieces_of,
+    reads_value,
+    state_updates,
+)
+from linnet.deploy.step.spans import reads, without
 from linnet.deploy.step.views import View, row_major, whole
 from linnet.layers.int8 import product as int8_product
 
 # The largest identity matrix that is written out.
 MOST_ONE_HOT = 2048
-
-
-@dataclass(frozen=True)
-class Recorded:
-    """A recorded step: its nodes, and which values are its results.
-
-    constants   what the nodes read besides the input and the state, by name
-    scales      of the rows of those constants that are int8 matrices
-    names       readable names of the constants; equal names are the same weights
-    x           the name of the buffer that the nodes read as the input
-    tokens      the number of tokens if the input is a token, else 0
-    table       the constant with a vector for each token; None: one-hot vectors
-    start       the initial state by name
-    results     the new state by name
-    units       the name of the unit of each layer
-    named       by layer: the values of its step by name
-    """
-
-    nodes: Sequence[Node]
-    constants: Mapping[str, Tensor]
-    scales: Mapping[str, Tensor]
-    names: Mapping[str, str]
-    x: str
-    x_size: int
-    tokens: int
-    table: str | None
-    start: Mapping[str, Tensor]
-    output: View
-    results: Mapping[str, View]
-    units: Sequence[str]
-    named: Sequence[Mapping[str, View]]
 
 
 def lower(step: Recorded, keep_values: bool = False) -> Program:
@@ -84,36 +62,6 @@ def lower(step: Recorded, keep_values: bool = False) -> Program:
     lowering.write_state(updates)
     values = [lowering.kept(named) for named in step.named] if keep_values else []
     return lowering.program(values)
-
-
-def needed(nodes: Sequence[Node], wanted: Sequence[View]) -> list[Node]:
-    bases, kept = {view.base for view in wanted}, []
-    for node in reversed(nodes):
-        if node.result in bases:
-            kept.append(node)
-            bases |= {value.base for value in node.operands if isinstance(value, View)}
-    return kept[::-1]
-
-
-class Update(NamedTuple):
-    """A value becomes a part of the state, from the number `offset` on."""
-
-    value: View
-    state: str
-    offset: int
-
-
-def state_updates(step: Recorded) -> Iterator[Update]:
-    """The new state, piece by piece: a stack returns the states of its layers as one tensor."""
-    joins = {node.result: node for node in step.nodes if node.op == "join"}
-    for name, view in step.results.items():
-        if view != whole(name, view.shape):
-            for piece, offset in pieces_of(joins.get(view.base), view):
-                yield Update(piece, name, offset)
-
-
-def reads_value(node: Node, base: str) -> bool:
-    return any(isinstance(value, View) and value.base == base for value in node.operands)
 
 
 def squeezed(shape: Sequence[int]) -> tuple[int, ...]:
@@ -422,65 +370,3 @@ class Lowering:
             view = self.side_by_side(view, apart=view.base == self.step.x)
             known[name] = replace(view, base=self.read(view.base))
         return known
-
-
-def pieces_of(node: Node | None, view: View) -> Iterator[tuple[View, int]]:
-    """The values that a new buffer consists of, with their positions in it."""
-    if node is None or view.offset or not view.is_contiguous:
-        yield view, 0
-        return
-    offset = 0
-    for piece in node.operands:
-        assert isinstance(piece, View)
-        yield piece, offset
-        offset += piece.size
-
-
-def reads(kernel: Kernel, base: str, part: range | None = None) -> bool:
-    """Whether a kernel reads a buffer, or a part of it."""
-    spans = [span for name, span in spans_of(kernel) if name == base]
-    return any(part is None or max(span.start, part.start) < min(span.stop, part.stop) for span in spans)
-
-
-def spans_of(kernel: Kernel) -> list[tuple[str, range]]:
-    """The buffers and constants that a kernel reads, each with the part that it reads at most."""
-    if isinstance(kernel, Product):
-        return [(kernel.x, range(kernel.x_offset, kernel.x_offset + kernel.rows * kernel.inputs))]
-    if isinstance(kernel, Gather):
-        return [(kernel.x, range(kernel.x_offset, kernel.x_offset + kernel.inputs))]
-    if isinstance(kernel, Reduce):
-        return [(kernel.x.base, span(kernel.x, (kernel.outer, kernel.inner)))]
-    if isinstance(kernel, Loop):
-        operands = [operand for line in kernel.lines for operand in line.operands]
-        operands += [store.value for store in kernel.stores]
-        return [(load.base, span(load, kernel.shape)) for load in operands if isinstance(load, Load)]
-    return []
-
-
-def span(load: Load, shape: Sequence[int]) -> range:
-    last = sum(stride * (size - 1) for stride, size in zip(load.strides, shape, strict=True))
-    return range(load.offset, load.offset + last + 1)
-
-
-def without(lines: Sequence[Line], load: Load) -> list[Line]:
-    """The lines without this operand."""
-    return [replace(line, operands=tuple(each for each in line.operands if each != load)) for line in lines]
-
-
-def buffer_names(step: Recorded) -> dict[str, str]:
-    """Readable names of buffers: those in the step of a layer, or that of the matrix that makes them."""
-    found = [(step.x, step.x)]
-    for node in step.nodes:
-        if node.op == "product" and isinstance(node.operands[1], View):
-            found.append(
-                (node.result, step.names[node.operands[1].base].removesuffix("_weight") + "_product")
-            )
-    for layer, values in enumerate(step.named):
-        found += [(view.base, f"layer{layer}_{name}") for name, view in values.items()]
-    names: dict[str, str] = {}
-    taken = {INPUT, OUTPUT, *step.start, *step.names.values()}
-    for base, name in found:
-        if base not in names and base not in step.start:
-            names[base] = unique(name, taken)
-            taken.add(names[base])
-    return names
