@@ -320,11 +320,14 @@ class Classify(WordTask):
         """
         answers: list[dict[str, Any]] = []
         for start in range(0, len(raw), batch):
-            typed = [self.typed_texts(each) for each in raw[start : start + batch]]
-            examples = [self.example([*map(self.split_words, texts)]) for texts in typed]
-            logits = self.logits(model, collate(examples).to(model.example.device))
-            answers += [self.answer(row) for row in logits.double().softmax(-1).tolist()]
+            answers += self.apart().answers(model, raw[start : start + batch])
         return answers
+
+    def answers(self, model: Any, raw: Sequence[Any]) -> list[dict[str, Any]]:
+        typed = [self.typed_texts(each) for each in raw]
+        examples = [self.example([*map(self.split_words, texts)]) for texts in typed]
+        logits = self.logits(model, collate(examples).to(model.example.device))
+        return [self.answer(row) for row in logits.double().softmax(-1).tolist()]
 
     def typed_texts(self, raw: Any) -> tuple[str, ...]:
         """Return the texts of an input as a user types it."""

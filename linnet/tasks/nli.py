@@ -79,7 +79,7 @@ class Nli(Classify):
     @torch.no_grad()
     def attention(self, model: PairClassifier, raw: Sequence[Any]) -> list[AttentionMap]:  # type: ignore[override]
         """The words of the premise that each word of the hypothesis reads."""
-        return [self.attention_map(model, each) for each in raw]
+        return [self.apart().attention_map(model, each) for each in raw]
 
     def attention_map(self, model: PairClassifier, raw: Any) -> AttentionMap:
         premise, hypothesis = (self.split_words(text) for text in self.typed_texts(raw))

@@ -314,11 +314,14 @@ class Read(WordTask):
         answers: list[dict[str, Any]] = []
         for start in range(0, len(rows), batch):
             asked = [Question(text, question, ()) for question, text in rows[start : start + batch]]
-            examples = collate([self.example(each) for each in asked])
-            spans = self.logits(model, examples.to(next(model.parameters()).device)).best(self.data.longest)
-            found = zip(asked, *(each.tolist() for each in spans), strict=True)
-            answers += [answer_of(row.text, *span) for row, *span in found]
+            answers += self.apart().answers(model, asked)
         return answers
+
+    def answers(self, model: nn.Module, asked: Sequence[Question]) -> list[dict[str, Any]]:
+        examples = collate([self.example(each) for each in asked])
+        spans = self.logits(model, examples.to(next(model.parameters()).device)).best(self.data.longest)
+        found = zip(asked, *(each.tolist() for each in spans), strict=True)
+        return [answer_of(row.text, *span) for row, *span in found]
 
     def check_input(self, raw: Any) -> None:
         two_texts(raw, "question", "text")
@@ -331,7 +334,7 @@ class Read(WordTask):
     @torch.no_grad()
     def attention(self, model: Any, raw: Sequence[Any]) -> list[AttentionMap]:
         """The words of the question that each word of the text reads, near the answer."""
-        return [self.attention_map(model, *two_texts(each, "question", "text")) for each in raw]
+        return [self.apart().attention_map(model, *two_texts(each, "question", "text")) for each in raw]
 
     def attention_map(self, model: Any, question: str, text: str) -> AttentionMap:
         batch = collate([self.example(Question(text, question, ()))]).to(next(model.parameters()).device)

@@ -6,9 +6,10 @@ has lowercase and vectors.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -24,6 +25,7 @@ from linnet.tasks.texts import TextTask
 PAD = "<pad>"
 CHARACTERS = "characters.json"
 MOST_MISTAKES = 20
+SomeTask = TypeVar("SomeTask", bound="WordTask")
 
 
 class WordTask(TextTask):
@@ -37,6 +39,12 @@ class WordTask(TextTask):
     @cached_property
     def spellings(self) -> Spellings:
         return Spellings(self.characters)
+
+    def apart(self: SomeTask) -> SomeTask:
+        """This task with spellings of its own: a service that reads new words for weeks keeps none."""
+        other = copy.copy(self)
+        other.spellings = Spellings(self.characters)
+        return other
 
     def folded(self, word: str) -> str:
         return word.lower() if self.data.lowercase else word

@@ -256,6 +256,14 @@ def test_predictions_can_be_written_as_json(config: RunConfig, run: Path):
     assert together[0] == found.predict(INPUTS[config.task][0])[0]
 
 
+def test_predictions_keep_no_new_words(config: RunConfig, run: Path):
+    """A service would need more and more memory."""
+    loaded = linnet.load(run)
+    loaded.predict(INPUTS[config.task])
+    spellings = getattr(loaded.task, "spellings", None)
+    assert spellings is None or list(spellings.index) == [""]
+
+
 def test_a_checkpoint_fits_only_what_it_describes(
     config: RunConfig, run: Path, monkeypatch: pytest.MonkeyPatch
 ):
