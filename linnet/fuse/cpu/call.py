@@ -20,6 +20,8 @@ from linnet.fuse.cpu.threads import grain
 from linnet.fuse.cpu.width import vector_width
 from linnet.fuse.operands import Flags, as_dtype
 
+# The most blocks in which threads share the channels of a step.
+BLOCKS = 8
 # How often a thread checks whether another one has finished before it does the work itself: about 50 µs.
 PATIENCE = 1 << 15
 # Fewer products than this are not worth a second thread, which may be late if the machine is busy.
@@ -122,9 +124,10 @@ class Call:
         jit.run(function, *self.projecting_work(names, chunk, kept, by_rows))
 
     def run_shared(self, function: jit.Compiled, names: tuple[str, ...]) -> None:
-        """Threads share the channels of each step, in at most 8 blocks; see source.Kernel.emit_shared."""
+        """Threads share the channels of each step, two blocks for each; see source.Kernel.emit_shared."""
         steps, batch, size = self.shape
-        block = -(-max(self.sizes) // (8 * 16)) * 16
+        most = min(BLOCKS, 2 * torch.get_num_threads())
+        block = -(-max(self.sizes) // (most * 16)) * 16
         blocks = -(-max(self.sizes) // block)
         self.put_groups(self.sizes, blocks)
         # For each phase of each step, which blocks are claimed, and which are finished.
