@@ -46,8 +46,7 @@ class Call:
         self.input_size = 0
         # The number of products for each channel and step, if the kernel has any.
         self.depth = 0
-        # The phases of a step, and the sizes of groups of operands; see fuse/phases.py.
-        self.phases = 1
+        # The sizes of groups of operands; see fuse/phases.py.
         self.sizes: tuple[int, ...] = (shape[-1],)
 
     def put(self, name: str, tensor: Tensor, offset: int = 0) -> Tensor:
@@ -123,7 +122,7 @@ class Call:
         """`chunk`: the steps projected at a time; `by_rows`: channels depend on each other."""
         jit.run(function, *self.projecting_work(names, chunk, kept, by_rows))
 
-    def run_shared(self, function: jit.Compiled, names: tuple[str, ...]) -> None:
+    def run_shared(self, function: jit.Compiled, names: tuple[str, ...], phases: int) -> None:
         """Threads share the channels of each step, two blocks for each; see source.Kernel.emit_shared."""
         steps, batch, size = self.shape
         most = min(BLOCKS, 2 * torch.get_num_threads())
@@ -131,7 +130,7 @@ class Call:
         blocks = -(-max(self.sizes) // block)
         self.put_groups(self.sizes, blocks)
         # For each phase of each step, which blocks are claimed, and which are finished.
-        count = steps * self.phases
+        count = steps * phases
         claims = self.keep(torch.zeros(2, count, dtype=torch.int64, device="cpu"))
         self.locations["claims"] = (claims.data_ptr(), 8, 8 * count)
         threads = min(torch.get_num_threads(), blocks)

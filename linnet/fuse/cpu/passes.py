@@ -67,7 +67,7 @@ def run_forward(
         y = sequence[:-1] if operands.reverse else sequence[1:]
     function, names = kernel_for(operands, "forward", (), same_state is None, projects, unpacked, shared)
     if shared:
-        call.run_shared(function, names)
+        call.run_shared(function, names, phases=1 + len(traced.inner))
     elif projects:
         assert operands.source is not None
         call.put_input(*operands.source, unpacked)
@@ -178,7 +178,9 @@ class Backward:
         self.need_joint, self.need_extras, self.need_weights, _, self.need_matrices = (
             [next(needs) for _ in range(count)] for count in counts
         )
-        self.in_place = in_place
+        self.shared = shares_channels(operands) and operands.plan.is_even and not self.traced.inner
+        # Threads that share channels may compute a step twice, so it must not write where it reads.
+        self.in_place = in_place and not self.shared
         self.wanted: list[str] = []
         self.call = ScanCall(operands)
 
@@ -188,12 +190,20 @@ class Backward:
         carries = self.put_states(dfinals)
         joint, extras, weights = self.put_joint(), self.put_extras(), self.put_weights()
         dproducts, state_gradients = self.put_products(joint)
-        self.call.run(*kernel_for(self.operands, "backward", tuple(self.wanted)), self.call.depth)
+        function, names = kernel_for(
+            self.operands, "backward", tuple(self.wanted), unpacked=self.shared, shared=self.shared
+        )
+        if self.shared:
+            self.call.run_shared(function, names, phases=2)
+            carries = [self.first_of(each) for each in carries]
+            state_gradients = [self.first_of(each) for each in state_gradients]
+        else:
+            self.call.run(function, names, self.call.depth)
         for i, product in enumerate(self.operands.plan.products):
             more = self.read_by(i, state_gradients[i][:, : self.operands.size_of(product.state)])
             carries[self.traced.states.index(product.state)] += more
         dtype = self.operands.dtype
-        summed = [None if weight is None else weight.sum(0).to(dtype) for weight in weights]
+        summed = [None if weight is None else weight.flatten(0, -2).sum(0).to(dtype) for weight in weights]
         states = [carry.to(dtype) for carry in carries]
         return [joint, *extras, *summed, *states, *self.matrices(dproducts)]
 
@@ -206,8 +216,20 @@ class Backward:
         for name, sequence, above in zip(self.traced.states, self.sequences, dfinals, strict=True):
             self.call.put(f"state.{name}", sequence)
             carry = above.to(self.operands.real, copy=True, memory_format=torch.contiguous_format)
-            carries.append(self.call.put(f"carry.{name}", carry))
+            carries.append(self.call.put(f"carry.{name}", self.of_all_steps(carry)))
         return carries
+
+    def of_all_steps(self, last: Tensor) -> Tensor:
+        """The gradient of a state after the last step, with room for all others if threads share channels."""
+        if not self.shared:
+            return last
+        made = new_empty((self.operands.shape[0] + 1, *last.shape), last.dtype)
+        made[0 if self.operands.reverse else -1] = last
+        return made
+
+    def first_of(self, gradients: Tensor) -> Tensor:
+        """The gradient of a state before the first step."""
+        return gradients[-1 if self.operands.reverse else 0]
 
     def put_joint(self) -> Tensor | None:
         if not self.need_joint[0]:
@@ -231,7 +253,8 @@ class Backward:
         return [self.want(name, self.new_sum(name)) if need else None for name, need in named]
 
     def new_sum(self, name: str) -> Tensor:
-        shape = (self.operands.shape[1], self.operands.size_of(name))
+        steps, batch, _ = self.operands.shape
+        shape = ((steps, batch) if self.shared else (batch,)) + (self.operands.size_of(name),)
         return torch.zeros(shape, dtype=self.operands.real, device="cpu")
 
     def put_products(self, joint: Tensor | None) -> tuple[list[Tensor], list[Tensor]]:
@@ -241,8 +264,10 @@ class Backward:
         for i, matrix in enumerate(matrices):
             self.call.put_product(i, self.products[i])
             dproducts.append(self.put_gradient(i, joint))
-            wide = self.call.put_packed(f"matrix.{i}", matrix.T)
-            state_gradients.append(self.call.buffer(f"state_gradient.{i}", wide).zero_())
+            put = self.call.put_unpacked if self.shared else self.call.put_packed
+            shape = self.operands.shape[1], put(f"matrix.{i}", matrix.T)
+            last = torch.zeros(shape, dtype=self.operands.real, device="cpu")
+            state_gradients.append(self.call.put(f"state_gradient.{i}", self.of_all_steps(last)))
         return dproducts, state_gradients
 
     def put_gradient(self, i: int, joint: Tensor | None) -> Tensor:

@@ -74,7 +74,12 @@ class Recipe:
         drops = ("drop_mask",) if self.drops else ()
         matrices = self.matrix_operands(("matrix", "dproduct", "state_gradient"), drops)
         known = (*self.traced.inputs, *self.traced.weights, *states, "zeros", *self.number_operands, "dy")
-        return (*known, *carries, *gradients, *matrices, *self.group_names)
+        claims = ("claims",) if self.shared else ()
+        return (*known, *carries, *gradients, *matrices, *self.group_names, *claims)
+
+    def shared_phases(self, name: str) -> int:
+        """How often in a step threads that share its channels wait for each other."""
+        return len(phases_of(self.traced).forward) if name == "forward" else 2
 
     @property
     def number_operands(self) -> tuple[str, ...]:

@@ -61,7 +61,6 @@ class ScanCall(Call):
             self.put(name, as_dtype(weight, operands.real).contiguous())
         self.put("zeros", zeros(max(operands.sizes), operands.real))
         self.put_groups(operands.sizes)
-        self.phases = 1 + len(operands.plan.traced.inner)
         if operands.plan.pattern.numbers:
             self.put("numbers", operands.plan.numbers_as(operands.real))
         self.depth = sum(len(matrix) for matrix in operands.matrices)

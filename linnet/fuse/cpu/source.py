@@ -108,10 +108,10 @@ class Kernel(StepRows):
         build, blocks, threads = self.builder, self.header["blocks"], self.header["threads"]
         own = build.udiv(build.mul(self.begin, blocks), threads)
         everything = build.sub(build.shl(I64(1), blocks), I64(1))
-        phases = phases_of(self.traced).forward
+        count = self.recipe.shared_phases(self.name)
         with self.times() as t:
-            for phase in range(len(phases)):
-                number = build.add(build.mul(t, I64(len(phases))), I64(phase))
+            for phase in range(count):
+                number = build.add(build.mul(t, I64(count)), I64(phase))
                 claims, done = (self.row("claims", number, I64(i)) for i in range(2))
                 with self.loop(I64(0), blocks, 1) as i:
                     block = build.urem(build.add(own, i), blocks)
@@ -123,6 +123,11 @@ class Kernel(StepRows):
         return self.finish()
 
     def finish_block(self, t: ir.Value, phase: int, block: ir.Value, done: ir.Value) -> None:
+        compute = self.forward_block if self.name == "forward" else self.backward_block
+        compute(t, phase, block)
+        self.builder.atomic_rmw("or", done, self.builder.shl(I64(1), block), "release")
+
+    def forward_block(self, t: ir.Value, phase: int, block: ir.Value) -> None:
         batch, phases = self.header["batch"], phases_of(self.traced)
         for i, (source, slot, parts) in enumerate(self.matrices(t)):
             if phase == first_phase(phases, parts):
@@ -133,7 +138,21 @@ class Kernel(StepRows):
         for piece in phases.forward[phase]:
             with self.loop(I64(0), batch, 1) as b:
                 self.forward_row(piece, t, b, self.channels(block, piece.group))
-        self.builder.atomic_rmw("or", done, self.builder.shl(I64(1), block), "release")
+
+    def backward_block(self, t: ir.Value, phase: int, block: ir.Value) -> None:
+        """First the gradients of the step itself; then, from those of all channels, of the states that the
+        products read."""
+        batch, channels = self.header["batch"], self.channels(block)
+        if phase == 0:
+            for piece in phases_of(self.traced).backward[0]:
+                with self.loop(I64(0), batch, 1) as b:
+                    self.backward_row(piece, t, b, channels)
+            return
+        old_slot, _ = self.slots(t)
+        for i in range(len(self.recipe.products)):
+            source, where = f"dproduct.{i}", (f"state_gradient.{i}", old_slot, 1)
+            row, rows = self.row(source, t, I64(0)), (I64(0), batch)
+            self.dots(row, source, f"matrix.{i}", where, rows, channels, self.header["size"])
 
     def matrices(self, t: ir.Value) -> Iterator[tuple[str, ir.Value, tuple[str, ...]]]:
         """For each matrix: what it reads at step t, in which slot, and the inputs that it makes."""

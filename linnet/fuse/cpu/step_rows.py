@@ -78,9 +78,12 @@ class StepRows(Program):
         return known
 
     def backward_row(self, piece: Piece, t: ir.Value, b: ir.Value, channels: Channels) -> None:
-        rows = self.rows(t, b, self.operands)
+        rows, (old_slot, new_slot) = self.rows(t, b, self.operands), self.slots(t)
         old, _ = self.state_rows(t, b)
         written, products = dict(piece.graph.outputs), self.recipe.product_parts
+        # If threads share the channels, each step has memory of its own for the gradients of states.
+        below = {name: self.row(f"carry.{name}", old_slot, b) for name in self.traced.states}
+        rows |= {name: self.row(name, new_slot, b) for name in rows if name.startswith(("carry.", "state_g"))}
         states = [name for name in self.traced.states if f"d.{name}" in written]
         wanted = [name for name in self.recipe.wanted if f"d.{name}" in written]
         reset = self.flag("resets", t, b)
@@ -89,7 +92,7 @@ class StepRows(Program):
             results = emit.run(piece.graph, self.known(piece, emit, rows, old, at))
             for name in wanted:
                 gradient = results[f"d.{name}"]
-                if name in self.traced.weights:
+                if name in self.traced.weights and not self.recipe.shared:
                     gradient = emit.emit_add(self.load(emit, rows, f"d.{name}", at), gradient)
                 if name in products:
                     # The product of a state of zeros is a constant.
@@ -98,7 +101,7 @@ class StepRows(Program):
             for name in states:
                 # No gradient passes the first step of a new sequence.
                 kept = emit.builder.select(reset, emit.number(0.0), results[f"d.{name}"])
-                self.store(emit, rows, f"carry.{name}", at, kept)
+                self.store_plain(emit, below[name], at, kept)
 
         def pad(emit: Emitter, at: ir.Value) -> None:
             for name in wanted:
@@ -106,7 +109,7 @@ class StepRows(Program):
                     self.store(emit, rows, f"d.{name}", at, emit.number(0.0))
             for name in states:
                 kept = emit.builder.select(reset, emit.number(0.0), self.above(emit, rows, name, at))
-                self.store(emit, rows, f"carry.{name}", at, kept)
+                self.store_plain(emit, below[name], at, kept)
 
         self.where_real(t, b, channels, step, pad)
 
