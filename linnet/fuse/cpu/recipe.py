@@ -10,6 +10,11 @@ from linnet.fuse.plan import Product
 from linnet.fuse.trace import Traced
 
 
+def shared_phases(traced: Traced, name: str) -> int:
+    """How often in a step of a kernel, "forward" or "backward", threads that share channels wait."""
+    return len(phases_of(traced).forward) if name == "forward" else 2
+
+
 @dataclass(frozen=True)
 class Recipe:
     """Everything a kernel depends on; two equal recipes are the same code."""
@@ -76,10 +81,6 @@ class Recipe:
         known = (*self.traced.inputs, *self.traced.weights, *states, "zeros", *self.number_operands, "dy")
         claims = ("claims",) if self.shared else ()
         return (*known, *carries, *gradients, *matrices, *self.group_names, *claims)
-
-    def shared_phases(self, name: str) -> int:
-        """How often in a step threads that share its channels wait for each other."""
-        return len(phases_of(self.traced).forward) if name == "forward" else 2
 
     @property
     def number_operands(self) -> tuple[str, ...]:
