@@ -132,9 +132,12 @@ class Comparing:
         from linnet.train.loop import train
 
         board.finished(path.name, train(config, path, board.progress(path.name), self.task))
-        task = self.task.with_settings(config.data, config.model, config.loop.seed)
-        if text := task.sample(load(path).model, self.tokens):
+        if text := self.task_of(config).sample(load(path).model, self.tokens):
             write_atomically(path / "sample.txt", text.encode())
+
+    def task_of(self, config: RunConfig) -> Task:
+        """The task of a run; the data that this comparison has read is not read again for the same fold."""
+        return self.task.with_settings(config.data, config.model, config.loop.seed)
 
     def validated(self) -> None:
         """Write the page after the first validation of all: there is something to look at early."""
@@ -159,8 +162,8 @@ class Comparing:
         if best is None or not is_first_process():
             return
         try:
-            # The task of this comparison has read the data already.
-            lens_of(replace(load(best.folder), task=self.task)).save(self.folder / LENS)
+            run = load(best.folder)
+            lens_of(replace(run, task=self.task_of(run.config))).save(self.folder / LENS)
         except CannotShow as reason:
             say(f"There is no lens of the best model: {reason}")
 

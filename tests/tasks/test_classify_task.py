@@ -16,6 +16,7 @@ import linnet
 from linnet import cli
 from linnet.analysis.report import page
 from linnet.analysis.runs import read_run
+from linnet.analysis.table import best_run
 from linnet.data.errors import DataError
 from linnet.runs.config import RunConfig, override
 from linnet.runs.errors import Damaged
@@ -365,6 +366,22 @@ def test_cross_validation_is_paired_by_fold(table: Path, tmp_path: Path, capsys:
     assert sorted(row.where for part in tested for row in part) == sorted(
         row.where for part in task_of(table).texts for row in part
     )
+
+
+def test_the_lens_of_a_fold_has_the_words_of_that_fold(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """Each fold has a vocabulary of its own."""
+    texts = "".join(f"a song of bird{i},bird\na noise of bird{i},crow\n" * (1 + i % 2) for i in range(20))
+    (tmp_path / "birds.csv").write_text("text,label\n" + texts)
+    folder = tmp_path / "compare"
+    options = ["--path", str(tmp_path / "birds.csv"), "--units", "sru", "--folds", "2", "--epochs", "1"]
+    small = ["--embedding-size", "4", "--budget", "1500", "--device", "cpu", "--run-dir", str(folder)]
+    assert cli.main(["compare", "classify", *options, *small]) == 0
+    runs = [read_run(folder / f"sru-fold{fold}") for fold in range(2)]
+    words = [json.loads((run.folder / "vocabulary.json").read_text())["tokens"] for run in runs]
+    page = (folder / "lens.html").read_text()
+    shown = json.loads(page.partition('"tokens": ')[2].partition("]")[0] + "]")
+    assert words[0] != words[1]
+    assert shown == words[runs.index(best_run(runs))]
 
 
 def test_folds_of_sets(capsys: pytest.CaptureFixture[str]):
