@@ -17,7 +17,7 @@ import torch
 from linnet.bench.recurrence import training_plans
 from linnet.fuse.plan import Plan
 from linnet.fuse.triton.kernels import compile_ahead
-from linnet.fuse.triton.source import Recipe
+from linnet.fuse.triton.loop import Recipe
 from linnet.units import UNITS
 
 COLUMNS = ("capability", "unit", "kernel", "dtype", "registers", "spilled", "shared", "ahead_of_time")

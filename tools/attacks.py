@@ -29,8 +29,8 @@ from linnet.fuse.backend import FallbackWarning, backend
 from linnet.layers.cell import Cell
 from linnet.layers.recurrent import Recurrent
 from linnet.layers.stream import Stream, stream
-from tools.cases import (
-    Case,
+from tools.cases import Case
+from tools.outcomes import (
     Change,
     Results,
     Wrong,

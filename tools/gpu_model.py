@@ -19,7 +19,8 @@ from linnet.bench.recurrence import training_plans
 from linnet.bench.settings import RACED, Shape
 from linnet.fuse.plan import Plan
 from linnet.fuse.trace import Pointwise
-from linnet.fuse.triton.source import Backward, Forward, Recipe
+from linnet.fuse.triton.loop import Recipe
+from linnet.fuse.triton.source import Backward, Forward
 from linnet.fuse.triton.step import ARITHMETIC
 from linnet.units import UNITS
 

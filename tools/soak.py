@@ -37,7 +37,8 @@ import torch
 
 from linnet.bench.memory import resident, trim
 from tools import attacks
-from tools.cases import Case, Wrong, compare, draw, results
+from tools.cases import Case, draw
+from tools.outcomes import Wrong, compare, results
 
 ROOT = Path(__file__).parents[1]
 SHARES = {

@@ -50,7 +50,7 @@ def gpu_kernel(unit: str, backward: bool = False, assembly: bool = False, dtype:
 
 
 def recipes(rnn: Any, backward: bool) -> list[Any]:
-    from linnet.fuse.triton.source import Recipe
+    from linnet.fuse.triton.loop import Recipe
 
     plans = next(plans for (training, *_), plans in rnn.directions[0].plan_cache.plans.items() if training)
     if isinstance(plans, str):

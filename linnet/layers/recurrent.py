@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -30,7 +30,8 @@ from linnet.fuse.unit import Named
 from linnet.layers.cell import Cell
 from linnet.layers.direction import Direction, layer_dropout, run_layer
 from linnet.layers.pretrained import Pretrained
-from linnet.layers.sequence import check_flags, mask_of_lengths, repack, unpack
+from linnet.layers.sequence import check_flags, last_outputs, mask_of_lengths, repack, unpack
+from linnet.layers.signature import joint_signature, named_arguments
 
 # The arguments of every cell that belong to no paper.
 EVERY_CELL_HAS = ("input_size", "hidden_size", "bias", "device", "dtype")
@@ -68,7 +69,8 @@ class Recurrent(ShowsOptions, Pretrained):
         super().__init_subclass__(**kwargs)
         if cell is not None:
             cls.cell_class = cell
-            cls.__signature__ = joint_signature(cls.__init__, cell)  # type: ignore[attr-defined]
+            signature = joint_signature([cls.__init__, Recurrent.__init__], cell)
+            cls.__signature__ = signature  # type: ignore[attr-defined]
             cls.__doc__ = "\n\n".join(inspect.cleandoc(each.__doc__ or "") for each in (cls, cell, Recurrent))
 
     def __init__(
@@ -392,40 +394,5 @@ class Recurrent(ShowsOptions, Pretrained):
         return (state[LAST_OUTPUT], own) if LAST_OUTPUT in state else own
 
 
-def last_outputs(y: Tensor, before: Sequence[Tensor], mask: Tensor | None) -> list[Tensor]:
-    """The output of each direction [B, size] at the last step that it has read; `before` if it has read none.
-
-    y [T, B, directions * size]; a second direction reads backwards.
-    """
-    ways = zip(y.chunk(len(before), -1), before, (False, True), strict=False)
-    if mask is None:
-        return [part[0] if reverse else part[-1] for part, _, reverse in ways]
-    steps = torch.arange(1, len(y) + 1, device=y.device)[:, None]
-    real = {False: (steps * mask).amax(0), True: ((len(y) + 1 - steps) * mask).amax(0)}
-    found = []
-    for part, old, reverse in ways:
-        count = real[reverse]
-        place = (len(y) - count if reverse else count - 1).clamp(0, len(y) - 1)
-        last = part.gather(0, place[None, :, None].expand(1, -1, part.shape[-1]))[0]
-        found.append(torch.where(count[:, None] > 0, last, old))
-    return found
-
-
 def reorder(state: Named, order: Tensor | None) -> Named:
     return state if order is None else {name: s.index_select(1, order) for name, s in state.items()}
-
-
-def joint_signature(constructor: Callable[..., None], cell: type[Cell]) -> inspect.Signature:
-    """The arguments of the stack, then those of the cell's paper: what help() and editors show."""
-    parameters = named_arguments(constructor)
-    parameters |= {k: p for k, p in named_arguments(Recurrent.__init__).items() if k not in parameters}
-    own = {k: p for k, p in named_arguments(cell).items() if k not in parameters}
-    parameters |= {k: p.replace(kind=p.KEYWORD_ONLY) for k, p in own.items()}
-    return inspect.Signature(list(parameters.values()))
-
-
-def named_arguments(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
-    """The arguments of a function that have names of their own, except `self`."""
-    parameters = inspect.signature(function).parameters
-    unnamed = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    return {name: p for name, p in parameters.items() if name != "self" and p.kind not in unnamed}

@@ -72,3 +72,22 @@ def repack(x: Tensor, like: PackedSequence) -> PackedSequence:
     """The inverse of `unpack`, with the batch sizes and the order of `like`."""
     steps = [x[t, :size] for t, size in enumerate(like.batch_sizes.tolist())]
     return PackedSequence(torch.cat(steps), like.batch_sizes, like.sorted_indices, like.unsorted_indices)
+
+
+def last_outputs(y: Tensor, before: Sequence[Tensor], mask: Tensor | None) -> list[Tensor]:
+    """The output of each direction [B, size] at the last step that it has read; `before` if it has read none.
+
+    y [T, B, directions * size]; a second direction reads backwards.
+    """
+    ways = zip(y.chunk(len(before), -1), before, (False, True), strict=False)
+    if mask is None:
+        return [part[0] if reverse else part[-1] for part, _, reverse in ways]
+    steps = torch.arange(1, len(y) + 1, device=y.device)[:, None]
+    real = {False: (steps * mask).amax(0), True: ((len(y) + 1 - steps) * mask).amax(0)}
+    found = []
+    for part, old, reverse in ways:
+        count = real[reverse]
+        place = (len(y) - count if reverse else count - 1).clamp(0, len(y) - 1)
+        last = part.gather(0, place[None, :, None].expand(1, -1, part.shape[-1]))[0]
+        found.append(torch.where(count[:, None] > 0, last, old))
+    return found

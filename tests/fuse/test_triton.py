@@ -19,7 +19,8 @@ from user_units import Leaky
 import linnet
 from linnet.fuse import available, backend, backends
 from linnet.fuse.trace import OPERATIONS
-from linnet.fuse.triton.source import Recipe, backward_source, forward_source
+from linnet.fuse.triton.loop import Recipe
+from linnet.fuse.triton.source import backward_source, forward_source
 from linnet.fuse.triton.step import ARITHMETIC, FUNCTIONS, Names
 from linnet.fuse.unit import CannotFuse
 

@@ -14,19 +14,8 @@ import torch
 from linnet.bench.recurrence import launches
 from linnet.units import UNITS
 from tools import attacks, soak
-from tools.cases import (
-    AS_THE_LOOP,
-    TOLERANCES,
-    Case,
-    Wrong,
-    by_loop,
-    compare,
-    draw,
-    fusing,
-    is_unstable,
-    results,
-    swing,
-)
+from tools.cases import Case, draw, fusing, is_unstable
+from tools.outcomes import AS_THE_LOOP, TOLERANCES, Wrong, by_loop, compare, results, swing
 
 # Small, with gradients, in float64: quick to check.
 SMALL = Case(

@@ -13,79 +13,24 @@ u and n again; for a write head, with d_j the gradient of m_t and D_i = sum_j d_
     d alpha_i = c D_i / n_i
     d u_ij    = c alpha_i / n_i (d_j - D_i u_ij |u_ij|^3 / n_i^5)
 
-and d p, d q follow from u = p q^T. Fifth powers overflow and underflow early: in float32 those of 1e8 and
-1e-9. So the kernels compute with u / scale, and n >= 1e-12 / scale, where `scale` is 1 for almost all heads.
-If the fifth powers of a head underflow, `scale` is the largest |u_ij|; if they overflow, nothing is written,
-and gradients are 0. With n = (s - mean s) / sigma and norm(s) = gain n + shift, the gradient of s is
-(e - mean e - n mean(e n)) / sigma, where e is gain times the gradient of norm(s). The gradients of W and
-U are single products after the loop.
+and d p, d q follow from u = p q^T; outer_heads.py has u and n. With n = (s - mean s) / sigma and
+norm(s) = gain n + shift, the gradient of s is (e - mean e - n mean(e n)) / sigma, where e is gain times the
+gradient of norm(s). The gradients of W and U are single products after the loop.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable
 
 from llvmlite import ir
 
 from linnet.fuse.cpu.emit import Emitter
 from linnet.fuse.cpu.gemm import broadcast
-from linnet.fuse.cpu.program import I64, Program
+from linnet.fuse.cpu.outer_heads import HeadProgram, OuterRecipe, Side
+from linnet.fuse.cpu.program import I64
 
-LEAST_NORM = 1e-12
-# For float32 and float64: the smallest normal number divided by the precision. A smaller sum of fifth powers
-# has lost digits to underflow, or is 0.
-UNDERFLOW = {32: 2.0**-126 / 2.0**-23, 64: 2.0**-1022 / 2.0**-52}
 # Emits the values at some channels of a row: a vector of them, or a single one.
 Part = Callable[[Emitter, ir.Value], ir.Value]
-FORWARD = ("a", "state", "z", "zeros", "matrix.state", "product", "matrix.heads", "heads", "bias", "y")
-BACKWARD = (
-    *("state", "z", "zeros", "heads", "bias", "dy", "da", "dheads", "carry"),
-    *("matrix.heads", "dz", "matrix.state", "state_gradient"),
-)
-# Further operands with a layer norm; `rate` is 1 / sigma.
-NORM_FORWARD = ("gain", "shift", "normed", "rate")
-NORM_BACKWARD = ("gain", "normed", "rate", "dnorm")
-
-
-@dataclass(frozen=True)
-class OuterRecipe:
-    """Everything the kernels depend on."""
-
-    hidden: int
-    memory: int
-    heads: int
-    relu: bool
-    mean: bool
-    bits: int
-    width: int
-    eps: float | None = None  # of the layer norm, if there is one
-
-    @property
-    def forward_operands(self) -> tuple[str, ...]:
-        return FORWARD if self.eps is None else FORWARD + NORM_FORWARD
-
-    @property
-    def backward_operands(self) -> tuple[str, ...]:
-        return BACKWARD if self.eps is None else BACKWARD + NORM_BACKWARD
-
-    @property
-    def root(self) -> int:
-        """The length of p and of q."""
-        return int((self.heads * self.memory) ** 0.5)
-
-    @property
-    def lanes(self) -> int:
-        return self.width // 2
-
-    @property
-    def sides(self) -> list[tuple[int, int, float]]:
-        """For writing and erasing: the columns of the heads where strengths and p start, and the factor."""
-        k, root = self.heads, self.root
-        scale = 1 / k if self.mean else 1.0
-        return [(0, 2 * k, scale), (k, 2 * k + 2 * root, -scale)]
 
 
 def forward_ir(recipe: OuterRecipe) -> str:
@@ -108,12 +53,9 @@ def backward_ir(recipe: OuterRecipe) -> str:
     return OuterKernel("backward", recipe.backward_operands, recipe).emit_backward()
 
 
-class OuterKernel(Program):
+class OuterKernel(HeadProgram):
     def __init__(self, name: str, operands: tuple[str, ...], recipe: OuterRecipe):
-        super().__init__(name, operands, recipe.bits, recipe.width)
-        self.recipe = recipe
-        self.wide = Emitter(self.builder, self.form, recipe.lanes)
-        self.one = Emitter(self.builder, self.form, 1)
+        super().__init__(name, operands, recipe)
         self.hidden = (I64(0), I64(recipe.hidden))
         self.memory = (I64(recipe.hidden), I64(recipe.hidden + recipe.memory))
 
@@ -188,31 +130,24 @@ class OuterKernel(Program):
             with real:
                 self.along(self.hidden, copy(new, y))
                 self.along(self.memory, copy(old, new))
-                heads, bias = self.row("heads", t, b), self.row("bias", t, b)
-                for side in self.recipe.sides:
-                    self.write(heads, bias, new, *side)
+                for side in self.sides(t, b):
+                    self.write(side, new)
             with padded:
                 self.along((I64(0), self.memory[1]), copy(old, new))
                 zero = lambda emit, at: self.store_plain(emit, y, at, emit.number(0.0))  # noqa: E731
                 self.along(self.hidden, zero)
 
-    def write(
-        self, heads: ir.Value, bias: ir.Value, m: ir.Value, strengths: int, p: int, scale: float
-    ) -> None:
+    def write(self, side: Side, m: ir.Value) -> None:
         """m += scale sum_i g(alpha_i) u_i / n_i."""
         emit, one = self.wide, self.one
-        q = self.read_all(heads, bias, p + self.recipe.root)
         for i in range(self.recipe.heads):
-            inverse_scale, fifth, _ = self.sums_in_range(heads, bias, p, q, i, None)
-            strength = self.strength(heads, bias, strengths + i)
-            by = one.emit_div(one.emit_mul(strength, one.number(scale)), self.norm(fifth, inverse_scale))
-            factors = self.broadcast(by)
+            sums = self.sums_in_range(side, i)
+            scaled = one.emit_mul(self.strength(side, i), one.number(side.columns.scale))
+            factors = self.broadcast(one.emit_div(scaled, self.norm(sums)))
             with self.rows_of(i) as (r, at):
-                u = self.products_of(heads, bias, p, r, q, inverse_scale)
-                for j, value in enumerate(u):
-                    at_memory = self.builder.add(at, I64(self.recipe.hidden + j * emit.width))
-                    old = self.load_plain(emit, m, at_memory)
-                    self.store_plain(emit, m, at_memory, emit.fma(factors, value, old))
+                for j, u in enumerate(self.products_of(side, r, sums.inverse_scale)):
+                    old = self.load_plain(emit, m, self.in_memory(at, j))
+                    self.store_plain(emit, m, self.in_memory(at, j), emit.fma(factors, u, old))
 
     def emit_backward(self) -> str:
         with self.times() as t:
@@ -228,61 +163,62 @@ class OuterKernel(Program):
 
     def memory_gradient(self, t: ir.Value, b: ir.Value) -> None:
         """The gradients of the heads; zeros at a padded step."""
-        heads, bias = self.row("heads", t, b), self.row("bias", t, b)
         carry, gradient = self.row("carry", t, b), self.row("dheads", t, b)
-        width = 2 * self.recipe.heads + 4 * self.recipe.root
         zero = lambda emit, at: self.store_plain(emit, gradient, at, emit.number(0.0))  # noqa: E731
-        self.along((I64(0), I64(width)), zero)
+        self.along((I64(0), I64(self.recipe.columns)), zero)
         with self.builder.if_then(self.flag("mask", t, b, absent=True)):
-            for side in self.recipe.sides:
-                self.write_gradient(heads, bias, carry, gradient, *side)
+            for side in self.sides(t, b):
+                for i in range(self.recipe.heads):
+                    self.write_gradient(side, i, carry, gradient)
 
-    def write_gradient(
-        self,
-        heads: ir.Value,
-        bias: ir.Value,
-        carry: ir.Value,
-        gradient: ir.Value,
-        strengths: int,
-        p: int,
-        scale: float,
-    ) -> None:
-        one, root = self.one, self.recipe.root
-        q = self.read_all(heads, bias, p + root)
-        for i in range(self.recipe.heads):
-            inverse_scale, fifth, along_u = self.sums_in_range(heads, bias, p, q, i, carry)
-            norm = self.norm(fifth, inverse_scale)
-            strength = self.strength(heads, bias, strengths + i)
-            scaled = one.emit_div(one.number(scale), norm)
-            self.store_strength(gradient, heads, bias, strengths + i, one.emit_mul(scaled, along_u))
-            # A norm at its lower limit is a constant.
-            free = self.builder.fcmp_ordered(">", norm, self.least_norm(inverse_scale))
-            norm_factor = self.builder.select(free, one.emit_div(along_u, fifth), one.number(0.0))
-            factor = self.broadcast(one.emit_mul(one.emit_mul(scaled, strength), inverse_scale))
-            with self.rows_of(i) as (r, at):
-                products = self.products_of(heads, bias, p, r, q, inverse_scale)
-                p_r = self.broadcast(self.read_one(heads, bias, self.builder.add(r, I64(p))))
-                factors = factor, self.broadcast(norm_factor)
-                self.row_gradient(carry, gradient, (p, p_r, r), zip(products, q, strict=True), at, factors)
+    def write_gradient(self, side: Side, i: int, carry: ir.Value, gradient: ir.Value) -> None:
+        one = self.one
+        sums = self.sums_in_range(side, i, carry)
+        norm = self.norm(sums)
+        scaled = one.emit_div(one.number(side.columns.scale), norm)
+        self.store_strength(side, i, gradient, one.emit_mul(scaled, sums.along_u))
+        # A norm at its lower limit is a constant.
+        free = self.builder.fcmp_ordered(">", norm, self.least_norm(sums))
+        along_norm = self.builder.select(free, one.emit_div(sums.along_u, sums.fifth), one.number(0.0))
+        factor = one.emit_mul(one.emit_mul(scaled, self.strength(side, i)), sums.inverse_scale)
+        with self.rows_of(i) as (r, at):
+            du = self.row_gradient(
+                self.products_of(side, r, sums.inverse_scale),
+                [self.load_plain(self.wide, carry, self.in_memory(at, j)) for j in range(len(side.q))],
+                self.broadcast(factor),
+                self.broadcast(along_norm),
+            )
+            self.store_row_gradient(side, r, du, gradient)
 
-    def row_gradient(self, carry, gradient, p_and_row, products, at, factors) -> None:
-        """du of one row of p q^T, and what it contributes to dp and dq."""
-        emit, root = self.wide, self.recipe.root
-        (p, p_r, r), (factor, norm_factor) = p_and_row, factors
-        total = emit.number(0.0)
-        for j, (u, q_j) in enumerate(products):
-            at_memory = self.builder.add(at, I64(self.recipe.hidden + j * emit.width))
-            d = self.load_plain(emit, carry, at_memory)
-            cube = emit.emit_mul(emit.emit_mul(u, u), emit.intrinsic("llvm.fabs", u))
-            by_norm = emit.emit_mul(emit.emit_mul(u, cube), norm_factor)
-            du = emit.emit_mul(factor, emit.emit_sub(d, by_norm))
+    def store_strength(self, side: Side, i: int, gradient: ir.Value, value: ir.Value) -> None:
+        if self.recipe.relu:
+            on = self.builder.fcmp_ordered(">", self.strength_before(side, i), self.one.number(0.0))
+            value = self.builder.select(on, value, self.one.number(0.0))
+        self.store_plain(self.one, gradient, I64(side.columns.strengths + i), value)
+
+    def row_gradient(
+        self, u: list[ir.Value], d: list[ir.Value], factor: ir.Value, along_norm: ir.Value
+    ) -> list[ir.Value]:
+        """du of one row of p q^T."""
+        emit, made = self.wide, []
+        for u_j, d_j in zip(u, d, strict=True):
+            cube = emit.emit_mul(emit.emit_mul(u_j, u_j), emit.intrinsic("llvm.fabs", u_j))
+            by_norm = emit.emit_mul(emit.emit_mul(u_j, cube), along_norm)
+            du = emit.emit_mul(factor, emit.emit_sub(d_j, by_norm))
             if self.recipe.relu:
-                du = self.builder.select(
-                    self.builder.fcmp_ordered(">", u, emit.number(0.0)), du, emit.number(0.0)
-                )
-            total = emit.fma(du, q_j, total)
-            dq = I64(p + root + j * emit.width)
-            self.store_plain(emit, gradient, dq, emit.fma(du, p_r, self.load_plain(emit, gradient, dq)))
+                on = self.builder.fcmp_ordered(">", u_j, emit.number(0.0))
+                du = self.builder.select(on, du, emit.number(0.0))
+            made.append(du)
+        return made
+
+    def store_row_gradient(self, side: Side, r: ir.Value, du: list[ir.Value], gradient: ir.Value) -> None:
+        """What du of row r contributes to dp and dq."""
+        emit, p, total = self.wide, side.columns.p, self.wide.number(0.0)
+        p_r = self.broadcast(self.p_at(side, r))
+        for j, (du_j, q_j) in enumerate(zip(du, side.q, strict=True)):
+            total = emit.fma(du_j, q_j, total)
+            at = I64(p + self.recipe.root + j * emit.width)
+            self.store_plain(emit, gradient, at, emit.fma(du_j, p_r, self.load_plain(emit, gradient, at)))
         self.store_plain(self.one, gradient, self.builder.add(r, I64(p)), self.total(total))
 
     def hidden_gradient(self, t: ir.Value, b: ir.Value) -> None:
@@ -352,121 +288,3 @@ class OuterKernel(Program):
         reset = self.flag("resets", t, b)
         old = self.builder.select(reset, self.row("zeros", t, b), self.row("state", old_slot, b))
         return old, self.row("state", new_slot, b), reset
-
-    def read_one(self, heads: ir.Value, bias: ir.Value, at: ir.Value) -> ir.Value:
-        one = self.one
-        return one.emit_add(self.load_plain(one, heads, at), self.load_plain(one, bias, at))
-
-    def read_all(self, heads: ir.Value, bias: ir.Value, start: int) -> list[ir.Value]:
-        """All of q, as vectors."""
-        emit = self.wide
-        starts = [I64(start + j) for j in range(0, self.recipe.root, emit.width)]
-        return [
-            emit.emit_add(self.load_plain(emit, heads, at), self.load_plain(emit, bias, at)) for at in starts
-        ]
-
-    def strength(self, heads: ir.Value, bias: ir.Value, at: int) -> ir.Value:
-        value = self.read_one(heads, bias, I64(at))
-        return self.one.emit_maximum(value, self.one.number(0.0)) if self.recipe.relu else value
-
-    def store_strength(self, gradient, heads, bias, at: int, value: ir.Value) -> None:
-        if self.recipe.relu:
-            on = self.builder.fcmp_ordered(">", self.read_one(heads, bias, I64(at)), self.one.number(0.0))
-            value = self.builder.select(on, value, self.one.number(0.0))
-        self.store_plain(self.one, gradient, I64(at), value)
-
-    def products_of(
-        self, heads, bias, p: int, r: ir.Value, q: list[ir.Value], inverse_scale: ir.Value
-    ) -> list[ir.Value]:
-        """Row r of g(p q^T), divided by the scale."""
-        emit = self.wide
-        p_r = self.read_one(heads, bias, self.builder.add(r, I64(p)))
-        p_r = self.broadcast(self.one.emit_mul(p_r, inverse_scale))
-        u = [emit.emit_mul(p_r, q_j) for q_j in q]
-        return [emit.emit_maximum(value, emit.number(0.0)) for value in u] if self.recipe.relu else u
-
-    def sums_in_range(self, heads, bias, p: int, q: list[ir.Value], i: int, carry: ir.Value | None):
-        """Return 1 / scale, and the `sums` computed with it.
-
-        A scale of 1 is tried first: it suits almost all heads, and these do not run the loop over u twice.
-        """
-        build, one = self.builder, self.one
-        fifth, along_u = self.sums(heads, bias, p, q, i, carry, one.number(1.0))
-        with build.goto_entry_block():
-            variables = [build.alloca(one.vector) for _ in range(3)]
-        for variable, value in zip(variables, (one.number(1.0), fifth, along_u), strict=True):
-            build.store(value, variable)
-        overflows = build.fcmp_ordered("==", fifth, one.number(math.inf))
-        underflows = build.fcmp_ordered("<", fifth, one.number(UNDERFLOW[self.recipe.bits]))
-        with build.if_then(build.or_(overflows, underflows), likely=False):
-            inverse_scale = self.inverse_scale(overflows, self.largest(heads, bias, p, q, i))
-            fifth, along_u = self.sums(heads, bias, p, q, i, carry, inverse_scale)
-            # The norm is too large for the format: it stays infinite.
-            fifth = build.select(overflows, one.number(math.inf), fifth)
-            for variable, value in zip(variables, (inverse_scale, fifth, along_u), strict=True):
-                build.store(value, variable)
-        return tuple(build.load(variable, typ=one.vector) for variable in variables)
-
-    def inverse_scale(self, overflows: ir.Value, largest: ir.Value) -> ir.Value:
-        """1 / scale if a scale of 1 does not suit; 0 if nothing is to be written."""
-        build, one = self.builder, self.one
-        smallest = one.emit_maximum(largest, one.number(LEAST_NORM))
-        # An infinite product of p and q is left as it is: it becomes NaN, which users notice.
-        infinite = build.fcmp_ordered("==", largest, one.number(math.inf))
-        silent = build.select(infinite, one.number(1.0), one.number(0.0))
-        return build.select(overflows, silent, one.emit_div(one.number(1.0), smallest))
-
-    def largest(self, heads, bias, p: int, q: list[ir.Value], i: int) -> ir.Value:
-        """max_j |u_ij|."""
-        emit, one, build = self.wide, self.one, self.builder
-        with build.goto_entry_block():
-            maximum = build.alloca(emit.vector)
-        build.store(emit.number(0.0), maximum)
-        with self.rows_of(i) as (r, _):
-            found = build.load(maximum, typ=emit.vector)
-            for u in self.products_of(heads, bias, p, r, q, one.number(1.0)):
-                found = emit.emit_maximum(found, emit.intrinsic("llvm.fabs", u))
-            build.store(found, maximum)
-        return self.fold(one.emit_maximum, build.load(maximum, typ=emit.vector))
-
-    def sums(self, heads, bias, p: int, q: list[ir.Value], i: int, carry: ir.Value | None, inverse_scale):
-        """sum_j |u_ij|^5 and, if there is a gradient, sum_j d_j u_ij."""
-        emit, build = self.wide, self.builder
-        with build.goto_entry_block():
-            variables = [build.alloca(emit.vector) for _ in range(2)]
-        for variable in variables:
-            build.store(emit.number(0.0), variable)
-        with self.rows_of(i) as (r, at):
-            fifth, along_u = (build.load(variable, typ=emit.vector) for variable in variables)
-            for j, u in enumerate(self.products_of(heads, bias, p, r, q, inverse_scale)):
-                square = emit.emit_mul(u, u)
-                fourth = emit.emit_mul(square, square)
-                fifth = emit.fma(fourth, emit.intrinsic("llvm.fabs", u), fifth)
-                if carry is not None:
-                    at_memory = build.add(at, I64(self.recipe.hidden + j * emit.width))
-                    along_u = emit.fma(self.load_plain(emit, carry, at_memory), u, along_u)
-            build.store(fifth, variables[0])
-            build.store(along_u, variables[1])
-        return tuple(self.total(build.load(variable, typ=emit.vector)) for variable in variables)
-
-    @contextmanager
-    def rows_of(self, i: int) -> Iterator[tuple[ir.Value, ir.Value]]:
-        """The rows of p q^T that belong to head i, and where each starts in m."""
-        root = self.recipe.root
-        many = self.recipe.memory // root
-        with self.loop(I64(i * many), I64((i + 1) * many), 1) as r:
-            yield r, self.builder.mul(self.builder.sub(r, I64(i * many)), I64(root))
-
-    def norm(self, fifth: ir.Value, inverse_scale: ir.Value) -> ir.Value:
-        root = self.one.emit_pow(fifth, self.one.number(0.2))
-        return self.one.emit_maximum(root, self.least_norm(inverse_scale))
-
-    def least_norm(self, inverse_scale: ir.Value) -> ir.Value:
-        return self.one.emit_mul(self.one.number(LEAST_NORM), inverse_scale)
-
-    def broadcast(self, number: ir.Value) -> ir.Value:
-        return broadcast(self.wide, number)
-
-    def total(self, vector: ir.Value) -> ir.Value:
-        """The sum of a vector, in order."""
-        return self.fold(self.builder.fadd, vector)

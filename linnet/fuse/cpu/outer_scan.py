@@ -9,7 +9,7 @@ from linnet.fuse.cpu import jit, outer
 from linnet.fuse.cpu.call import Call, side_by_side
 from linnet.fuse.cpu.kernel_cache import KernelCache
 from linnet.fuse.cpu.memory import new_empty
-from linnet.fuse.cpu.outer import OuterRecipe
+from linnet.fuse.cpu.outer_heads import OuterRecipe
 from linnet.fuse.cpu.width import vector_width
 from linnet.fuse.operands import Flags
 from linnet.fuse.outer_inputs import Misfit, OuterInputs, falls_into_vectors

@@ -20,15 +20,9 @@ from torch import Tensor
 
 from linnet.fuse.available import is_interpreted
 from linnet.fuse.forks import compiling
-from linnet.fuse.triton.source import (
-    FLAGS,
-    SCALARS,
-    Emitted,
-    Recipe,
-    TensorArgument,
-    backward_source,
-    forward_source,
-)
+from linnet.fuse.triton.loop import FLAGS, Emitted, Recipe, TensorArgument
+from linnet.fuse.triton.source import backward_source, forward_source
+from linnet.fuse.triton.step import SCALARS
 
 
 class Config(NamedTuple):

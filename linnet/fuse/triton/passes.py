@@ -16,7 +16,7 @@ from torch import Tensor
 
 from linnet.fuse.operands import Operands, as_dtype
 from linnet.fuse.triton.kernels import launch
-from linnet.fuse.triton.source import Recipe
+from linnet.fuse.triton.loop import Recipe
 
 Needed = Sequence[bool]
 
