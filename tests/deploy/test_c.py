@@ -246,6 +246,16 @@ def test_what_cannot_be_exported_is_an_error_and_writes_nothing(export, model, m
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("export", [linnet.export_c, linnet.export_js], ids=["c", "js"])
+def test_the_default_device_does_not_change_an_export(export, tmp_path: Path):
+    model = linnet.SRU(3, 5, num_layers=2)
+    usual = export(model, tmp_path / "usual")
+    with torch.device("meta"):
+        here = export(model, tmp_path / "here")
+    for file in usual.iterdir():
+        assert file.read_bytes() == (here / file.name).read_bytes()
+
+
 def test_an_export_replaces_an_export_and_nothing_else(tmp_path: Path):
     folder = linnet.export_c(linnet.SRU(3, 4), tmp_path / "c")
     before = re.search(r"FINGERPRINT (.*)", (folder / "model.h").read_text())

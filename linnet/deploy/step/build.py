@@ -24,6 +24,8 @@ from linnet.layers.record import functions_of, variables_of
 
 # The name of the vector that the first layer reads.
 X = "x"
+# The weights are here, whatever the default device is.
+CPU = torch.device("cpu")
 
 
 def program_of(model: nn.Module, keep_values: bool = False) -> Program:
@@ -32,7 +34,7 @@ def program_of(model: nn.Module, keep_values: bool = False) -> Program:
     keep_values   keep what a step has names for, such as its gates, so that it can be looked at
     """
     check_weights(model)
-    with evaluating(model), torch.no_grad():
+    with CPU, evaluating(model), torch.no_grad():
         step = step_of(model)
         first, again = (record(model, step, seed) for seed in (1, 2))
     if (first.nodes, first.output, first.results) != (again.nodes, again.output, again.results):
@@ -43,7 +45,7 @@ def program_of(model: nn.Module, keep_values: bool = False) -> Program:
 @torch.no_grad()
 def outputs_of(model: nn.Module, inputs: Tensor) -> Tensor:
     """The outputs of the steps of `model`, [T, output_size], for tokens [T] or numbers [T, input_size]."""
-    with evaluating(model), backend("reference"):
+    with CPU, evaluating(model), backend("reference"):
         step = step_of(model)
         state, outputs = step.start, []
         for each in step.vectors(inputs):
@@ -172,5 +174,5 @@ def example_inputs(program: Program, steps: int) -> Tensor:
     """Random tokens [steps] or numbers [steps, input_size], the same each time."""
     source = torch.Generator().manual_seed(0)
     if program.tokens:
-        return torch.randint(0, program.tokens, (steps,), generator=source)
-    return torch.randn(steps, program.sizes[INPUT], generator=source)
+        return torch.randint(0, program.tokens, (steps,), generator=source, device=CPU)
+    return torch.randn(steps, program.sizes[INPUT], generator=source, device=CPU)
