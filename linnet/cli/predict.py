@@ -65,7 +65,10 @@ def prediction_options(task: type[Task]) -> type:
 def run(options: argparse.Namespace) -> None:
     inputs = [*options.inputs, *(lines_of(options.file) if options.file else ())]
     if not inputs:
-        raise ValueError("there is nothing to predict: give inputs, or --file with one input per line")
+        raise ValueError(
+            "there is nothing to predict: give inputs, or --file with one input per line "
+            "(--file - reads standard input)"
+        )
     settings = {name: getattr(options, name) for name in options.names if hasattr(options, name)}
     trained = load(options.folder, options.checkpoint)
     check_inputs(trained.task, inputs, len(options.inputs), options.file)

@@ -27,6 +27,11 @@ class Position:
     evaluated: int = -1  # the step of the last validation
     history: list[float] = field(default_factory=list)
 
+    @property
+    def last_epoch(self) -> int:
+        """The epoch of the last update."""
+        return self.epoch if self.batch else max(1, self.epoch - 1)
+
 
 @dataclass
 class Context:

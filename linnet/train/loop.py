@@ -210,7 +210,7 @@ class Run:
         here = self.context.here
         return {
             "step": here.step,
-            "epoch": here.epoch,
+            "epoch": here.last_epoch,
             "tokens": here.tokens,
             "parameters": self.updater.model_size(),
             "best_step": best["step"],

@@ -36,7 +36,7 @@ class Recorder:
 
     def row(self, split: str, numbers: Row) -> Row:
         here = self.context.here
-        return {"step": here.step, "epoch": here.epoch, "split": split, **numbers}
+        return {"step": here.step, "epoch": here.last_epoch, "split": split, **numbers}
 
     def record_speed(self, **more: bool) -> None:
         here = self.context.here

@@ -132,6 +132,12 @@ def test_another_seed_gives_other_metrics(tmp_path: Path):
     assert metrics(tmp_path / "a") != metrics(tmp_path / "b")
 
 
+def test_the_test_belongs_to_the_last_epoch(tmp_path: Path):
+    result = train(config(epochs=2), tmp_path)
+    assert [row["epoch"] for row in read_metrics(tmp_path) if row["split"] != "train"] == [1, 2, 2]
+    assert result["epoch"] == 2
+
+
 def test_it_learns(tmp_path: Path):
     result = train(config(epochs=12, optimiser="adam", lr=0.03), tmp_path)
     losses = [row["loss"] for row in read_metrics(tmp_path, "valid")]
