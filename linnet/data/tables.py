@@ -110,7 +110,7 @@ def read_tsv(path: str, contents: str, columns: Columns) -> Iterator[Labelled]:
 
 def read_delimited(path: str, reader: csv.DictReader, columns: Columns) -> Iterator[Labelled]:
     try:
-        check_columns(f"{path}, line 1", reader.fieldnames or (), columns)
+        check_columns(f"{path}, line 1 (the header)", reader.fieldnames or (), columns)
         for row in reader:
             where = f"{path}, line {reader.line_num:,}"
             check_width(where, row, len(reader.fieldnames or ()))

@@ -61,7 +61,7 @@ class LabelledData(Checked):
     """Labelled texts or pairs, their words, and how they are put into batches."""
 
     set: str = option("own", "a name of `linnet list sets`; own: the file --path")
-    path: str | None = option(None, "your own .csv, .tsv or .jsonl")
+    path: str | None = option(None, "your own .csv or .tsv with a header, or .jsonl")
     valid_path: str | None = option(None, "the validation set (default: taken from --path)")
     test_path: str | None = option(None, "the test set (default: taken from --path)")
     label: str | None = option(None, "own: the column with the class (label)")
@@ -99,7 +99,9 @@ class ClassifyData(LabelledData):
     """Labelled texts."""
 
     set: str = option("kjv", "a name of `linnet list sets`; own: the file or folder --path", choices=(*SETS,))
-    path: str | None = option(None, "your own .csv, .tsv or .jsonl, or a folder with one folder per class")
+    path: str | None = option(
+        None, "your own .csv or .tsv with a header, .jsonl, or a folder with one folder per class"
+    )
     label: str | None = option(None, "own: the column with the class (label); kjv: testament or book")
     text: str = option("text", "own: the column with the text")
 

@@ -75,10 +75,14 @@ def test_a_folder_with_one_folder_per_class(tmp_path: Path):
         (
             "a.csv",
             "review,label\nx,y\n",
-            r"line 1 has no column 'text'; it has 'review', 'label'\. Name .* --text",
+            r"line 1 \(the header\) has no column 'text'; it has 'review', 'label'\. Name .* --text",
         ),
-        ("a.csv", "text,stars\nx,y\n", r"line 1 has no column 'label'.*Name the column of the label with"),
-        ("a.csv", "", r"line 1 has no column 'text'; it has none"),
+        (
+            "a.csv",
+            "text,stars\nx,y\n",
+            r"line 1 \(the header\) has no column 'label'.*Name the column of the label with",
+        ),
+        ("a.csv", "", r"line 1 \(the header\) has no column 'text'; it has none"),
         ("a.csv", "text,label\n", r"a\.csv has no rows; expected a text and a label"),
         ("a.csv", "text,label\nx,y\nx\n", r"line 3 has 1 columns; expected 2"),
         ("a.csv", "text,label\nx,y,z\n", r"line 2 has 3 columns; expected 2"),
