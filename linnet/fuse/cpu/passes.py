@@ -47,19 +47,7 @@ def run_forward(
     keep, unpacked = keep or shared, unpacked or shared
     same = share and operands.mask is None and operands.dtype == operands.real
     same_state = traced.output_state if same else None
-    sequences = []
-    for name, start in zip(traced.states, operands.states, strict=True):
-        if keep or name == same_state or steps == 1:
-            # Threads may share the channels of a single step, whose products read all channels: it must not
-            # write where it reads.
-            sequence = new_empty((steps + 1, batch, operands.size_of(name)), operands.real)
-            sequence[-1 if operands.reverse else 0] = start
-            call.put(f"state.{name}", sequence)
-        else:
-            # One slot, [B, H], which each step reads and writes.
-            slot = start.to(operands.real, copy=True, memory_format=torch.contiguous_format)
-            sequence = call.put(f"state.{name}", slot)[None]
-        sequences.append(sequence)
+    sequences = put_states(call, operands, keep, same_state)
     products = call.put_products(keep, unpacked)
     if same_state is None:
         y = call.put("y", new_empty((steps, batch, operands.size_of("y")), operands.dtype))
@@ -77,6 +65,25 @@ def run_forward(
     else:
         call.run(function, names, call.depth)
     return y, sequences, products
+
+
+def put_states(call: ScanCall, operands: Operands, keep: bool, same_state: str | None) -> list[Tensor]:
+    """The memory of each state, all steps or one slot; `same_state` is the one that is also the output."""
+    steps, batch, _ = operands.shape
+    sequences = []
+    for name, start in zip(operands.plan.traced.states, operands.states, strict=True):
+        # Threads may share the channels of a single step, whose products read all channels: it must not
+        # write where it reads.
+        if keep or name == same_state or steps == 1:
+            sequence = new_empty((steps + 1, batch, operands.size_of(name)), operands.real)
+            sequence[-1 if operands.reverse else 0] = start
+            call.put(f"state.{name}", sequence)
+        else:
+            # One slot, [B, H], which each step reads and writes.
+            slot = start.to(operands.real, copy=True, memory_format=torch.contiguous_format)
+            sequence = call.put(f"state.{name}", slot)[None]
+        sequences.append(sequence)
+    return sequences
 
 
 def shares_channels(operands: Operands) -> bool:
