@@ -12,6 +12,7 @@ from helpers import at_once, identical, same, tensors
 from torch import Tensor
 
 import linnet
+from linnet.fuse.cpu import jit
 from linnet.fuse.operands import Operands
 
 
@@ -119,3 +120,10 @@ def test_another_thread_never_sees_dropped_weights():
 
     _, found = at_once(lambda: rnn(x), weight, times=300)
     assert all(torch.equal(each, right) for each in found)
+
+
+def test_recurrent_products_count_as_work_that_is_worth_a_thread(monkeypatch):
+    calls, run = [], jit.run
+    monkeypatch.setattr(jit, "run", lambda *call: (calls.append(call[1:3]), run(*call)))
+    linnet.LSTM(1, 25)(torch.randn(24, 32, 1))
+    assert (32, 1) in calls

@@ -147,7 +147,7 @@ class Call:
         steps, batch, size = self.shape
         cut = Cut(1, 1, size) if by_rows else rectangles(batch, size, vector_width(self.real))
         units = -(-batch // cut.rows) * cut.blocks
-        each = grain(steps * cut.rows * cut.block * self.input_size)
+        each = grain(steps * cut.rows * cut.block * (1 + self.input_size + self.depth))
         return units, each, self.numbers(names, cut, chunk, kept)
 
     def numbers(self, names: tuple[str, ...], cut: Cut, chunk: int = 0, kept: bool = False) -> array[int]:
