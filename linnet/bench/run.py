@@ -10,6 +10,7 @@ from pathlib import Path
 
 from linnet.base.memory import reuse_memory
 from linnet.bench import (
+    bfloat16,
     checks,
     classifier,
     exported,
@@ -126,6 +127,7 @@ PARTS: dict[str, Part] = {
     "matching": one_table("word-by-word attention, relative to its matrix products", matching.measure),
     "language": one_table("a training step of a language model", language.measure),
     "int8": one_table("int8, relative to float32", int8.measure),
+    "bfloat16": one_table("bfloat16, relative to float32", bfloat16.measure),
     "onnx": one_table("ONNX's own operators, relative to a Scan", onnx.measure),
     "options": one_table("units and options with kernels, relative to the loop over time", options.measure),
     "exported": one_table("steps of exported models, one thread", exported.measure),

@@ -100,6 +100,7 @@ class Settings:
     written: Shape = WRITTEN
     vocabulary: int = 10_000
     quantised: tuple[Shape, Shape] = QUANTISED  # one step, and a sequence
+    halved: Shape = SHAPES[1]  # in bfloat16
     exported: Shape = EXPORTED  # in onnxruntime
     optional: tuple[Shape, ...] = OPTIONAL
     repeats: int = 3  # of measurements that need a new process
@@ -146,6 +147,7 @@ def quick(settings: Settings) -> Settings:
         written=Shape(4, 2, 16),
         vocabulary=50,
         quantised=(Shape(1, 1, 16), Shape(6, 3, 16)),
+        halved=Shape(6, 3, 16),
         exported=Shape(6, 2, 16),
         optional=(Shape(6, 3, 16),),
         repeats=1,

@@ -74,6 +74,7 @@ TARGETS = (
     Target(RACED, ("inference", "training"), "its products", 1.3),
     Target(("crf",), ("training", "inference"), "pytorch-crf", 1 / 3),
     Target(RACED, ("step",), "float32", 0.6, least=512),
+    Target(RACED, ("inference",), "the same in float32", 1.0),
     Target(("lstm", "gru", "rnn"), ("inference",), "its Scan", 0.5),
     Target(("sru",), ("step by step",), "its cell", 0.5, least=512),
     Target(("sru",), ("step by step",), "onnxruntime", 0.7, least=512),

@@ -15,7 +15,7 @@ from linnet.cli.parser import DEVICES, at_least_one, unit_name
 
 WHAT = (
     *("speed", "steps", "recurrence", "checks", "growth", "memory", "start", "loss", "classifier", "tagging"),
-    *("reading", "translating", "matching", "language", "int8", "onnx", "options", "exported"),
+    *("reading", "translating", "matching", "language", "int8", "bfloat16", "onnx", "options", "exported"),
     *("loop", "all"),
 )
 RESULTS, PLOT = Path("benchmarks/results.csv"), Path("benchmarks/speed.png")
@@ -38,10 +38,9 @@ def add_options(command: argparse.ArgumentParser) -> None:
         "kernel runs, steps of cells, of streams and on a busy machine, start is of SRU, LSTM and NRU, loss "
         "of softmaxes over two vocabularies, classifier of SRU, LRN, RAN and LSTM, tagging of taggers and of "
         "the CRF, reading of a reader's encoder, translating of beam search, matching of word-by-word "
-        "attention, language of a language model, int8 of units in int8, onnx of LSTM, GRU and RNN in "
-        "onnxruntime, options of options whose kernels are compared with the loop, exported of SRU and LSTM "
-        "in C and WebAssembly, loop of language models of SRU, LSTM "
-        "and SCRN. "
+        "attention, language of a language model, int8 and bfloat16 of units in these formats, onnx of LSTM, "
+        "GRU and RNN in onnxruntime, options of options whose kernels are compared with the loop, exported "
+        "of SRU and LSTM in C and WebAssembly, loop of language models of SRU, LSTM and SCRN. "
         "With --plot and without --what, nothing is measured: the plot is drawn from the recorded rows."
     )
     add = command.add_argument

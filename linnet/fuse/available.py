@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from functools import cache
 from importlib.util import find_spec
+from typing import Any
 
 import torch
 
@@ -27,6 +28,14 @@ def no_cpu_kernels() -> str | None:
     if not has_parallel_for():
         return f"torch {torch.__version__} does not let kernels use its threads (2.10 and later do)"
     return None
+
+
+@cache
+def multiplies_bfloat16() -> bool:
+    """Whether the CPU has instructions for products of bfloat16, which torch uses and our kernels do not."""
+    # torch before 2.11 does not report them.
+    capabilities: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
+    return any(capabilities.get(name) for name in ("avx512_bf16", "amx_bf16"))
 
 
 def no_triton_kernels() -> str | None:

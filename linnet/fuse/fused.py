@@ -7,14 +7,18 @@ from functools import cache, partial
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from torch import Tensor, is_autocast_enabled
+from torch import Tensor, bfloat16, is_autocast_enabled
 from torch.compiler import is_compiling
 
+from linnet.fuse.available import multiplies_bfloat16
 from linnet.fuse.forks import compiling
 from linnet.fuse.plan import Fusible, Plan
 from linnet.fuse.planning import After, matrices_of, one_step, sum_of_sizes, weights_of
 from linnet.fuse.trace import name_in_unit
 from linnet.fuse.unit import CannotFuse, Flags, Named, Stage, Unit
+
+# With fewer multiplications, a product of bfloat16 by torch is no faster than one of float32 by the kernel.
+ENOUGH = 1 << 24
 
 
 @cache
@@ -118,11 +122,18 @@ def projections(cell: Unit, x: Tensor, plans: list[Plan], mode: Mode) -> Sequenc
     """Return the projection for each stage, or its operands if the kernel is to compute it."""
     projection = cell.input
     in_kernel = mode.projects and not mode.recorded and not is_autocast_enabled(x.device.type)
-    if in_kernel and len(plans) == 1 and plans[0].is_even and projection.is_plain:
+    possible = in_kernel and len(plans) == 1 and plans[0].is_even and projection.is_plain
+    if possible and not is_faster_by_torch(projection, x):
         if reduction_of(projection) is not None:  # torch computes this product
             check_device(projection, x)
         return [scan_module().Source(projection.prepare(x), projection.weight, projection.bias)]
     return split(cell, project(projection, x), plans)
+
+
+def is_faster_by_torch(projection: Any, x: Tensor) -> bool:
+    """Whether torch projects x [T, B, D] faster than the kernel, which multiplies bfloat16 as float32."""
+    many = x.dtype is bfloat16 and x.numel() * len(projection.weight) >= ENOUGH
+    return many and multiplies_bfloat16()
 
 
 def split(cell: Unit, joint: Tensor, plans: list[Plan]) -> Sequence[Tensor]:

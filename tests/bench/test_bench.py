@@ -12,6 +12,7 @@ import torch
 
 from linnet import cli
 from linnet.bench import (
+    bfloat16,
     classifier,
     contestants,
     growth,
@@ -347,6 +348,13 @@ def test_int8_races_float32():
     found = int8.measure(replace(TINY, units=("lstm",)), book)
     compared = [(row["backend"], row["mode"]) for row in found if row["ratio_to"] == "float32"]
     assert compared == [("int8", "step"), ("int8", "inference")]
+
+
+def test_bfloat16_races_float32():
+    book = rows.Book(None, 1, print)
+    found = bfloat16.measure(replace(TINY, units=("lstm",)), book)
+    compared = [(row["backend"], row["mode"]) for row in found if row["ratio_to"] == bfloat16.TO]
+    assert compared == [("bfloat16", mode) for mode in TINY.modes]
 
 
 def test_options_race_the_loop_and_torch():

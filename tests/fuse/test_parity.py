@@ -40,6 +40,7 @@ from torch.nn.utils.rnn import pack_padded_sequence
 
 import linnet
 import linnet.fuse.cpu.passes
+from linnet.fuse import fused
 from linnet.fuse.plan import Fusible
 from linnet.fuse.scan import OtherOperands, fused_scan
 
@@ -74,6 +75,24 @@ def test_every_unit_in_float32(variant: Variant, size: Size):
 @over("variant", CONTINUOUS)
 def test_every_unit_in_bfloat16(variant: Variant, size: Size):
     check(variant, size, torch.bfloat16)
+
+
+@over("variant", CONTINUOUS)
+def test_every_unit_in_bfloat16_with_projections_by_torch(variant: Variant, monkeypatch):
+    """As on a CPU that has instructions for products of bfloat16, and for large products."""
+    monkeypatch.setattr(fused, "multiplies_bfloat16", lambda: True)
+    monkeypatch.setattr(fused, "ENOUGH", 0)
+    check(variant, FEW_SIZES[1], torch.bfloat16)
+
+
+def test_torch_projects_large_sequences_of_bfloat16_only(monkeypatch):
+    projection, x = linnet.SRU(256, 256).first_cell.input, torch.empty(32, 32, 256, dtype=torch.bfloat16)
+    monkeypatch.setattr(fused, "multiplies_bfloat16", lambda: True)
+    assert fused.is_faster_by_torch(projection, x)
+    assert not fused.is_faster_by_torch(projection, x[:2])
+    assert not fused.is_faster_by_torch(projection, x.float())
+    monkeypatch.setattr(fused, "multiplies_bfloat16", lambda: False)
+    assert not fused.is_faster_by_torch(projection, x)
 
 
 @over("size", FEW_SIZES[:2])
