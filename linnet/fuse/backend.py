@@ -152,8 +152,17 @@ def run_quickly(
         return None
     if len(x) > 1:
         return quick.quick_scan(recurrence, x, state, reverse)  # type: ignore[arg-type]
+    if torch.is_grad_enabled():
+        return None if reverse else quick.quick_recorded_step(recurrence, recurrence, x, state)  # type: ignore[arg-type]
     made = quick.quick_step(recurrence, recurrence, x[0], state)  # type: ignore[arg-type]
     return None if made is None else (made[0][None], made[1])
+
+
+def step_quickly(single: SingleStep, x: Tensor, state: Named) -> tuple[Tensor, Named] | None:
+    if not torch.is_grad_enabled():
+        return quick.quick_step(single, single.cell, x, state)
+    made = quick.quick_recorded_step(single, single.cell, x[None], state)
+    return None if made is None else (made[0][0], made[1])
 
 
 def run_step(cell: Unit, x: Tensor, state: Named) -> tuple[Tensor, Named]:
@@ -162,7 +171,7 @@ def run_step(cell: Unit, x: Tensor, state: Named) -> tuple[Tensor, Named]:
         return REFERENCE.run_step(cell, x, state)
     single = SingleStep(cell)
     if may_use_cpu_kernels():
-        made = quick.quick_step(single, cell, x, state)
+        made = step_quickly(single, x, state)
         if made is not None:
             return made
     chosen = choose_backend(single, x)
@@ -204,6 +213,11 @@ def step_again(root: nn.Module, x: Tensor, states: Sequence[Any]) -> tuple[Tenso
     if is_compiling() or not may_use_cpu_kernels():
         return None
     return quick.step_again(root, x, states)
+
+
+def recorded_step_again(layer: Any, x: Tensor, states: Sequence[Any]) -> tuple[Tensor, Named] | None:
+    """`step_again` of a layer with gradients, x [1, B, input_size]."""
+    return quick.recorded_step_again(layer, x, states) if may_use_cpu_kernels() else None
 
 
 def run_pair(

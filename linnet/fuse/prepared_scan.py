@@ -35,7 +35,7 @@ from linnet.fuse.operands import Operands, Source
 from linnet.fuse.plan import Fusible, Method, Plan
 from linnet.fuse.planning import one_step, weights_of
 from linnet.fuse.pools import Pools
-from linnet.fuse.scan import OtherOperands, ProjectedScan, ends
+from linnet.fuse.scan import OtherOperands, ProjectedScan, ScanResults, ends
 from linnet.fuse.unit import CannotFuse, Named, Unit
 
 
@@ -271,14 +271,21 @@ class PreparedPair(NamedTuple):
 
     scan: PreparedScan
     backwards: Pools[PreparedBackward]
+    overwrites_projection: bool = True
 
-    def forward(self, source: Source, tensors: Sequence[Tensor]) -> Results:
+    def forward(self, source: Source, tensors: Sequence[Tensor]) -> ScanResults:
         """`tensors`: the extra inputs, weights and states."""
         plan = self.scan.plan
-        return self.scan.run(source, tensors[: len(plan.extras)], tensors[-len(plan.traced.states) :])
+        made = self.scan.run(source, tensors[: len(plan.extras)], tensors[-len(plan.traced.states) :])
+        return ScanResults(*made, [], ends(made.sequences, self.scan.key.reverse, made.y.dtype))
 
     def backward(
-        self, operands: Operands, sequences: list[Tensor], above: Sequence[Tensor], needed: Sequence[bool]
+        self,
+        operands: Operands,
+        sequences: list[Tensor],
+        products: list[Tensor],
+        above: Sequence[Tensor],
+        needed: Sequence[bool],
     ) -> list[Any]:
         pool = self.backwards.of((self.scan.key, *needed, torch.get_num_threads()))
         backward = self.backwards.take(pool, lambda: PreparedBackward(operands, needed))

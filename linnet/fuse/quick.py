@@ -29,6 +29,7 @@ from linnet.fuse.watch import Watch
 if TYPE_CHECKING:
     from linnet.fuse.cpu.cell_step import CellStep
     from linnet.fuse.prepared_scan import PreparedBackward, PreparedScan
+    from linnet.fuse.recorded_step import RecordedStep
 
 KERNEL_DTYPES = (torch.float32, torch.float64)
 # For how many batch sizes programs of single steps are kept, and scans of sequences, which are larger.
@@ -65,6 +66,7 @@ class Prepared:
         self.steps: Pools[CellStep] = Pools(MOST_STEPS)
         self.scans: Pools[PreparedScan] = Pools(MOST_SCANS)
         self.backwards: Pools[PreparedBackward] = Pools(MOST_SCANS)
+        self.recorded: Pools[RecordedStep] = Pools(MOST_STEPS)
         try:
             self.method = method_of(stepped)
         except CannotFuse as error:
@@ -144,6 +146,37 @@ def new_step(cell: Unit, method: Method, x: Tensor) -> CellStep:
     return CellStep(cell, method, x)
 
 
+def quick_recorded_step(
+    stepped: Stepped, root: nn.Module, x: Tensor, state: Named
+) -> tuple[Tensor, Named] | None:
+    """`quick_step` with gradients, x [1, B, input_size]."""
+    if not is_undisturbed() or is_collecting() or not all(map(is_readable, (x, *state.values()))):
+        return None
+    cache = stepped.plan_cache
+    unable = cache.prepared is not None and cache.prepared.recorded.reason is not None
+    if unable or cache.wasted >= MOST_WASTED or not x.shape[1]:
+        return None
+    prepared = prepared_for(stepped, root)
+    tensors = (x, *state.values(), *prepared.watch.placed)
+    if prepared.reason is not None or not any(t.requires_grad for t in tensors):
+        return None
+    module, pool = recorded_steps_module(), prepared.recorded.of((x.shape, x.dtype))
+    step = prepared.recorded.take(pool, lambda: module.RecordedStep(stepped.cell, prepared.method, x[0]))
+    if step is None:
+        return None
+    results = module.run(step, stepped, x, state)
+    pool.append(step)
+    return results
+
+
+@cache
+def recorded_steps_module() -> ModuleType:
+    load_kernels()
+    with compiling:  # a fork waits for the import
+        from linnet.fuse import recorded_step
+    return recorded_step
+
+
 def quick_scan(layer: Stepped, x: Tensor, state: Named, reverse: bool) -> tuple[Tensor, Named] | None:
     """x [T, B, input_size] -> the output and the final state; None if this call must use the general path."""
     if not is_undisturbed() or is_collecting() or not all(map(is_readable, (x, *state.values()))):
@@ -194,6 +227,24 @@ def step_again(root: nn.Module, x: Tensor, states: Sequence[Any]) -> tuple[Tenso
         return None
     same = step.fits(x, states) and is_usual() and prepared.watch.holds(root)
     results = step(x, states) if same else None
+    pool.append(step)
+    return results
+
+
+def recorded_step_again(layer: Stepped, x: Tensor, states: Sequence[Any]) -> tuple[Tensor, Named] | None:
+    """`step_again` with gradients, x [1, B, input_size]."""
+    prepared: Any = layer.plan_cache.prepared
+    pool = None if prepared is None else prepared.recorded.free.get((x.shape, x.dtype))
+    if not pool or is_collecting():
+        return None
+    try:
+        step = pool.pop()
+    except IndexError:  # another thread has taken the last one
+        return None
+    same = step.fits(x, states) and is_undisturbed() and prepared.watch.holds(layer)
+    wanted = same and any(t.requires_grad for t in (x, *states, *prepared.watch.placed))
+    named = dict(zip(layer.cell.states, states, strict=False))
+    results = recorded_steps_module().run(step, layer, x, named) if wanted else None
     pool.append(step)
     return results
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -216,25 +217,28 @@ class FusedScan(torch.autograd.Function):
         return *NO_GRADIENTS, *ctx.kernels.Backward(operands, sequences, products, needed).run(dy, dfinals)
 
 
+class ScanResults(NamedTuple):
+    """What a scan with gradients writes: the projections, the output, and what its backward pass reads."""
+
+    joint: Tensor
+    y: Tensor
+    sequences: list[Tensor]  # of each state, [T + 1, B, H]
+    products: list[Tensor]
+    finals: list[Tensor]
+
+
 class ProjectedScan(torch.autograd.Function):
-    """The scan of a projection that only this function sees: its gradient overwrites it."""
+    """The scan of a projection that only this function sees: its gradient may overwrite it."""
 
     @staticmethod
     def forward(ctx, fusible: Fusible, flags: Flags, drops, prepared, x, weight, bias, *tensors):
-        """`prepared`: a prepared_scan.PreparedPair, or None."""
+        """`prepared`: a prepared_scan.PreparedPair, a recorded_step.RecordedStep, or None."""
         ctx.fusible, ctx.drops, ctx.unused, ctx.prepared = fusible, drops, [True], prepared
         source = Source(x, weight, bias)
-        products: list[Tensor] = []
-        if prepared is None:
-            operands, y, sequences, products = run_projected(
-                fusible.plan, flags, source, tensors, drops, keep=True
-            )
-            joint = operands.joint
-            collect(dict(zip(fusible.plan.traced.states, sequences, strict=True)), operands.reverse)
-        else:
-            joint, y, sequences = prepared.forward(source, tensors)
+        run = partial(forward_of, fusible.plan, flags, drops) if prepared is None else prepared.forward
+        joint, y, sequences, products, finals = run(source, tensors)
         save(ctx, flags, (x, weight, bias, joint, *tensors, *sequences, *products))
-        return y, *ends(sequences, ctx.reverse, y.dtype)
+        return y, *finals
 
     @staticmethod
     def backward(ctx, dy, *dfinals):
@@ -248,7 +252,8 @@ class ProjectedScan(torch.autograd.Function):
             )
             return *NOT_TENSORS, *reference_gradients(step, operands, sources, needed, (dy, *dfinals))
         source = Source(x, weight, bias)
-        if not is_first(ctx.unused):
+        overwrites = ctx.prepared is None or ctx.prepared.overwrites_projection
+        if overwrites and not is_first(ctx.unused):
             # The first backward has overwritten the projection. Compute it again by the same kernel, so
             # that it is rounded in the same way.
             joint = run_projected(plan, flags, source, tensors, ctx.drops, keep=True)[0].joint
@@ -258,8 +263,17 @@ class ProjectedScan(torch.autograd.Function):
             backward = Backward(operands, sequences, products, wanted, in_place=True)
             djoint, *others = backward.run(dy, dfinals)
         else:
-            djoint, *others = ctx.prepared.backward(operands, sequences, (dy, *dfinals), wanted)
+            djoint, *others = ctx.prepared.backward(operands, sequences, products, (dy, *dfinals), wanted)
         return *NOT_TENSORS, *projection_gradients(djoint, source, needed[:3]), *others
+
+
+def forward_of(
+    plan: Plan, flags: Flags, drops: Sequence[Tensor], source: Source, tensors: Sequence[Tensor]
+) -> ScanResults:
+    operands, y, sequences, products = run_projected(plan, flags, source, tensors, drops, keep=True)
+    collect(dict(zip(plan.traced.states, sequences, strict=True)), operands.reverse)
+    finals = ends(sequences, operands.reverse, y.dtype)
+    return ScanResults(operands.joint, y, sequences, products, finals)
 
 
 def kept(plan: Plan, tensors: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:

@@ -14,7 +14,7 @@ from torch.func import functional_call
 
 from linnet.base.options import check_rate, choose
 from linnet.fuse.available import CPU_DTYPES
-from linnet.fuse.backend import run, run_pair, step_again
+from linnet.fuse.backend import recorded_step_again, run, run_pair, step_again
 from linnet.fuse.devices import check_devices
 from linnet.fuse.hooks import has_hooks, hook_obstacle
 from linnet.fuse.plan_cache import PlanCache, PlansOrReason
@@ -114,10 +114,17 @@ class Direction(nn.Module):
 
     def step_again(self, x: Tensor, states: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]] | None:
         """One step like an earlier one, x [B, input_size], without gradients; None if anything differs."""
+        return step_again(self, x, states) if self.is_plain else None
+
+    def recorded_step_again(self, x: Tensor, states: Sequence[Tensor]) -> tuple[Tensor, Named] | None:
+        """`step_again` with gradients, x [1, B, input_size]."""
+        return recorded_step_again(self, x, states) if self.is_plain else None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether there is nothing around the cell."""
         plain = self.projection is None and not (self.training and self.weight_drop)
-        if not plain or has_hooks(self) or has_hooks(self.cell):
-            return None
-        return step_again(self, x, states)
+        return plain and not (has_hooks(self) or has_hooks(self.cell))
 
     def droppable_weights(self) -> list[str]:
         kinds = ("weight", "reduce")

@@ -223,7 +223,7 @@ class Recurrent(ShowsOptions, Pretrained):
         Returns the output, laid out as x, and the state after the last real step.
         """
         x, state = either("x", x, "input", input), either("state", state, "hx", hx)
-        if lengths is None and mask is None and resets is None and not torch.is_grad_enabled():
+        if lengths is None and mask is None and resets is None:
             again = self.step_again(x, state)
             if again is not None:
                 return again
@@ -251,13 +251,25 @@ class Recurrent(ShowsOptions, Pretrained):
             return None
         if any(s.dim() != 3 or len(s) != 1 for s in states):
             return None
-        direction = next(iter(self.directions))
-        made = direction.step_again(x.squeeze(time), [s[0] for s in states])  # type: ignore[operator]
+        direction: Any = next(iter(self.directions))
+        if torch.is_grad_enabled():
+            return self.recorded_step_again(direction, x, [s[0] for s in states])
+        made = direction.step_again(x.squeeze(time), [s[0] for s in states])
         if made is None:
             return None
         y, new = made
         named = {name: s[None] for name, s in zip(self.first_cell.states, new, strict=True)}
         return y.unsqueeze(time), self.first_cell.pack_state(named)
+
+    def recorded_step_again(
+        self, direction: Any, x: Tensor, states: Sequence[Tensor]
+    ) -> tuple[Tensor, Any] | None:
+        made = direction.recorded_step_again(self.to_time_first(x), states)
+        if made is None:
+            return None
+        y, new = made
+        state = self.first_cell.pack_state({name: s[None] for name, s in new.items()})
+        return self.from_time_first(y, x), state
 
     @property
     def is_one_direction(self) -> bool:

@@ -134,8 +134,29 @@ def runs_of(columns: list[int], sizes: list[int]) -> Iterator[tuple[int, int, in
             start = end
 
 
-class CellStep:
-    """One step of a cell on the tensors of a caller: x [B, input_size] and the states, by name."""
+class PreparedStep:
+    """What the steps of a cell on the tensors of a caller share: which tensors they take.
+
+    shapes   those of the states, [B, size] each
+    """
+
+    dtype: torch.dtype
+    shapes: list[torch.Size]
+
+    def fits(self, x: Tensor, states: Sequence[Any]) -> bool:
+        """Whether x, of the shape and dtype of an earlier one, and the states can be read by address."""
+        if len(states) != len(self.shapes) or not is_simple(x):
+            return False
+        for state, shape in zip(states, self.shapes, strict=True):
+            if type(state) is not Tensor or state.shape != shape or state.dtype is not self.dtype:
+                return False
+            if not is_simple(state):
+                return False
+        return True
+
+
+class CellStep(PreparedStep):
+    """One step of a cell without gradients: x [B, input_size] and the states, by name."""
 
     def __init__(self, cell: Unit, method: Method, like: Tensor):
         batch, dtype = len(like), like.dtype
@@ -155,17 +176,6 @@ class CellStep:
         for i, made in enumerate(self.new):
             self.writes[6 * i + 9] = made.nbytes // batch
         program.finish()
-
-    def fits(self, x: Tensor, states: Sequence[Any]) -> bool:
-        """Whether x, of the shape and dtype of an earlier one, and the states can be read by address."""
-        if len(states) != len(self.shapes) or not is_simple(x):
-            return False
-        for state, shape in zip(states, self.shapes, strict=True):
-            if type(state) is not Tensor or state.shape != shape or state.dtype is not self.dtype:
-                return False
-            if not is_simple(state):
-                return False
-        return True
 
     def __call__(self, x: Tensor, states: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
         reads, writes, each = self.reads, self.writes, self.each
@@ -188,4 +198,4 @@ class CellStep:
 
 def is_simple(tensor: Tensor) -> bool:
     """Whether the tensor is on the CPU, with contiguous rows and no pending negation."""
-    return tensor.is_cpu and tensor.layout is torch.strided and tensor.stride(1) == 1 and not tensor.is_neg()
+    return tensor.is_cpu and tensor.layout is torch.strided and tensor.stride(-1) == 1 and not tensor.is_neg()
