@@ -113,7 +113,7 @@ def measure_loop(settings: Settings, book: Book) -> list[Row]:
 ON_GPU = ("speed", "growth")
 PARTS: dict[str, Part] = {
     "speed": speed,
-    "steps": one_table("one step without gradients: cells, streams, and under load", steps.measure),
+    "steps": one_table("one step: cells, streams, with gradients, and under load", steps.measure),
     "recurrence": one_table("recurrence alone, relative to a copy of the same bytes", recurrence.measure),
     "checks": one_table("the checks before a kernel, relative to the whole call", checks.measure),
     "growth": one_table("growth with the length of the sequences", growth.measure),

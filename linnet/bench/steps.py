@@ -1,11 +1,11 @@
-"""One step without gradients: cells against nn.LSTMCell, streams against reading the weights, under load."""
+"""One step: cells against nn.LSTMCell, streams against reading the weights, under load; with gradients."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from linnet.bench.contestants import Contestant, cell_step
+from linnet.bench.contestants import Contestant, cell_step, has_kernel
 from linnet.bench.rows import Book, Row
 from linnet.bench.settings import Settings, Shape
 from linnet.bench.speed import Comparison, Race
@@ -25,6 +25,7 @@ from linnet.layers.stream import stream
 from linnet.units import UNITS
 
 LAYERS = 2
+RECORDED = ("step with gradients", "step and backward")
 BUSY = 2  # other processes while a step is measured
 BUSY_LOOP = "while True: pass"
 
@@ -34,7 +35,36 @@ def measure(settings: Settings, book: Book) -> list[Row]:
     for size in settings.step_sizes:
         rows += cells(settings, Shape(1, 1, size)).run(settings, book)
         rows += streams(settings, size, book)
+    for mode in RECORDED:
+        rows += with_gradients(settings, Shape(1, 1, settings.step_sizes[0]), mode).run(settings, book)
     return rows + under_load(settings, book)
+
+
+def with_gradients(settings: Settings, shape: Shape, mode: str) -> Race:
+    """A step of a layer that autograd records, or that and its backward pass."""
+    units = [unit for unit in settings.units if has_kernel(unit)]
+    builders = {unit: partial(UNITS[unit], shape.d, shape.d) for unit in units}
+    entrants = {
+        unit: Contestant(unit, "cpu", partial(recorded, build, shape, mode))
+        for unit, build in builders.items()
+    }
+    torchs = partial(recorded, partial(nn.LSTM, shape.d, shape.d), shape, mode)
+    entrants["nn.LSTM"] = Contestant("nn.LSTM", "torch", torchs)
+    return Race("step", shape, mode, entrants, [Comparison(unit, "nn.LSTM", "nn.LSTM") for unit in units])
+
+
+def recorded(build: Callable[[], nn.Module], shape: Shape, mode: str) -> Call:
+    layer, x = build(), torch.randn(shape)
+    weights = list(layer.parameters())
+    _, state = layer(x)
+    state = tuple(s.detach() for s in state) if isinstance(state, tuple) else state.detach()
+
+    def call() -> None:
+        y, _ = layer(x, state)
+        if mode == RECORDED[1]:
+            torch.autograd.grad(y, weights, torch.ones_like(y), allow_unused=True)
+
+    return call
 
 
 def cells(settings: Settings, shape: Shape) -> Race:

@@ -35,6 +35,7 @@ class Target(NamedTuple):
 TARGETS = (
     Target(LIGHT, ("step",), "nn.LSTMCell", 0.7),
     Target(("ran", "gru", "lstm"), ("step",), "nn.LSTMCell", 1.0),
+    Target(("lstm",), ("step with gradients",), "nn.LSTM", 1.0),
     Target(LIGHT, ("step",), "reading its weights", 1.2, least=512),
     Target(("sru", "lstm"), ("median under load", "p99 under load"), "one thread", 1.2),
     Target(("lstm",), ("inference",), "nn.LSTM", 0.8, batch=1),

@@ -14,9 +14,8 @@ import torch
 from torch import Tensor
 
 from linnet.fuse.cpu import jit
+from linnet.fuse.cpu.arguments import Arguments
 from linnet.fuse.cpu.call import (
-    Cut,
-    channel_blocks,
     panel_bias,
     rectangles,
     side_by_side,
@@ -26,7 +25,6 @@ from linnet.fuse.cpu.call import (
 from linnet.fuse.cpu.gemm import ROWS
 from linnet.fuse.cpu.memory import new_empty
 from linnet.fuse.cpu.pack import Packing
-from linnet.fuse.cpu.program import HEADER
 from linnet.fuse.cpu.scan_call import ScanCall, kernel_for
 from linnet.fuse.cpu.threads import grain
 from linnet.fuse.cpu.width import vector_width
@@ -35,6 +33,7 @@ from linnet.fuse.operands import Operands, Source
 from linnet.fuse.plan import Fusible, Method, Plan
 from linnet.fuse.planning import one_step, weights_of
 from linnet.fuse.pools import Pools
+from linnet.fuse.prepared_backward import PreparedBackward
 from linnet.fuse.scan import OtherOperands, ProjectedScan, ScanResults, ends
 from linnet.fuse.unit import CannotFuse, Named, Unit
 
@@ -63,26 +62,6 @@ def plan_of(cell: Unit, method: Method) -> Plan:
     if len(method.plans) > 1 or method.plans[0].matrices or not method.plans[0].is_even:
         raise CannotFuse("it has a recurrent matrix, or several kernels")
     return method.plans[0]
-
-
-class Arguments:
-    """The arguments of a kernel, in places that each call may write again."""
-
-    def __init__(self, numbers: Any, names: Sequence[str]):
-        self.numbers = numbers
-        self.places = {name: len(HEADER) + 3 * i for i, name in enumerate(names)}
-
-    def put(self, name: str, tensor: Tensor, offset: int = 0) -> None:
-        """Write the address and strides of [T, B, size], [B, size] or [size], from channel `offset` on."""
-        at, each, strides = self.places[name], tensor.element_size(), tensor.stride()
-        self.numbers[at] = tensor.data_ptr() + offset * each
-        self.numbers[at + 1] = strides[0] * each if len(strides) > 2 else 0
-        self.numbers[at + 2] = strides[-2] * each if len(strides) > 1 else 0
-
-    def put_numbers(self, name: str, *numbers: int) -> None:
-        at = self.places[name]
-        for i, number in enumerate(numbers):
-            self.numbers[at + i] = number
 
 
 class Results(NamedTuple):
@@ -202,70 +181,6 @@ def check_stays(cell: Unit, x: Tensor, tensors: Sequence[Tensor]) -> None:
         raise CannotFuse(f"not all of its parameters are {x.dtype} on {x.device}")
 
 
-# --------------------------------------------------------------------------------------- gradients
-
-
-class PreparedBackward:
-    """The backward scan of one cell, for one choice of gradients; it has no fixed addresses."""
-
-    def __init__(self, operands: Operands, needed: Sequence[bool]):
-        plan, needs = operands.plan, iter(needed)
-        self.states, self.size, self.batch = plan.traced.states, operands.sizes[0], operands.shape[1]
-        self.projected, self.offsets = next(needs), operands.offsets()
-        self.extras = {name: next(needs) for name in plan.extras}
-        self.weights = {name: next(needs) for name in plan.traced.weights}
-        others = [name for group in (self.extras, self.weights) for name, need in group.items() if need]
-        wanted = (*(self.offsets if self.projected else ()), *others)
-        self.function, names = kernel_for(operands, "backward", wanted)
-        call = ScanCall(operands)
-        for name in names:  # those that each call writes
-            call.locations.setdefault(name, (0, 0, 0))
-        self.blocks, self.block = channel_blocks(self.batch, self.size)
-        self.arguments = Arguments(call.numbers(names, Cut(1, self.blocks, self.block)), names)
-
-    def run(self, operands: Operands, sequences: Sequence[Tensor], above: Sequence[Tensor]) -> list[Any]:
-        """The gradients of the operands, None for those not needed. That of the projections overwrites them.
-
-        above   the gradients of the output and of the final states
-        """
-        put, dy, joint = self.arguments.put, side_by_side(above[0]), operands.joint
-        put("dy", dy)
-        for name, offset in self.offsets.items():
-            put(name, joint, offset)
-            if self.projected:
-                put(f"d.{name}", joint, offset)
-        read = [weight.contiguous() for weight in operands.weights]
-        extras = [self.put_extra(*pair) for pair in zip(self.extras, operands.extras, strict=True)]
-        weights = [self.put_weight(*pair) for pair in zip(self.weights, read, strict=True)]
-        carries = [self.put_state(*each) for each in zip(self.states, sequences, above[1:], strict=True)]
-        self.arguments.numbers[0] = steps = len(dy)
-        jit.run(self.function, self.batch * self.blocks, grain(steps * self.block), self.arguments.numbers)
-        del read  # by the address
-        sums = [None if weight is None else weight.sum(0) for weight in weights]
-        return [joint if self.projected else None, *extras, *sums, *carries]
-
-    def put_extra(self, name: str, extra: Tensor) -> Tensor | None:
-        self.arguments.put(name, extra)
-        return self.put_gradient(name, new_empty(extra.shape, extra.dtype)) if self.extras[name] else None
-
-    def put_weight(self, name: str, weight: Tensor) -> Tensor | None:
-        """The gradient is summed over time for each row, in an order that does not depend on the threads."""
-        self.arguments.put(name, weight)
-        if not self.weights[name]:
-            return None
-        return self.put_gradient(name, weight.new_zeros(self.batch, self.size))
-
-    def put_gradient(self, name: str, gradient: Tensor) -> Tensor:
-        self.arguments.put(f"d.{name}", gradient)
-        return gradient
-
-    def put_state(self, name: str, sequence: Tensor, above: Tensor) -> Tensor:
-        carry = above.clone(memory_format=torch.contiguous_format)
-        self.arguments.put(f"state.{name}", sequence)
-        self.arguments.put(f"carry.{name}", carry)
-        return carry
-
-
 class PreparedPair(NamedTuple):
     """A prepared forward scan, and the backward scans of its module. See scan.ProjectedScan."""
 
@@ -290,7 +205,7 @@ class PreparedPair(NamedTuple):
         pool = self.backwards.of((self.scan.key, *needed, torch.get_num_threads()))
         backward = self.backwards.take(pool, lambda: PreparedBackward(operands, needed))
         assert backward is not None
-        gradients = backward.run(operands, sequences, above)
+        gradients = backward.run(operands, sequences, products, above)
         pool.append(backward)
         return gradients
 

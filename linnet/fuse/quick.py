@@ -7,7 +7,7 @@ a tracer, a subclass of Tensor, autocast) runs through the general path instead.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -28,7 +28,8 @@ from linnet.fuse.watch import Watch
 
 if TYPE_CHECKING:
     from linnet.fuse.cpu.cell_step import CellStep
-    from linnet.fuse.prepared_scan import PreparedBackward, PreparedScan
+    from linnet.fuse.prepared_backward import PreparedBackward
+    from linnet.fuse.prepared_scan import PreparedScan
     from linnet.fuse.recorded_step import RecordedStep
 
 KERNEL_DTYPES = (torch.float32, torch.float64)
@@ -161,7 +162,8 @@ def quick_recorded_step(
     if prepared.reason is not None or not any(t.requires_grad for t in tensors):
         return None
     module, pool = recorded_steps_module(), prepared.recorded.of((x.shape, x.dtype))
-    step = prepared.recorded.take(pool, lambda: module.RecordedStep(stepped.cell, prepared.method, x[0]))
+    make = partial(module.RecordedStep, stepped.cell, prepared.method, x[0], prepared.backwards)
+    step = prepared.recorded.take(pool, make)
     if step is None:
         return None
     results = module.run(step, stepped, x, state)

@@ -15,12 +15,13 @@ from torch import Tensor
 
 from linnet.fuse.cpu.call import side_by_side
 from linnet.fuse.cpu.cell_step import PreparedStep, by_name, stage_weights
-from linnet.fuse.cpu.passes import Backward
 from linnet.fuse.cpu.steps import StepProgram
 from linnet.fuse.fused import extras_of
 from linnet.fuse.operands import Operands, Source
 from linnet.fuse.plan import Fusible, Method, Plan
 from linnet.fuse.planning import matrices_of, one_step, weights_of
+from linnet.fuse.pools import Pools
+from linnet.fuse.prepared_backward import PreparedBackward
 from linnet.fuse.prepared_scan import check_stays
 from linnet.fuse.scan import ProjectedScan, ScanResults
 from linnet.fuse.trace import name_in_unit
@@ -45,8 +46,8 @@ class RecordedStep(PreparedStep):
 
     overwrites_projection = False
 
-    def __init__(self, cell: Unit, method: Method, like: Tensor):
-        self.plan, self.stage = plan_of(cell, method), cell.stages()[0]
+    def __init__(self, cell: Unit, method: Method, like: Tensor, backwards: Pools[PreparedBackward]):
+        self.plan, self.stage, self.backwards = plan_of(cell, method), cell.stages()[0], backwards
         self.program = StepProgram(len(like), like.dtype)
         made, old, new = self.build(cell, self.weights(cell, like))
         results = [*made, *new, *old, *new]
@@ -110,7 +111,13 @@ class RecordedStep(PreparedStep):
         above: Sequence[Tensor],
         needed: Sequence[bool],
     ) -> list[Any]:
-        return Backward(operands, sequences, products, needed).run(above[0], above[1:])
+        pool = self.backwards.of(("step", operands.shape, operands.dtype, *needed))
+        make = partial(PreparedBackward, operands, needed, in_place=False)
+        backward = self.backwards.take(pool, make)
+        assert backward is not None
+        gradients = backward.run(operands, sequences, products, above)
+        pool.append(backward)
+        return gradients
 
 
 def run(step: RecordedStep, recurrence: Any, x: Tensor, state: Named) -> tuple[Tensor, Named]:
