@@ -331,7 +331,7 @@ def test_ratios_are_those_of_the_medians(measured: Path):
 
 def test_every_part_has_its_rows(measured: Path):
     found = rows.read(measured)
-    parts = {"speed", "cell", "stream", "load", "language", "recurrence", "checks", "growth"}
+    parts = {"speed", "cell", "step", "stream", "load", "language", "recurrence", "checks", "growth"}
     assert {row["what"] for row in found} == parts
     checked = [(row["unit"], row["mode"]) for row in found if row["backend"] == "checks"]
     assert {("sru", "inference"), ("sru", "training"), ("nru", "training")} <= set(checked)
