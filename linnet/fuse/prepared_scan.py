@@ -1,7 +1,7 @@
 """A scan over a whole sequence, prepared once and run on the tensors of each call.
 
-For a unit without recurrent matrices, the checks and the arguments of a kernel may take longer than the
-kernel. At each call they are the same, except for the number of steps and the addresses of the given tensors.
+The checks and the arguments of a kernel may take longer than the kernel. At each call they are the same,
+except for the number of steps and the addresses of the given tensors.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from torch import Tensor
 from linnet.fuse.cpu import jit
 from linnet.fuse.cpu.arguments import Arguments
 from linnet.fuse.cpu.call import (
+    Cut,
     panel_bias,
     rectangles,
     side_by_side,
@@ -25,13 +26,14 @@ from linnet.fuse.cpu.call import (
 from linnet.fuse.cpu.gemm import ROWS
 from linnet.fuse.cpu.memory import new_empty
 from linnet.fuse.cpu.pack import Packing
+from linnet.fuse.cpu.passes import FEW_ROWS, worth_projecting
 from linnet.fuse.cpu.scan_call import ScanCall, kernel_for
 from linnet.fuse.cpu.threads import grain
 from linnet.fuse.cpu.width import vector_width
 from linnet.fuse.fused import check_fit, extras_of, reduction_of
 from linnet.fuse.operands import Operands, Source
 from linnet.fuse.plan import Fusible, Method, Plan
-from linnet.fuse.planning import one_step, weights_of
+from linnet.fuse.planning import matrices_of, one_step, weights_of
 from linnet.fuse.pools import Pools
 from linnet.fuse.prepared_backward import PreparedBackward
 from linnet.fuse.scan import OtherOperands, ProjectedScan, ScanResults, ends
@@ -59,9 +61,19 @@ def plan_of(cell: Unit, method: Method) -> Plan:
     """The plan of a scan that can be prepared; raises CannotFuse if there is none."""
     if method.own or cell.is_quantised or not cell.input.is_plain:
         raise CannotFuse("its projections are not computed by the kernel")
-    if len(method.plans) > 1 or method.plans[0].matrices or not method.plans[0].is_even:
-        raise CannotFuse("it has a recurrent matrix, or several kernels")
-    return method.plans[0]
+    (plan, *others) = method.plans
+    if others or plan.raw is not None or plan.traced.inner or not plan.is_even:
+        raise CannotFuse("it has several kernels, or products within a step")
+    return plan
+
+
+def suits(method: Method, x: Tensor) -> bool:
+    """Whether a scan over x [T, B, D] can be prepared, as far as the plans are concerned.
+
+    With recurrent matrices it can if threads share the rows, and the kernel computes the projections.
+    """
+    with_matrices = any(plan.matrices for plan in method.plans)
+    return not with_matrices or (x.shape[1] > FEW_ROWS and worth_projecting(method.plans[0], x))
 
 
 class Results(NamedTuple):
@@ -70,6 +82,7 @@ class Results(NamedTuple):
     joint: Tensor
     y: Tensor
     sequences: list[Tensor]  # [T + 1, B, H], or one slot, [1, B, H]
+    products: list[Tensor]
 
 
 class PreparedScan:
@@ -86,11 +99,15 @@ class PreparedScan:
         separate = self.output_state is None
         self.function, names = kernel_for(operands, "forward", (), separate, True, key.few)
         call = ScanCall(operands)
+        panel, (count, depth) = vector_width(key.dtype), cell.input.weight.shape
+        self.packings = [Packing(matrix, 1, panel) for matrix in operands.matrices]
+        for i, packing in enumerate(self.packings):
+            call.put_panels(f"matrix.{i}", packing.panels)
         for name in names:  # those that each call writes
             call.locations.setdefault(name, (0, 0, 0))
-        panel, (count, depth) = vector_width(key.dtype), cell.input.weight.shape
-        cut = rectangles(batch, size, panel)
-        self.units, self.each = -(-batch // cut.rows) * cut.blocks, cut.rows * cut.block * depth
+        cut = Cut(1, 1, size) if self.packings else rectangles(batch, size, panel)
+        self.units = -(-batch // cut.rows) * cut.blocks
+        self.each = cut.rows * cut.block * (depth + call.depth)
         self.arguments = Arguments(call.numbers(names, cut, steps_at_once(batch), key.keep), names)
         self.packing = None if key.few else Packing(cell.input.weight, count // size, panel)
         self.offsets = operands.offsets()
@@ -99,6 +116,7 @@ class PreparedScan:
     def example(self, cell: Unit, state: Named) -> Operands:
         """Operands like those of a call; raises CannotFuse if the weights do not fit."""
         projection, weights, key = cell.input, list(weights_of(cell, self.stage).values()), self.key
+        matrices = matrices_of(cell, self.stage)
         chunk, x = steps_at_once(key.batch), new_empty((1, key.batch, key.input_size), key.dtype)
         reduce = reduction_of(projection)
         read = x if reduce is None else x.new_empty(1, key.batch, len(reduce))
@@ -108,9 +126,9 @@ class PreparedScan:
         extras = [x.new_empty(1, key.batch, states[0].shape[-1]) for _ in self.plan.extras]
         if self.plan.traced.weights != tuple(weights_of(cell, self.stage)):
             raise CannotFuse("it has other weights now")
-        check_fit(cell, self.plan, source, OtherOperands(extras, weights, states))
-        check_stays(cell, x, [t for t in (*source[1:], *weights) if t is not None])
-        return Operands.of(self.plan, flags, (joint, *extras, *weights, *states), source)
+        check_fit(cell, self.plan, source, OtherOperands(extras, weights, states, matrices))
+        check_stays(cell, x, [t for t in (*source[1:], *weights, *matrices) if t is not None])
+        return Operands.of(self.plan, flags, (joint, *extras, *weights, *states, *matrices), source)
 
     def read(self, cell: Unit, x: Tensor) -> tuple[Tensor, list[Tensor]]:
         """What the kernel reads in place of x: the input of the projection, and the extra inputs.
@@ -127,6 +145,8 @@ class PreparedScan:
         for name, tensor in zip(("x", *self.plan.extras), (source.x, *extras), strict=True):
             arguments.put(name, tensor)
         results, biases = self.put_results(steps, starts), self.put_matrix(source)
+        for packing in self.packings:
+            packing.run()
         arguments.numbers[0] = steps
         jit.run(self.function, self.units, grain(steps * self.each), arguments.numbers)
         del biases  # which the kernel has read by their address
@@ -155,7 +175,19 @@ class PreparedScan:
         if y is None:
             y = new_empty((steps, key.batch, self.size), key.dtype)
             put("y", y)
-        return Results(joint, y, made)
+        return Results(joint, y, made, self.put_products(steps))
+
+    def put_products(self, steps: int) -> list[Tensor]:
+        """Room for the products of all steps, or of one."""
+        products, key = [], self.key
+        for i, (packing, product) in enumerate(zip(self.packings, self.plan.products, strict=True)):
+            wide = packing.panels.shape[0] * packing.panels.shape[2]
+            made = new_empty((steps, key.batch, wide) if key.keep else (key.batch, wide), key.dtype)
+            self.arguments.put(f"product.{i}", made)
+            for column, part in enumerate(product.parts):
+                self.arguments.put(part, made, column * self.size)
+            products.append(made)
+        return products
 
     def put_matrix(self, source: Source) -> Tensor:
         """Pack the matrix, which may have changed since the last call; return the biases of its rows."""
@@ -189,10 +221,11 @@ class PreparedPair(NamedTuple):
     overwrites_projection: bool = True
 
     def forward(self, source: Source, tensors: Sequence[Tensor]) -> ScanResults:
-        """`tensors`: the extra inputs, weights and states."""
-        plan = self.scan.plan
-        made = self.scan.run(source, tensors[: len(plan.extras)], tensors[-len(plan.traced.states) :])
-        return ScanResults(*made, [], ends(made.sequences, self.scan.key.reverse, made.y.dtype))
+        """`tensors`: the extra inputs, weights, states and matrices."""
+        plan, states = self.scan.plan, self.scan.plan.traced.states
+        first = len(plan.extras) + len(plan.traced.weights)
+        made = self.scan.run(source, tensors[: len(plan.extras)], tensors[first : first + len(states)])
+        return ScanResults(*made, ends(made.sequences, self.scan.key.reverse, made.y.dtype))
 
     def backward(
         self,
@@ -219,7 +252,8 @@ def run(
     source, starts = Source(read, cell.input.weight, cell.input.bias), [state[name] for name in states]
     if scan.key.keep:
         fusible = Fusible(scan.plan, partial(one_step, cell, scan.stage, layer.after))
-        tensors = (*extras, *weights_of(cell, scan.stage).values(), *starts)
+        weights, matrices = weights_of(cell, scan.stage).values(), matrices_of(cell, scan.stage)
+        tensors = (*extras, *weights, *starts, *matrices)
         pair = PreparedPair(scan, backwards)
         y, *finals = ProjectedScan.apply(fusible, flags, (), pair, *source, *tensors)
     else:

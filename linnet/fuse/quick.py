@@ -191,6 +191,8 @@ def quick_scan(layer: Stepped, x: Tensor, state: Named, reverse: bool) -> tuple[
     if prepared.reason is not None:
         return None
     scans, tensors = scans_module(), (x, *state.values(), *prepared.watch.placed)
+    if not scans.suits(prepared.method, x):
+        return None
     key = scans.key_of(x, reverse, torch.is_grad_enabled() and any(t.requires_grad for t in tensors))
     pool = prepared.scans.of(key)
     scan = prepared.scans.take(pool, lambda: scans.PreparedScan(layer.cell, prepared.method, key, state))

@@ -18,24 +18,14 @@ from linnet.fuse.cpu.cell_step import PreparedStep, by_name, stage_weights
 from linnet.fuse.cpu.steps import StepProgram
 from linnet.fuse.fused import extras_of
 from linnet.fuse.operands import Operands, Source
-from linnet.fuse.plan import Fusible, Method, Plan
+from linnet.fuse.plan import Fusible, Method
 from linnet.fuse.planning import matrices_of, one_step, weights_of
 from linnet.fuse.pools import Pools
 from linnet.fuse.prepared_backward import PreparedBackward
-from linnet.fuse.prepared_scan import check_stays
+from linnet.fuse.prepared_scan import check_stays, plan_of
 from linnet.fuse.scan import ProjectedScan, ScanResults
 from linnet.fuse.trace import name_in_unit
-from linnet.fuse.unit import CannotFuse, Named, Unit
-
-
-def plan_of(cell: Unit, method: Method) -> Plan:
-    """The plan of a step with gradients that can be prepared; raises CannotFuse if there is none."""
-    if method.own or cell.is_quantised or not cell.input.is_plain:
-        raise CannotFuse("its projections are not computed by the kernel")
-    (plan, *others) = method.plans
-    if others or plan.raw is not None or plan.traced.inner or not plan.is_even:
-        raise CannotFuse("it has several kernels, or products within a step")
-    return plan
+from linnet.fuse.unit import Named, Unit
 
 
 class RecordedStep(PreparedStep):

@@ -18,6 +18,7 @@ from linnet.units import UNITS
 
 SIZE = 7
 PREPARED = ("sru", "lrn", "olrn", "glrn", "elrn", "qrnn")
+WITH_MATRICES = ("ran", "atr", "janet", "lstm", "gru", "rnn")
 
 
 @pytest.fixture
@@ -52,8 +53,10 @@ def test_calls_equal_the_loop(unit: str, options: dict, prepared_runs):
             same(run(rnn, x, state), by_the_loop(rnn, x, state), rtol=1e-12, atol=1e-12)
             with torch.no_grad():
                 _, state = rnn(x, state)
-    directions = 2 * rnn.num_directions
-    assert prepared_runs() == (4 * 2 * 2 * directions if unit in PREPARED else 0)
+    # With recurrent matrices, only batches with several rows for each thread are prepared: the last one.
+    of_matrices = int(unit in WITH_MATRICES and 4 * torch.get_num_threads() <= 5)
+    shapes = 4 if unit in PREPARED else of_matrices
+    assert prepared_runs() == shapes * 2 * 2 * 2 * rnn.num_directions
 
 
 def change_weight(rnn: Any) -> None:
@@ -189,6 +192,29 @@ def test_gradients_equal_those_of_the_loop(frozen: tuple[str, ...], needs_x: boo
                 expected = gradients(rnn, x, [*wanted, x] if needs_x else wanted, above)
             same(found, expected, rtol=1e-11, atol=1e-12)
     assert prepared_runs() == 4
+
+
+@pytest.mark.parametrize("frozen", ["nothing", "the projection", "the recurrent matrix"])
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("unit", WITH_MATRICES)
+def test_gradients_of_recurrent_matrices_equal_those_of_the_loop(
+    unit: str, reverse: bool, frozen: str, prepared_runs
+):
+    rnn = enliven(UNITS[unit](SIZE, SIZE, dtype=torch.float64, bidirectional=reverse))
+    for name, weight in rnn.named_parameters():
+        is_of_projection = ".input." in name
+        if frozen == ("the projection" if is_of_projection else "the recurrent matrix"):
+            weight.requires_grad_(False)
+    wanted = [weight for weight in rnn.parameters() if weight.requires_grad]
+    batch = 4 * torch.get_num_threads() + 1
+    x = torch.randn(6, batch, SIZE, dtype=torch.float64)
+    y, state = rnn(x)
+    above = [torch.randn_like(made) for made in (y, *tensors(state))]
+    for _ in range(2):
+        found = gradients(rnn, x, wanted, above)
+        with linnet.backend("reference"):
+            same(found, gradients(rnn, x, wanted, above), rtol=1e-11, atol=1e-12)
+    assert prepared_runs() == 3 * rnn.num_directions
 
 
 def test_a_weight_changed_before_backward_is_an_error(prepared_runs):

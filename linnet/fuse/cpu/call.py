@@ -70,9 +70,12 @@ class Call:
     def put_packed(self, name: str, matrix: Tensor) -> int:
         """Pack the matrix [N, K] as panels; return the width of a product with it, with zeros beyond N."""
         panels = packed(as_dtype(matrix, self.real), 1, vector_width(self.real))
+        self.put_panels(name, panels)
+        return panels.shape[0] * panels.shape[2]
+
+    def put_panels(self, name: str, panels: Tensor) -> None:
         self.locations[name] = (panels.data_ptr(), panels.shape[1], panels.shape[0])
         self.alive.append(panels)
-        return panels.shape[0] * panels.shape[2]
 
     def put_unpacked(self, name: str, matrix: Tensor, bias: Tensor | None = None) -> int:
         """Store the matrix [N, K] without packing, with a bias for its last rows.
