@@ -8,6 +8,7 @@ from typing import Generic, TypeVar
 from linnet.fuse.unit import CannotFuse
 
 Kept = TypeVar("Kept")
+Result = TypeVar("Result")
 
 
 class Pools(Generic[Kept]):
@@ -38,3 +39,13 @@ class Pools(Generic[Kept]):
         except CannotFuse as error:
             self.reason = error.reason
             return None
+
+    def run(self, key: tuple, make: Callable[[], Kept], job: Callable[[Kept], Result]) -> Result | None:
+        """`job` with an object that no other thread uses meanwhile; None if there is none."""
+        pool = self.of(key)
+        taken = self.take(pool, make)
+        if taken is None:
+            return None
+        result = job(taken)
+        pool.append(taken)
+        return result

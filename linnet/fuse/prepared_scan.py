@@ -235,11 +235,12 @@ class PreparedPair(NamedTuple):
         above: Sequence[Tensor],
         needed: Sequence[bool],
     ) -> list[Any]:
-        pool = self.backwards.of((self.scan.key, *needed, torch.get_num_threads()))
-        backward = self.backwards.take(pool, lambda: PreparedBackward(operands, needed))
-        assert backward is not None
-        gradients = backward.run(operands, sequences, products, above)
-        pool.append(backward)
+        gradients = self.backwards.run(
+            (self.scan.key, *needed, torch.get_num_threads()),
+            lambda: PreparedBackward(operands, needed),
+            lambda backward: backward.run(operands, sequences, products, above),
+        )
+        assert gradients is not None
         return gradients
 
 

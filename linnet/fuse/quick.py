@@ -6,7 +6,7 @@ a tracer, a subclass of Tensor, autocast) runs through the general path instead.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache, partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -131,13 +131,12 @@ def quick_step(stepped: Stepped, root: nn.Module, x: Tensor, state: Named) -> tu
     prepared, cell = prepared_for(stepped, root), stepped.cell
     if prepared.reason is not None or prepared.steps.reason is not None:
         return None
-    pool = prepared.steps.of((x.shape, x.dtype))
-    step = prepared.steps.take(pool, lambda: new_step(cell, prepared.method, x))
-    if step is None:
-        return None
-    y, new = step(laid_out(x), [laid_out(s) for s in states])
-    pool.append(step)
-    return y, dict(zip(state, new, strict=True))
+    made = prepared.steps.run(
+        (x.shape, x.dtype),
+        lambda: new_step(cell, prepared.method, x),
+        lambda step: step(laid_out(x), [laid_out(s) for s in states]),
+    )
+    return None if made is None else (made[0], dict(zip(state, made[1], strict=True)))
 
 
 def new_step(cell: Unit, method: Method, x: Tensor) -> CellStep:
@@ -147,28 +146,36 @@ def new_step(cell: Unit, method: Method, x: Tensor) -> CellStep:
     return CellStep(cell, method, x)
 
 
+def prepared_call(stepped: Stepped, root: nn.Module, x: Tensor, state: Named, kind: str) -> Prepared | None:
+    """What is prepared for a call over x [T, B, input_size]; None if it must use the general path.
+
+    kind   the pools that the call uses: "recorded" or "scans"
+    """
+    if not is_undisturbed() or is_collecting() or not all(map(is_readable, (x, *state.values()))):
+        return None
+    cache = stepped.plan_cache
+    unable = cache.prepared is not None and getattr(cache.prepared, kind).reason is not None
+    if unable or cache.wasted >= MOST_WASTED or not x.shape[1]:
+        return None
+    prepared = prepared_for(stepped, root)
+    return prepared if prepared.reason is None else None
+
+
+def wants_gradients(prepared: Prepared, x: Tensor, states: Iterable[Tensor]) -> bool:
+    tensors = (x, *states, *prepared.watch.placed)
+    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+
+
 def quick_recorded_step(
     stepped: Stepped, root: nn.Module, x: Tensor, state: Named
 ) -> tuple[Tensor, Named] | None:
     """`quick_step` with gradients, x [1, B, input_size]."""
-    if not is_undisturbed() or is_collecting() or not all(map(is_readable, (x, *state.values()))):
+    prepared = prepared_call(stepped, root, x, state, "recorded")
+    if prepared is None or not wants_gradients(prepared, x, state.values()):
         return None
-    cache = stepped.plan_cache
-    unable = cache.prepared is not None and cache.prepared.recorded.reason is not None
-    if unable or cache.wasted >= MOST_WASTED or not x.shape[1]:
-        return None
-    prepared = prepared_for(stepped, root)
-    tensors = (x, *state.values(), *prepared.watch.placed)
-    if prepared.reason is not None or not any(t.requires_grad for t in tensors):
-        return None
-    module, pool = recorded_steps_module(), prepared.recorded.of((x.shape, x.dtype))
+    module = recorded_steps_module()
     make = partial(module.RecordedStep, stepped.cell, prepared.method, x[0], prepared.backwards)
-    step = prepared.recorded.take(pool, make)
-    if step is None:
-        return None
-    results = module.run(step, stepped, x, state)
-    pool.append(step)
-    return results
+    return prepared.recorded.run((x.shape, x.dtype), make, lambda step: module.run(step, stepped, x, state))
 
 
 @cache
@@ -181,26 +188,13 @@ def recorded_steps_module() -> ModuleType:
 
 def quick_scan(layer: Stepped, x: Tensor, state: Named, reverse: bool) -> tuple[Tensor, Named] | None:
     """x [T, B, input_size] -> the output and the final state; None if this call must use the general path."""
-    if not is_undisturbed() or is_collecting() or not all(map(is_readable, (x, *state.values()))):
+    prepared = prepared_call(layer, layer, x, state, "scans")  # type: ignore[arg-type]
+    if prepared is None or not scans_module().suits(prepared.method, x):
         return None
-    cache = layer.plan_cache
-    unable = cache.prepared is not None and cache.prepared.scans.reason is not None
-    if unable or cache.wasted >= MOST_WASTED or not x.shape[1]:
-        return None
-    prepared = prepared_for(layer, layer)  # type: ignore[arg-type]
-    if prepared.reason is not None:
-        return None
-    scans, tensors = scans_module(), (x, *state.values(), *prepared.watch.placed)
-    if not scans.suits(prepared.method, x):
-        return None
-    key = scans.key_of(x, reverse, torch.is_grad_enabled() and any(t.requires_grad for t in tensors))
-    pool = prepared.scans.of(key)
-    scan = prepared.scans.take(pool, lambda: scans.PreparedScan(layer.cell, prepared.method, key, state))
-    if scan is None:
-        return None
-    results = scans.run(scan, prepared.backwards, layer, x, state)
-    pool.append(scan)
-    return results
+    scans = scans_module()
+    key = scans.key_of(x, reverse, wants_gradients(prepared, x, state.values()))
+    make = partial(scans.PreparedScan, layer.cell, prepared.method, key, state)
+    return prepared.scans.run(key, make, lambda scan: scans.run(scan, prepared.backwards, layer, x, state))
 
 
 @cache
@@ -246,7 +240,7 @@ def recorded_step_again(layer: Stepped, x: Tensor, states: Sequence[Any]) -> tup
     except IndexError:  # another thread has taken the last one
         return None
     same = step.fits(x, states) and is_undisturbed() and prepared.watch.holds(layer)
-    wanted = same and any(t.requires_grad for t in (x, *states, *prepared.watch.placed))
+    wanted = same and wants_gradients(prepared, x, states)
     named = dict(zip(layer.cell.states, states, strict=False))
     results = recorded_steps_module().run(step, layer, x, named) if wanted else None
     pool.append(step)

@@ -101,12 +101,12 @@ class RecordedStep(PreparedStep):
         above: Sequence[Tensor],
         needed: Sequence[bool],
     ) -> list[Any]:
-        pool = self.backwards.of(("step", operands.shape, operands.dtype, *needed))
-        make = partial(PreparedBackward, operands, needed, in_place=False)
-        backward = self.backwards.take(pool, make)
-        assert backward is not None
-        gradients = backward.run(operands, sequences, products, above)
-        pool.append(backward)
+        gradients = self.backwards.run(
+            ("step", operands.shape, operands.dtype, *needed),
+            lambda: PreparedBackward(operands, needed, in_place=False),
+            lambda backward: backward.run(operands, sequences, products, above),
+        )
+        assert gradients is not None
         return gradients
 
 
