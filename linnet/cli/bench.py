@@ -35,9 +35,10 @@ def add_options(command: argparse.ArgumentParser) -> None:
     command.description = (
         "Measure, print tables and append rows to a file. Everything that is compared runs in turn in one "
         "process. recurrence, growth and memory are of SRU and LRN, checks of what is checked before a "
-        "kernel runs, steps of cells, of streams, with gradients and on a busy machine, start is of SRU, LSTM "
-        "and NRU, loss of softmaxes over two vocabularies, classifier of SRU, LRN, RAN and LSTM, tagging of taggers and of "
-        "the CRF, reading of a reader's encoder, translating of beam search, matching of word-by-word "
+        "kernel runs, steps of cells, of streams, with gradients and on a busy machine, start is of SRU, "
+        "LSTM and NRU, loss of softmaxes over two vocabularies, classifier of SRU, LRN, RAN and LSTM, "
+        "tagging of taggers and of the CRF, reading of a reader's encoder, translating of beam search, "
+        "matching of word-by-word "
         "attention, language of a language model, int8 and bfloat16 of units in these formats, onnx of LSTM, "
         "GRU and RNN in onnxruntime, options of options whose kernels are compared with the loop, exported "
         "of SRU and LSTM in C and WebAssembly, loop of language models of SRU, LSTM and SCRN. "
