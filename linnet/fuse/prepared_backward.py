@@ -18,6 +18,7 @@ from linnet.fuse.cpu.threads import grain
 from linnet.fuse.cpu.width import vector_width
 from linnet.fuse.operands import Operands
 from linnet.fuse.plan import Plan, Product
+from linnet.fuse.pools import Pools
 
 
 class PreparedProduct:
@@ -166,3 +167,23 @@ class PreparedBackward:
         self.arguments.put(f"state.{name}", sequence)
         self.arguments.put(f"carry.{name}", carry)
         return carry
+
+
+def run_prepared(
+    backwards: Pools[PreparedBackward],
+    key: tuple,
+    operands: Operands,
+    sequences: Sequence[Tensor],
+    products: Sequence[Tensor],
+    above: Sequence[Tensor],
+    needed: Sequence[bool],
+    in_place: bool = True,
+) -> list[Any]:
+    """`PreparedBackward.run` by one that an earlier call with this key has prepared, or a new one."""
+    gradients = backwards.run(
+        key,
+        lambda: PreparedBackward(operands, needed, in_place),
+        lambda backward: backward.run(operands, sequences, products, above),
+    )
+    assert gradients is not None
+    return gradients

@@ -15,14 +15,7 @@ from torch import Tensor
 
 from linnet.fuse.cpu import jit
 from linnet.fuse.cpu.arguments import Arguments
-from linnet.fuse.cpu.call import (
-    Cut,
-    panel_bias,
-    rectangles,
-    side_by_side,
-    steps_at_once,
-    whole_bias,
-)
+from linnet.fuse.cpu.call import Cut, rectangles, side_by_side, steps_at_once
 from linnet.fuse.cpu.gemm import ROWS
 from linnet.fuse.cpu.memory import new_empty
 from linnet.fuse.cpu.pack import Packing
@@ -35,7 +28,8 @@ from linnet.fuse.operands import Operands, Source
 from linnet.fuse.plan import Fusible, Method, Plan
 from linnet.fuse.planning import matrices_of, one_step, weights_of
 from linnet.fuse.pools import Pools
-from linnet.fuse.prepared_backward import PreparedBackward
+from linnet.fuse.prepared_backward import PreparedBackward, run_prepared
+from linnet.fuse.prepared_weights import PreparedWeights
 from linnet.fuse.scan import OtherOperands, ProjectedScan, ScanResults, ends
 from linnet.fuse.unit import CannotFuse, Named, Unit
 
@@ -85,6 +79,27 @@ class Results(NamedTuple):
     products: list[Tensor]
 
 
+class Biases:
+    """The biases of `count` rows of a matrix, in groups of `size` rows, for kernels that read whole panels.
+
+    The first groups may have no bias. Zeros stand for those, and fill the last panel of each group.
+    """
+
+    def __init__(self, bias: Tensor | None, count: int, size: int, panel: int, dtype: torch.dtype):
+        with torch.inference_mode(False):  # a later call outside of that mode writes it, too
+            groups = torch.zeros(count // size, -(-size // panel) * panel, dtype=dtype, device="cpu")
+        biased = 0 if bias is None else len(bias) // size
+        self.given = None if bias is None else bias.detach().view(biased, size)
+        self.copied = groups[len(groups) - biased :, :size]
+        self.groups = groups
+
+    def now(self) -> Tensor:
+        """All biases, with the present numbers."""
+        if self.given is not None:
+            self.copied.copy_(self.given)
+        return self.groups
+
+
 class PreparedScan:
     """The forward scan of one cell.
 
@@ -110,8 +125,11 @@ class PreparedScan:
         self.each = cut.rows * cut.block * (depth + call.depth)
         self.arguments = Arguments(call.numbers(names, cut, steps_at_once(batch), key.keep), names)
         self.packing = None if key.few else Packing(cell.input.weight, count // size, panel)
+        self.biases = Biases(cell.input.bias, count, size, 1 if key.few else panel, key.dtype)
         self.offsets = operands.offsets()
         self.joint = None if key.keep else operands.joint
+        self.weights = PreparedWeights(cell, self.stage)
+        self.is_bare = cell.input.is_bare
 
     def example(self, cell: Unit, state: Named) -> Operands:
         """Operands like those of a call; raises CannotFuse if the weights do not fit."""
@@ -137,19 +155,19 @@ class PreparedScan:
         """
         inputs = cell.extra_inputs(x)
         extras = [side_by_side(extra) for extra in extras_of(cell, self.stage, self.plan, inputs, x)]
-        return side_by_side(cell.input.prepare(x)), extras
+        return side_by_side(x if self.is_bare else cell.input.prepare(x)), extras
 
     def run(self, source: Source, extras: Sequence[Tensor], starts: Sequence[Tensor]) -> Results:
         """Run the kernel over source.x [T, B, D]; `starts` are the initial states."""
         arguments, steps = self.arguments, len(source.x)
         for name, tensor in zip(("x", *self.plan.extras), (source.x, *extras), strict=True):
             arguments.put(name, tensor)
-        results, biases = self.put_results(steps, starts), self.put_matrix(source)
+        results = self.put_results(steps, starts)
+        self.put_matrix(source)
         for packing in self.packings:
             packing.run()
         arguments.numbers[0] = steps
         jit.run(self.function, self.units, grain(steps * self.each), arguments.numbers)
-        del biases  # which the kernel has read by their address
         return results
 
     def put_results(self, steps: int, starts: Sequence[Tensor]) -> Results:
@@ -189,18 +207,14 @@ class PreparedScan:
             products.append(made)
         return products
 
-    def put_matrix(self, source: Source) -> Tensor:
-        """Pack the matrix, which may have changed since the last call; return the biases of its rows."""
-        _, weight, bias = source
-        count, depth = weight.shape
+    def put_matrix(self, source: Source) -> None:
+        """Pack the matrix and lay out the bias, which may have changed since the last call."""
+        weight = source.weight
         if self.packing is None:
-            starts = whole_bias(bias, count, weight.dtype)
-            location = weight.data_ptr(), depth * weight.element_size()
+            location = weight.data_ptr(), weight.shape[1] * weight.element_size()
         else:
-            starts = panel_bias(bias, count, self.size, weight.dtype)
-            location = self.packing.run().data_ptr(), depth
-        self.arguments.put_numbers("matrix.input", *location, starts.data_ptr())
-        return starts
+            location = self.packing.run().data_ptr(), weight.shape[1]
+        self.arguments.put_numbers("matrix.input", *location, self.biases.now().data_ptr())
 
 
 def check_stays(cell: Unit, x: Tensor, tensors: Sequence[Tensor]) -> None:
@@ -235,13 +249,8 @@ class PreparedPair(NamedTuple):
         above: Sequence[Tensor],
         needed: Sequence[bool],
     ) -> list[Any]:
-        gradients = self.backwards.run(
-            (self.scan.key, *needed, torch.get_num_threads()),
-            lambda: PreparedBackward(operands, needed),
-            lambda backward: backward.run(operands, sequences, products, above),
-        )
-        assert gradients is not None
-        return gradients
+        key = self.scan.key, *needed, torch.get_num_threads()
+        return run_prepared(self.backwards, key, operands, sequences, products, above, needed)
 
 
 def run(
@@ -250,11 +259,11 @@ def run(
     """Run a layer: the output and the final state, with gradients if the scan keeps all steps."""
     cell, states, flags = layer.cell, scan.states, (None, None, scan.key.reverse)
     read, extras = scan.read(cell, x)
-    source, starts = Source(read, cell.input.weight, cell.input.bias), [state[name] for name in states]
+    weight, bias, own, matrices = scan.weights.of(cell)
+    source, starts = Source(read, weight, bias), [state[name] for name in states]
     if scan.key.keep:
         fusible = Fusible(scan.plan, partial(one_step, cell, scan.stage, layer.after))
-        weights, matrices = weights_of(cell, scan.stage).values(), matrices_of(cell, scan.stage)
-        tensors = (*extras, *weights, *starts, *matrices)
+        tensors = (*extras, *own, *starts, *matrices)
         pair = PreparedPair(scan, backwards)
         y, *finals = ProjectedScan.apply(fusible, flags, (), pair, *source, *tensors)
     else:

@@ -19,10 +19,11 @@ from linnet.fuse.cpu.steps import StepProgram
 from linnet.fuse.fused import extras_of
 from linnet.fuse.operands import Operands, Source
 from linnet.fuse.plan import Fusible, Method
-from linnet.fuse.planning import matrices_of, one_step, weights_of
+from linnet.fuse.planning import matrices_of, one_step
 from linnet.fuse.pools import Pools
-from linnet.fuse.prepared_backward import PreparedBackward
+from linnet.fuse.prepared_backward import PreparedBackward, run_prepared
 from linnet.fuse.prepared_scan import check_stays, plan_of
+from linnet.fuse.prepared_weights import PreparedWeights
 from linnet.fuse.scan import ProjectedScan, ScanResults
 from linnet.fuse.trace import name_in_unit
 from linnet.fuse.unit import Named, Unit
@@ -39,7 +40,7 @@ class RecordedStep(PreparedStep):
     def __init__(self, cell: Unit, method: Method, like: Tensor, backwards: Pools[PreparedBackward]):
         self.plan, self.stage, self.backwards = plan_of(cell, method), cell.stages()[0], backwards
         self.program = StepProgram(len(like), like.dtype)
-        made, old, new = self.build(cell, self.weights(cell, like))
+        made, old, new = self.build(cell, self.checked_weights(cell, like))
         results = [*made, *new, *old, *new]
         self.writes = self.program.copy(*zip(results, results, strict=True))
         self.program.finish()
@@ -48,8 +49,9 @@ class RecordedStep(PreparedStep):
         self.ends = [torch.empty_like(each) for each in new]
         self.sequences = [each.new_empty(2, *each.shape) for each in new]
         self.dtype, self.shapes = like.dtype, [each.shape for each in new]
+        self.weights, self.is_bare = PreparedWeights(cell, self.stage), cell.input.is_bare
 
-    def weights(self, cell: Unit, like: Tensor) -> Named:
+    def checked_weights(self, cell: Unit, like: Tensor) -> Named:
         """The weights of the plan; raises CannotFuse if one of those that a step reads is not a parameter."""
         weights = stage_weights(cell, self.stage, self.plan)
         read = [cell.input.weight, cell.input.bias, *matrices_of(cell, self.stage), *weights.values()]
@@ -101,23 +103,18 @@ class RecordedStep(PreparedStep):
         above: Sequence[Tensor],
         needed: Sequence[bool],
     ) -> list[Any]:
-        gradients = self.backwards.run(
-            ("step", operands.shape, operands.dtype, *needed),
-            lambda: PreparedBackward(operands, needed, in_place=False),
-            lambda backward: backward.run(operands, sequences, products, above),
-        )
-        assert gradients is not None
-        return gradients
+        key = "step", operands.shape, operands.dtype, *needed
+        return run_prepared(self.backwards, key, operands, sequences, products, above, needed, in_place=False)
 
 
 def run(step: RecordedStep, recurrence: Any, x: Tensor, state: Named) -> tuple[Tensor, Named]:
     """x [1, B, input_size] -> the output and the new state."""
     cell, plan, stage = recurrence.cell, step.plan, step.stage
     extras = extras_of(cell, stage, plan, cell.extra_inputs(x), x)
-    source = Source(side_by_side(cell.input.prepare(x)), cell.input.weight, cell.input.bias)
-    weights, matrices = weights_of(cell, stage).values(), matrices_of(cell, stage)
+    weight, bias, own, matrices = step.weights.of(cell)
+    source = Source(side_by_side(x if step.is_bare else cell.input.prepare(x)), weight, bias)
     states = [side_by_side(state[name]) for name in stage.states]
-    tensors = (*map(side_by_side, extras), *weights, *states, *matrices)
+    tensors = (*map(side_by_side, extras), *own, *states, *matrices)
     fusible = Fusible(plan, partial(one_step, cell, stage, recurrence.after))
     y, *new = ProjectedScan.apply(fusible, (None, None, False), (), step, *source, *tensors)
     return cell.output(y, {stage.states[0]: y}), dict(zip(plan.traced.states, new, strict=True))

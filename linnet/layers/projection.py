@@ -230,6 +230,8 @@ class Projection(nn.Module):
         names = self.biased_parts
         if self.bias is None:
             return {}
+        if len(names) == 1:
+            return {names[0]: self.bias}
         starts = accumulate((self.parts[name] for name in names), initial=0)
         return {n: self.bias[at : at + self.parts[n]] for n, at in zip(names, starts, strict=False)}
 

@@ -174,8 +174,9 @@ class Recurrent(ShowsOptions, Pretrained):
 
     @property
     def first_cell(self) -> Cell:
-        # Faster than through the interface of ModuleList; each call needs this several times.
-        return next(iter(self.directions._modules.values())).cell  # type: ignore[return-value]
+        # Faster than through the interface of modules; each call needs this several times.
+        first = next(iter(self._modules["directions"]._modules.values()))  # type: ignore[union-attr]
+        return first._modules["cell"]  # type: ignore[union-attr, return-value]
 
     def reset_parameters(self) -> None:
         for number in range(self.num_layers):

@@ -245,3 +245,13 @@ def test_the_default_device_does_not_matter(prepared_runs):
     (expected,) = torch.autograd.grad(rnn(x)[0].sum(), x)
     identical(found, expected)
     assert prepared_runs() == 2
+
+
+def test_what_inference_mode_has_prepared_can_be_used_outside_of_it(prepared_runs):
+    rnn, x = enliven(linnet.SRU(SIZE, SIZE)), torch.randn(9, 2, SIZE)
+    with torch.inference_mode():
+        expected, _ = rnn(x)
+    identical(run(rnn, x)[0], expected)
+    with torch.inference_mode():
+        identical(rnn(x)[0], expected)
+    assert prepared_runs() == 3
