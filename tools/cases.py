@@ -73,6 +73,9 @@ SHARED: dict[str, tuple[Any, ...]] = {
     "proj_size": (0, 0, 0, 3),
     "residual": (False, False, True),
 }
+# The biases of modReLU, sign(z) ReLU(|z| + floor + b). It jumps at z = 0 unless floor + b <= 0, and rounding
+# decides on which side of the jump a number is. No floor is higher than the one here.
+JUMPS, FLOOR = {"eurnn": "b", "goru": "b_c"}, 0.01
 # At most one at a time: the loop and the kernel may draw two kinds of noise in different orders.
 NOISES: tuple[dict[str, Any], ...] = (
     *({}, {}, {}, {"zoneout": 0.2}, {"input_dropout": 0.3}, {"cell_dropout": 0.3}),
@@ -171,6 +174,8 @@ def propose(chance: random.Random, number: int) -> Case:
         steps, batch, size = pick(STEPS), pick(BATCHES), pick(SIZES)
     dtype = chance.choices([torch.float32, torch.float64, torch.bfloat16], [5, 4, 1])[0]
     input_size = pick((1, 4, 7, 16, size, size))
+    if unit in JUMPS and dtype != torch.float64:
+        options["bias"] = True
     unstable = is_unstable(unit, options, min(size, input_size))
     gradients = "none" if unstable and dtype != torch.float64 else pick(GRADIENTS)
     return Case(
@@ -210,4 +215,8 @@ def enliven(rnn: Recurrent, seed: int) -> Recurrent:
     for parameter in rnn.parameters():
         fan = parameter.shape[1] if parameter.dim() > 1 else 4
         parameter.copy_(0.8 * torch.randn(parameter.shape, generator=source, dtype=torch.double) / fan**0.5)
+    for cell in rnn.cells:
+        bias = getattr(cell, JUMPS.get(cell.unit_name.lower(), ""), None)
+        if bias is not None:
+            bias.copy_(-bias.abs() - FLOOR)
     return rnn

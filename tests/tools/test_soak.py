@@ -14,7 +14,7 @@ import torch
 from linnet.bench.recurrence import launches
 from linnet.units import UNITS
 from tools import attacks, soak
-from tools.cases import Case, draw, fusing, is_unstable
+from tools.cases import FLOOR, JUMPS, Case, draw, fusing, is_unstable
 from tools.outcomes import AS_THE_LOOP, TOLERANCES, Wrong, by_loop, compare, results, swing
 
 # Small, with gradients, in float64: quick to check.
@@ -59,6 +59,14 @@ def test_gradients_that_are_only_rounding_are_not_drawn():
     assert {case.gradients for case in unstable if case.dtype != torch.float64} == {"none"}
     assert not is_unstable("atr", {"norm": "layer"}, 2)
     assert is_unstable("atr", {"norm": "layer"}, 1)
+
+
+def test_rounding_does_not_decide_between_the_sides_of_a_jump():
+    """modReLU is drawn such that it has no jump, except in float64, whose rounding is too small for it."""
+    drawn = [case for case in map(draw, range(400)) if case.unit in JUMPS and case.dtype != torch.float64]
+    assert {case.unit for case in drawn} == set(JUMPS)
+    biases = [getattr(cell, JUMPS[case.unit]) for case in drawn for cell in case.build().cells]
+    assert all((bias <= -FLOOR).all() for bias in biases)
 
 
 def narrowest(case: Case) -> int:
