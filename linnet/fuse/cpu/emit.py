@@ -42,10 +42,13 @@ class Format:
 
 
 class Emitter:
-    """Emits operations on vectors of `width` numbers into an LLVM builder."""
+    """Emits operations on vectors of `width` numbers into an LLVM builder.
 
-    def __init__(self, builder: ir.IRBuilder, form: Format, width: int):
-        self.builder, self.form, self.width = builder, form, width
+    With a mask, only the numbers where it is true are loaded and stored; the others are computed from zeros.
+    """
+
+    def __init__(self, builder: ir.IRBuilder, form: Format, width: int, mask: ir.Value | None = None):
+        self.builder, self.form, self.width, self.mask = builder, form, width, mask
         self.vector = form.scalar if width == 1 else ir.VectorType(form.scalar, width)
         self.integers = form.integer if width == 1 else ir.VectorType(form.integer, width)
 
@@ -82,6 +85,27 @@ class Emitter:
         module = self.builder.module
         if full_name not in module.globals:
             ir.Function(module, ir.FunctionType(self.vector, [self.vector] * len(operands)), full_name)
+        return self.builder.call(module.globals[full_name], operands)
+
+    def load(self, address: ir.Value, kind: ir.Type, align: int) -> ir.Value:
+        """A vector or number of type `kind`, aligned to `align` bytes."""
+        if self.mask is None:
+            return self.builder.load(address, align=align, typ=kind)
+        zeros = ir.Constant(kind, None)
+        return self.masked("load", kind, kind, [address, ir.IntType(32)(align), self.mask, zeros])
+
+    def store(self, value: ir.Value, address: ir.Value, align: int) -> None:
+        if self.mask is None:
+            self.builder.store(value, address, align=align)
+        else:
+            operands = [value, address, ir.IntType(32)(align), self.mask]
+            self.masked("store", value.type, ir.VoidType(), operands)
+
+    def masked(self, name: str, kind: ir.Type, result: ir.Type, operands: list[ir.Value]) -> ir.Value:
+        scalar = f"f{self.form.bits}" if kind.element == self.form.scalar else f"i{kind.element.width}"
+        full_name, module = f"llvm.masked.{name}.v{self.width}{scalar}.p0", self.builder.module
+        if full_name not in module.globals:
+            ir.Function(module, ir.FunctionType(result, [each.type for each in operands]), full_name)
         return self.builder.call(module.globals[full_name], operands)
 
     def fma(self, a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:

@@ -116,12 +116,14 @@ def load_vector(emit: Emitter, panel: ir.Value, k: ir.Value, half: int) -> ir.Va
 
 
 def broadcast(emit: Emitter, number: ir.Value) -> ir.Value:
-    if emit.width == 1:
-        return number
-    build = emit.builder
-    undefined = ir.Constant(emit.vector, ir.Undefined)
+    return number if emit.width == 1 else repeated(emit.builder, number, emit.width)
+
+
+def repeated(build: ir.IRBuilder, number: ir.Value, width: int) -> ir.Value:
+    """A vector of `width` times the same number."""
+    undefined = ir.Constant(ir.VectorType(number.type, width), ir.Undefined)
     first = build.insert_element(undefined, number, I32(0))
-    everywhere = ir.Constant(ir.VectorType(I32, emit.width), [I32(0)] * emit.width)
+    everywhere = ir.Constant(ir.VectorType(I32, width), [I32(0)] * width)
     return build.shuffle_vector(first, undefined, everywhere)
 
 

@@ -132,11 +132,11 @@ class Program:
 
     def load_plain(self, emit: Emitter, row: ir.Value, at: ir.Value) -> ir.Value:
         address = self.builder.gep(row, [at], source_etype=self.form.scalar)
-        return self.builder.load(address, align=self.form.bits // 8, typ=emit.vector)
+        return emit.load(address, emit.vector, self.form.bits // 8)
 
     def store_plain(self, emit: Emitter, row: ir.Value, at: ir.Value, value: ir.Value) -> None:
         address = self.builder.gep(row, [at], source_etype=self.form.scalar)
-        self.builder.store(value, address, align=self.form.bits // 8)
+        emit.store(value, address, self.form.bits // 8)
 
     def loop(self, start: ir.Value, stop: ir.Value, step: int | ir.Value) -> AbstractContextManager[ir.Value]:
         """for i in range(start, stop, step)."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from llvmlite import ir
 
 from linnet.fuse.cpu.emit import Emitter
-from linnet.fuse.cpu.gemm import broadcast
+from linnet.fuse.cpu.gemm import broadcast, repeated
 from linnet.fuse.cpu.program import I64, PTR, Program
 from linnet.fuse.cpu.recipe import Recipe
 from linnet.fuse.pattern import number_name
@@ -141,14 +141,20 @@ class StepRows(Program):
                 self.along(channels, step)
 
     def along(self, channels: tuple[ir.Value, ir.Value], body: Callable[[Emitter, ir.Value], None]) -> None:
-        """Run `body` for whole vectors of channels, then quarters of a vector, then single channels."""
+        """Run `body` for whole vectors of channels, then for the rest in masked vectors of half the width."""
         first, beyond = channels
-        for width in (self.width, self.width // 4, 1):
-            rest = self.builder.urem(self.builder.sub(beyond, first), I64(width))
-            whole = self.builder.sub(beyond, rest)
-            with self.loop(first, whole, width) as at:
-                body(Emitter(self.builder, self.form, width), at)
-            first = whole
+        rest = self.builder.urem(self.builder.sub(beyond, first), I64(self.width))
+        whole = self.builder.sub(beyond, rest)
+        with self.loop(first, whole, self.width) as at:
+            body(Emitter(self.builder, self.form, self.width), at)
+        with self.loop(whole, beyond, self.width // 2) as at:
+            mask = self.first_of(self.width // 2, self.builder.sub(beyond, at))
+            body(Emitter(self.builder, self.form, self.width // 2, mask), at)
+
+    def first_of(self, width: int, count: ir.Value) -> ir.Value:
+        """A mask of `width` flags, of which the first `count` are true."""
+        numbers = ir.Constant(ir.VectorType(I64, width), [I64(i) for i in range(width)])
+        return self.builder.icmp_signed("<", numbers, repeated(self.builder, count, width))
 
     def channels(self, unit: ir.Value, group: int = 0) -> Channels:
         """The range of channels of this unit of work."""
@@ -204,7 +210,7 @@ class StepRows(Program):
         """Load bfloat16 numbers, which are the upper halves of float32."""
         short = ir.IntType(16) if emit.width == 1 else ir.VectorType(ir.IntType(16), emit.width)
         address = self.builder.gep(row, [at], source_etype=ir.IntType(16))
-        bits = self.builder.zext(self.builder.load(address, align=2, typ=short), emit.integers)
+        bits = self.builder.zext(emit.load(address, short, 2), emit.integers)
         return self.builder.bitcast(self.builder.shl(bits, emit.whole(16)), emit.vector)
 
     def store_bfloat16(self, emit: Emitter, row: ir.Value, at: ir.Value, value: ir.Value) -> None:
@@ -218,4 +224,4 @@ class StepRows(Program):
         nan = build.fcmp_unordered("uno", value, value)
         rounded = build.select(nan, emit.whole(0x7FC0), rounded)
         address = build.gep(row, [at], source_etype=ir.IntType(16))
-        build.store(build.trunc(rounded, short), address, align=2)
+        emit.store(build.trunc(rounded, short), address, 2)
