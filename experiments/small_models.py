@@ -1,6 +1,6 @@
 """Train three small models, compare them in float32 and in int8, and write them as folders for the Hub.
 
-    python -m experiments.small_models --data-dir DIR             # about half an hour on one core
+    python -m experiments.small_models --data-dir DIR             # about five minutes on one core
     python -m experiments.small_models --data-dir DIR --out models
 
 The models are two language models of Penn Treebank (SRU and SCRN, 600 updates) and a classifier of questions

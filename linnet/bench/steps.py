@@ -48,9 +48,13 @@ def with_gradients(settings: Settings, shape: Shape, mode: str) -> Race:
         unit: Contestant(unit, "cpu", partial(recorded, build, shape, mode))
         for unit, build in builders.items()
     }
-    torchs = partial(recorded, partial(nn.LSTM, shape.d, shape.d), shape, mode)
-    entrants["nn.LSTM"] = Contestant("nn.LSTM", "torch", torchs)
-    return Race("step", shape, mode, entrants, [Comparison(unit, "nn.LSTM", "nn.LSTM") for unit in units])
+    for name, layer in {"nn.LSTM": nn.LSTM, "nn.GRU": nn.GRU}.items():
+        torchs = partial(recorded, partial(layer, shape.d, shape.d), shape, mode)
+        entrants[name] = Contestant(name, "torch", torchs)
+    comparisons = [Comparison(unit, "nn.LSTM", "nn.LSTM") for unit in units]
+    if "gru" in units:
+        comparisons.append(Comparison("gru", "nn.GRU", "nn.GRU"))
+    return Race("step", shape, mode, entrants, comparisons)
 
 
 def recorded(build: Callable[[], nn.Module], shape: Shape, mode: str) -> Call:

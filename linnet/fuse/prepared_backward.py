@@ -10,7 +10,7 @@ from torch import Tensor
 
 from linnet.fuse.cpu import jit
 from linnet.fuse.cpu.arguments import Arguments
-from linnet.fuse.cpu.call import Cut, channel_blocks, side_by_side
+from linnet.fuse.cpu.call import Cut, channel_blocks, side_by_side, zeros
 from linnet.fuse.cpu.memory import new_empty
 from linnet.fuse.cpu.pack import Packing
 from linnet.fuse.cpu.scan_call import ScanCall, kernel_for
@@ -49,12 +49,13 @@ def is_same_place(one: Tensor, other: Tensor) -> bool:
 class PreparedBackward:
     """The backward scan of one cell, for one choice of gradients; it has no fixed addresses.
 
-    in_place   the gradients of the projections overwrite them
+    one_step   of a single step. Its projections are kept: otherwise, their gradients overwrite them. The
+               kernel computes no products with the matrices, since no earlier step needs them.
     """
 
-    def __init__(self, operands: Operands, needed: Sequence[bool], in_place: bool = True):
+    def __init__(self, operands: Operands, needed: Sequence[bool], one_step: bool = False):
         plan, needs = operands.plan, iter(needed)
-        self.in_place = in_place
+        self.one_step = one_step
         self.states, self.size, self.batch = plan.traced.states, operands.sizes[0], operands.shape[1]
         self.projected, self.offsets = next(needs), operands.offsets()
         self.extras = {name: next(needs) for name in plan.extras}
@@ -91,7 +92,7 @@ class PreparedBackward:
         """
         put, dy, joint = self.arguments.put, side_by_side(above[0]), operands.joint
         put("dy", dy)
-        djoint = joint if self.in_place or not self.projected else torch.empty_like(joint)
+        djoint = torch.empty_like(joint) if self.one_step and self.projected else joint
         for name, offset in self.offsets.items():
             put(name, joint, offset)
             if self.projected:
@@ -110,7 +111,7 @@ class PreparedBackward:
         sums = [None if weight is None else weight.sum(0) for weight in weights]
         matrices = [
             self.finish(*each, sequences, carries, operands.reverse)
-            for each in zip(self.products, made, strict=True)
+            for each in zip(self.products, operands.matrices, made, strict=True)
         ]
         return [djoint if self.projected else None, *extras, *sums, *carries, *matrices]
 
@@ -119,9 +120,7 @@ class PreparedBackward:
         known, put = self.products[i], self.arguments.put
         for column, part in enumerate(known.parts):
             put(part, product, column * self.size)
-        panels = known.packed(matrix.T)
-        self.arguments.put_numbers(f"matrix.{i}", panels.data_ptr(), panels.shape[1], panels.shape[0])
-        state = matrix.new_zeros(self.batch, panels.shape[0] * panels.shape[2])
+        state = self.put_matrix(i, matrix)
         put(f"state_gradient.{i}", state)
         if known.start is not None:
             put(f"dproduct.{i}", djoint, known.start)
@@ -132,9 +131,19 @@ class PreparedBackward:
             put(f"d.{part}", gradient, column * self.size)
         return gradient, state
 
+    def put_matrix(self, i: int, matrix: Tensor) -> Tensor:
+        """Return the gradient of the state that product i reads, before the kernel adds to it."""
+        if self.one_step:
+            self.arguments.put_numbers(f"matrix.{i}", 0, 0, 0)
+            return zeros(self.size, matrix.dtype)
+        panels = self.products[i].packed(matrix.T)
+        self.arguments.put_numbers(f"matrix.{i}", panels.data_ptr(), panels.shape[1], panels.shape[0])
+        return matrix.new_zeros(self.batch, panels.shape[0] * panels.shape[2])
+
     def finish(
         self,
         known: PreparedProduct,
+        matrix: Tensor,
         made: tuple[Tensor, Tensor],
         sequences: Sequence[Tensor],
         carries: Sequence[Tensor],
@@ -142,7 +151,10 @@ class PreparedBackward:
     ) -> Tensor | None:
         """Add the gradient of the state that a product has read, and return that of its matrix."""
         gradient, state = made
-        carries[known.state].add_(state[:, : self.size])
+        if self.one_step:
+            carries[known.state].addmm_(gradient[0], matrix)
+        else:
+            carries[known.state].add_(state[:, : self.size])
         sequence = sequences[known.state]
         read = sequence[1:] if reverse else sequence[:-1]
         return gradient.flatten(0, 1).T @ read.flatten(0, 1) if known.need else None
@@ -177,12 +189,12 @@ def run_prepared(
     products: Sequence[Tensor],
     above: Sequence[Tensor],
     needed: Sequence[bool],
-    in_place: bool = True,
+    one_step: bool = False,
 ) -> list[Any]:
     """`PreparedBackward.run` by one that an earlier call with this key has prepared, or a new one."""
     gradients = backwards.run(
         key,
-        lambda: PreparedBackward(operands, needed, in_place),
+        lambda: PreparedBackward(operands, needed, one_step),
         lambda backward: backward.run(operands, sequences, products, above),
     )
     assert gradients is not None

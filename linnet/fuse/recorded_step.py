@@ -104,7 +104,7 @@ class RecordedStep(PreparedStep):
         needed: Sequence[bool],
     ) -> list[Any]:
         key = "step", operands.shape, operands.dtype, *needed
-        return run_prepared(self.backwards, key, operands, sequences, products, above, needed, in_place=False)
+        return run_prepared(self.backwards, key, operands, sequences, products, above, needed, one_step=True)
 
 
 def run(step: RecordedStep, recurrence: Any, x: Tensor, state: Named) -> tuple[Tensor, Named]:

@@ -30,6 +30,8 @@ from linnet.layers.projection import Projection
 
 # x [T, B, input_size], state -> y [T, B, output_size], state.
 RunSequence = Callable[[Tensor, Named], tuple[Tensor, Named]]
+# The steps of a sequence that the kernels of a unit with several of them are worth calling for.
+WORTH_SEVERAL_KERNELS = 3
 
 
 def argument_names(function: Callable[..., object]) -> tuple[str, ...]:
@@ -112,7 +114,8 @@ class Cell(ShowsOptions, Unit):
         return (Stage("step", tuple(self.states), self.recurrence),)
 
     def pays(self, steps: int) -> bool:
-        return True
+        # Calling several kernels takes longer than two steps of the loop; measured, see docs/log.md.
+        return steps >= WORTH_SEVERAL_KERNELS or len(self.stages()) == 1
 
     def own_kernel(self, dtype: torch.dtype) -> OwnKernel | None:
         return None

@@ -382,7 +382,8 @@ class LeakingCell(linnet.Cell):
         self.reset_parameters()
 
     def reset_parameters(self):
-        nn.init.normal_(self.input.weight)
+        nn.init.normal_(self.input.weight, generator=torch.Generator().manual_seed(0))
+        nn.init.zeros_(self.input.bias)
 
     def step(self, a: Tensor, h: Tensor):
         h = self.g(a) + self.leak * h

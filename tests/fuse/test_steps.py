@@ -13,6 +13,7 @@ from fused_runs import FUSED, OTHER_STEPS, WITH_INNER_PRODUCTS, Variant, draw, o
 from helpers import each, tensors
 
 import linnet
+from linnet.bench.recurrence import launches
 
 CELLS = [*FUSED, *OTHER_STEPS, *WITH_INNER_PRODUCTS, Variant(linnet.NRU, {"memory_size": 64})]
 
@@ -157,3 +158,12 @@ def test_threads_may_step_one_cell_at_once():
         found = list(pool.map(partial(stream, cell), inputs))
     for ours, alone in zip(found, expected, strict=True):
         assert all(map(torch.equal, ours, alone))
+
+
+@over("unit", [linnet.SCRN, linnet.LSTM])
+@over("steps", [1, 2, 3])
+def test_a_unit_with_several_kernels_runs_two_steps_with_gradients_on_the_loop(unit: type, steps: int):
+    rnn, launched = unit(9, 9), []
+    with launches(lambda run, *arguments: launched.append(1) or run(*arguments)):
+        rnn(draw(steps, 2, 9, seed=1).float())[0].sum().backward()
+    assert bool(launched) == (unit is linnet.LSTM or steps > 2)

@@ -10,8 +10,8 @@ from linnet.fuse.stepwise import Stepwise
 from linnet.units import UNITS
 
 SIZE = 5
-# Units with a kernel of their own for whole sequences, or with none: their steps are PyTorch.
-BY_TORCH = ("nru", "eurnn", "goru", "statisticalru")
+# Units with a kernel of their own for whole sequences, with several or with none: their steps are PyTorch.
+BY_TORCH = ("nru", "scrn", "eurnn", "goru", "statisticalru")
 
 
 def advance(cell: linnet.Cell, x: torch.Tensor) -> tuple[Stepwise, list[torch.Tensor]]:

@@ -83,7 +83,8 @@ class PowersCell(linnet.Cell):
         self.reset_parameters()
 
     def reset_parameters(self):
-        nn.init.normal_(self.input.weight)
+        for parameter in self.parameters():
+            nn.init.normal_(parameter)
 
     def step(self, a: Tensor, h: Tensor):
         h = torch.tanh(a + (h * h + 1) ** -self.exponent)
