@@ -60,7 +60,7 @@ class PreparedBackward:
         self.projected, self.offsets = next(needs), operands.offsets()
         self.extras = {name: next(needs) for name in plan.extras}
         self.weights = {name: next(needs) for name in plan.traced.weights}
-        needs = iter(list(needs)[len(self.states) :])
+        self.need_states = [next(needs) for _ in self.states]
         self.products = [self.product_of(plan, product, next(needs)) for product in plan.products]
         others = [name for group in (self.extras, self.weights) for name, need in group.items() if need]
         others += [part for product in self.products if product.start is None for part in product.parts]
@@ -151,10 +151,10 @@ class PreparedBackward:
     ) -> Tensor | None:
         """Add the gradient of the state that a product has read, and return that of its matrix."""
         gradient, state = made
-        if self.one_step:
-            carries[known.state].addmm_(gradient[0], matrix)
-        else:
+        if not self.one_step:
             carries[known.state].add_(state[:, : self.size])
+        elif self.need_states[known.state]:
+            carries[known.state].addmm_(gradient[0], matrix)
         sequence = sequences[known.state]
         read = sequence[1:] if reverse else sequence[:-1]
         return gradient.flatten(0, 1).T @ read.flatten(0, 1) if known.need else None
