@@ -53,6 +53,11 @@ def phases_of(traced: Traced) -> Phases:
     return Phases(forward_phases(traced, groups), backward_phases(traced, groups), groups)
 
 
+def shared_phases(traced: Traced, name: str) -> int:
+    """How often in a step of a kernel, "forward" or "backward", threads that share channels wait."""
+    return len(phases_of(traced).forward) if name == "forward" else 2
+
+
 def forward_phases(traced: Traced, groups: Mapping[str, int]) -> tuple[Phase, ...]:
     """What an inner product reads is computed as soon as possible, all else in the last phase of its group.
 

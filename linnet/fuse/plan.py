@@ -13,7 +13,7 @@ from torch import Tensor
 
 from linnet.fuse import text
 from linnet.fuse.pattern import Pattern, pattern_of
-from linnet.fuse.phases import Shapes, group_sizes, phases_of
+from linnet.fuse.phases import Shapes, group_sizes, phases_of, shared_phases
 from linnet.fuse.trace import Step, Traced
 
 
@@ -54,6 +54,8 @@ class Plan:
         self.pattern = pattern_of(self.traced)
         # The group of each operand: those of one group have the same number of channels.
         self.groups = phases_of(self.traced).groups
+        # By kernel; not computed at each call, since comparing the traced step with a cached one takes long.
+        self.shared_phases = {name: shared_phases(self.traced, name) for name in ("forward", "backward")}
         # What each matrix reads, and the inputs of the step that it makes.
         self.matrices: list[tuple[str, tuple[str, ...]]] = [
             *((product.state, product.parts) for product in self.products),

@@ -12,7 +12,6 @@ from linnet.fuse.cpu.call import side_by_side, steps_at_once
 from linnet.fuse.cpu.gemm import ROWS
 from linnet.fuse.cpu.linear import PackedMatrix
 from linnet.fuse.cpu.memory import new_empty
-from linnet.fuse.cpu.recipe import shared_phases
 from linnet.fuse.cpu.scan_call import ScanCall, kernel_for
 from linnet.fuse.operands import Operands, Source, arithmetic
 from linnet.fuse.plan import Plan
@@ -56,7 +55,7 @@ def run_forward(
         y = sequence[:-1] if operands.reverse else sequence[1:]
     function, names = kernel_for(operands, "forward", (), same_state is None, projects, unpacked, shared)
     if shared:
-        call.run_shared(function, names, shared_phases(traced, "forward"))
+        call.run_shared(function, names, operands.plan.shared_phases["forward"])
     elif projects:
         assert operands.source is not None
         call.put_input(*operands.source, unpacked)
@@ -202,7 +201,7 @@ class Backward:
             self.operands, "backward", tuple(self.wanted), unpacked=self.shared, shared=self.shared
         )
         if self.shared:
-            self.call.run_shared(function, names, shared_phases(self.traced, "backward"))
+            self.call.run_shared(function, names, self.operands.plan.shared_phases["backward"])
             carries = [self.first_of(each) for each in carries]
             state_gradients = [self.first_of(each) for each in state_gradients]
         else:

@@ -10,11 +10,6 @@ from linnet.fuse.plan import Product
 from linnet.fuse.trace import Traced
 
 
-def shared_phases(traced: Traced, name: str) -> int:
-    """How often in a step of a kernel, "forward" or "backward", threads that share channels wait."""
-    return len(phases_of(traced).forward) if name == "forward" else 2
-
-
 @dataclass(frozen=True)
 class Recipe:
     """Everything a kernel depends on; two equal recipes are the same code."""

@@ -30,9 +30,9 @@ from llvmlite import ir
 from linnet.fuse.cpu.dots import Dots
 from linnet.fuse.cpu.emit import Emitter
 from linnet.fuse.cpu.program import I64, PTR
-from linnet.fuse.cpu.recipe import Recipe, shared_phases
+from linnet.fuse.cpu.recipe import Recipe
 from linnet.fuse.cpu.step_rows import Channels, StepRows
-from linnet.fuse.phases import Piece, first_phase, phases_of
+from linnet.fuse.phases import Piece, first_phase, phases_of, shared_phases
 
 # Computes a piece of step t for row b: piece, t, b, channels.
 Row = Callable[[Piece, ir.Value, ir.Value, Channels], None]
