@@ -1,9 +1,9 @@
 """Train three small models, compare them in float32 and in int8, and write them as folders for the Hub.
 
-    python -m experiments.small_models --data-dir DIR             # about five minutes on one core
+    python -m experiments.small_models --data-dir DIR             # about forty minutes on one core
     python -m experiments.small_models --data-dir DIR --out models
 
-The models are two language models of Penn Treebank (SRU and SCRN, 600 updates) and a classifier of questions
+The models are two language models of Penn Treebank (SRU and SCRN, 6 epochs) and a classifier of questions
 (SRU on TREC, 8 epochs). For each, the script prints the figure of the test and the size of the weights: in
 float32, in int8, and with only the weights in int8 (linnet.quantize).
 """
@@ -19,7 +19,7 @@ from linnet.cli import main as run_command
 from linnet.deploy.hub import export_hub
 from linnet.runs.load import TrainedRun
 
-LANGUAGE = "lm --corpus ptb --hidden-size 200 --output-dropout 0.2 --tied --steps 600"
+LANGUAGE = "lm --corpus ptb --hidden-size 200 --output-dropout 0.2 --tied --epochs 6"
 MODELS = {
     "ptb-sru": (f"{LANGUAGE} --unit sru --num-layers 2", "perplexity"),
     "ptb-scrn": (f"{LANGUAGE} --unit scrn --num-layers 1", "perplexity"),
