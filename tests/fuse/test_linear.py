@@ -88,3 +88,18 @@ def test_the_gradient_of_the_input_of_a_large_layer():
 def input_gradient(rnn: linnet.SRU, x: Tensor, backend: str) -> Tensor:
     with linnet.backend(backend):
         return torch.autograd.grad(rnn(x)[0].sin().sum(), x)[0]
+
+
+def test_autograd_adds_to_the_gradient_of_an_input_in_place(monkeypatch: pytest.MonkeyPatch):
+    """The skip of SRU reads x, too. A sum in new memory takes as long as the recurrence."""
+    addresses, times = [], passes.times
+
+    def noted(*given) -> Tensor:
+        made = times(*given)
+        addresses.append(made.data_ptr())
+        return made
+
+    monkeypatch.setattr(passes, "times", noted)
+    x = torch.randn(9, 2, 40, requires_grad=True)
+    (gradient,) = torch.autograd.grad(linnet.SRU(40, 40)(x)[0].sum(), x)
+    assert addresses == [gradient.data_ptr()]

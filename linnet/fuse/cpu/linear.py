@@ -32,9 +32,10 @@ class PackedMatrix:
         self.count, self.depth = matrix.shape
         self.panels = packed(matrix.detach(), 1, vector_width(matrix.dtype))
 
-    def times(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
-        """x [M, K] -> x W^T + b, [M, N]."""
-        x, made = side_by_side(x.detach()), new_empty((len(x), self.count), x.dtype)
+    def times(self, x: Tensor, bias: Tensor | None = None, into: Tensor | None = None) -> Tensor:
+        """x [M, K] -> x W^T + b, [M, N], in the memory of `into` if that is given."""
+        x = side_by_side(x.detach())
+        made = new_empty((len(x), self.count), x.dtype) if into is None else into
         number, _, panel = self.panels.shape
         starts, size = self.starts(bias, number * panel), x.element_size()
         address, row = x.data_ptr(), x.stride(0) * size

@@ -130,15 +130,22 @@ def projection_gradients(djoint: Tensor | None, source: Source, needed) -> list[
     need_x, need_weight, need_bias = needed
     rows = x.reshape(-1, x.shape[-1]).to(above.dtype)
     return [
-        times(above, weight.to(above.dtype)).view(x.shape).to(x.dtype) if need_x else None,
+        times(above, weight.to(above.dtype), x.shape).to(x.dtype) if need_x else None,
         (above.T @ rows).to(x.dtype) if need_weight else None,
         None if bias is None or not need_bias else above[:, len(weight) - len(bias) :].sum(0).to(x.dtype),
     ]
 
 
-def times(rows: Tensor, matrix: Tensor) -> Tensor:
-    """rows @ matrix, computed by our own product where that is faster."""
-    return PackedMatrix(matrix.T).times(rows) if matrix.numel() >= OWN_PRODUCT else rows @ matrix
+def times(rows: Tensor, matrix: Tensor, shape: Sequence[int]) -> Tensor:
+    """rows @ matrix as a tensor of this shape, computed by our own product where that is faster."""
+    # Not a view: autograd adds other gradients to it in place, and would copy a view first.
+    made = new_empty(shape, rows.dtype)
+    target = made.view(-1, matrix.shape[1])
+    if matrix.numel() >= OWN_PRODUCT:
+        PackedMatrix(matrix.T).times(rows, into=target)
+    else:
+        torch.mm(rows, matrix, out=target)
+    return made
 
 
 def run_projected(
