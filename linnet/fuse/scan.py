@@ -15,6 +15,7 @@ from linnet.fuse import reference
 from linnet.fuse.checks import Sizes, operand_shapes
 from linnet.fuse.cpu import passes
 from linnet.fuse.cpu.passes import Backward, projection_gradients, run_projected
+from linnet.fuse.in_place import changeable
 from linnet.fuse.operands import Flags, Operands, Source, as_dtype
 from linnet.fuse.ops import compiled_scan
 from linnet.fuse.plan import Fusible, Plan
@@ -134,7 +135,7 @@ def fused_scan(
         flags = others.mask, others.resets, others.reverse
         y, *finals = compiled_scan(fusible.plan, tensors, *flags)
     else:
-        how = (kernels, others.flags, others.drops, wants_gradients(tensors) or is_collecting())
+        how = (kernels, others.flags, others.drops, wants_gradients(tensors))
         y, *finals = FusedScan.apply(fusible, *how, *tensors)
     return y, dict(zip(fusible.plan.traced.states, finals, strict=True))
 
@@ -196,13 +197,15 @@ class FusedScan(torch.autograd.Function):
     @staticmethod
     def forward(ctx, fusible: Fusible, kernels, flags: Flags, drops, keep: bool, *tensors):
         operands = Operands.of(fusible.plan, flags, tensors, drops=drops)
-        y, sequences, products = kernels.run_forward(operands, keep)
-        if keep:
-            collect(dict(zip(fusible.plan.traced.states, sequences, strict=True)), operands.reverse)
+        y, sequences, products = kernels.run_forward(operands, keep or is_collecting())
+        collect(dict(zip(fusible.plan.traced.states, sequences, strict=True)), operands.reverse)
+        finals = ends(sequences, operands.reverse, y.dtype)
+        if not keep:
+            return y.detach(), *finals
         ctx.fusible, ctx.kernels, ctx.drops = fusible, kernels, drops
-        if keep:
-            save(ctx, flags, (*tensors, *sequences, *products))
-        return y, *ends(sequences, operands.reverse, y.dtype)
+        y, sequences, ctx.changes = changeable(y, sequences)
+        save(ctx, flags, (*tensors, *sequences, *products))
+        return y, *finals
 
     @staticmethod
     def backward(ctx, dy, *dfinals):
@@ -214,6 +217,8 @@ class FusedScan(torch.autograd.Function):
             operands = Operands.of(plan, flags, tensors, drops=ctx.drops)
             return *NO_GRADIENTS, *reference_gradients(step, operands, tensors, needed, (dy, *dfinals))
         operands = Operands.of(plan, flags, tensors, drops=ctx.drops)
+        if ctx.changes:
+            _, sequences, products = ctx.kernels.run_forward(operands, keep=True)
         return *NO_GRADIENTS, *ctx.kernels.Backward(operands, sequences, products, needed).run(dy, dfinals)
 
 
@@ -237,6 +242,7 @@ class ProjectedScan(torch.autograd.Function):
         source = Source(x, weight, bias)
         run = partial(forward_of, fusible.plan, flags, drops) if prepared is None else prepared.forward
         joint, y, sequences, products, finals = run(source, tensors)
+        y, sequences, ctx.changes = changeable(y, sequences)
         save(ctx, flags, (x, weight, bias, joint, *tensors, *sequences, *products))
         return y, *finals
 
@@ -253,10 +259,12 @@ class ProjectedScan(torch.autograd.Function):
             return *NOT_TENSORS, *reference_gradients(step, operands, sources, needed, (dy, *dfinals))
         source = Source(x, weight, bias)
         overwrites = ctx.prepared is None or ctx.prepared.overwrites_projection
-        if overwrites and not is_first(ctx.unused):
-            # The first backward has overwritten the projection. Compute it again by the same kernel, so
-            # that it is rounded in the same way.
-            joint = run_projected(plan, flags, source, tensors, ctx.drops, keep=True)[0].joint
+        is_overwritten = overwrites and not is_first(ctx.unused)
+        if is_overwritten or ctx.changes:
+            # The first backward has overwritten the projection, or the output was changed in place. Compute
+            # all again by the same kernel, so that it is rounded in the same way.
+            again, _, sequences, products = run_projected(plan, flags, source, tensors, ctx.drops, keep=True)
+            joint = again.joint
         operands = Operands.of(plan, flags, (joint, *tensors), source, ctx.drops)
         wanted = (any(needed[:3]), *needed[3:])
         if ctx.prepared is None:

@@ -190,8 +190,8 @@ class NRUCell(Cell):
             y, end = outer_scan(inputs, flags, self.kernel_settings(), recorded)
         except Misfit as misfit:
             raise CannotFuse(str(misfit)) from misfit
-        h, m = end.split([self.hidden_size, self.memory_size], -1)
-        return y, {"h": h, "m": m}
+        # Not `split`, whose results cannot be changed in place.
+        return y, {"h": end[:, : self.hidden_size], "m": end[:, self.hidden_size :]}
 
     def own_step(self, program: Any, x: Tensor, old: Tensor, new: Tensor) -> Tensor | None:
         if self.own_kernel(x.dtype) is None:

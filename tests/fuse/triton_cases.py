@@ -200,6 +200,17 @@ def gradients() -> None:
         first = torch.autograd.grad(y.sin().sum(), [x, *rnn.parameters()], create_graph=True)
         found.append(torch.autograd.grad(sum((g**2).sum() for g in first), [x, *rnn.parameters()]))
     torch.testing.assert_close(*found, rtol=1e-11, atol=1e-11)
+    outputs_changed_in_place()
+
+
+def outputs_changed_in_place() -> None:
+    """The states that backward reads are then computed again."""
+    for unit, options in ((linnet.LRN, {"bidirectional": True}), (linnet.LRN, {}), (linnet.GRU, {})):
+        rnn, x = variant(unit).build(3, **options), draw(3, 2, 7, seed=5).requires_grad_()
+        with linnet.backend("triton"):
+            expected = torch.autograd.grad(rnn(x)[0].clone().mul_(2).sin().sum(), [x, *rnn.parameters()])
+            found = torch.autograd.grad(rnn(x)[0].mul_(2).sin().sum(), [x, *rnn.parameters()])
+        torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
 
 
 # Those that run by a kernel.

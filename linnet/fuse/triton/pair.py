@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from linnet.fuse.in_place import changeable
 from linnet.fuse.operands import Operands
 from linnet.fuse.plan import Fusible
 from linnet.fuse.scan import OtherOperands, aliases, ends, reference_gradients, wants_gradients
@@ -54,13 +55,16 @@ class PairScan(torch.autograd.Function):
     def forward(ctx, fusibles: tuple[Fusible, Fusible], flags, keep: bool, *tensors):
         sides = operands_of(fusibles, flags, tensors)
         y, sequences = forward_together(sides, keep)
-        ctx.fusibles, ctx.count = fusibles, len(tensors)
-        if keep:
-            # Both directions have the same mask; each has its own resets.
-            (mask, ahead, ctx.ahead), (_, back, ctx.back) = flags
-            ctx.save_for_backward(mask, ahead, back, *tensors, *sequences[0], *sequences[1])
         pairs = zip(sides, sequences, strict=True)
-        return y, *(end for side, kept in pairs for end in ends(kept, side.reverse, y.dtype))
+        finals = [end for side, kept in pairs for end in ends(kept, side.reverse, y.dtype)]
+        if not keep:
+            return y.detach(), *finals
+        ctx.fusibles, ctx.count = fusibles, len(tensors)
+        y, kept, ctx.changes = changeable(y, [*sequences[0], *sequences[1]])
+        # Both directions have the same mask; each has its own resets.
+        (mask, ahead, ctx.ahead), (_, back, ctx.back) = flags
+        ctx.save_for_backward(mask, ahead, back, *tensors, *kept)
+        return y, *finals
 
     @staticmethod
     def backward(ctx, dy, *dfinals):
@@ -72,6 +76,8 @@ class PairScan(torch.autograd.Function):
         if torch.is_grad_enabled():
             return None, None, None, *by_reference(ctx.fusibles, flags, aliases(tensors), needed, above)
         sides = operands_of(ctx.fusibles, flags, tensors)
+        if ctx.changes:
+            _, sequences = forward_together(sides, keep=True)
         # One kernel computes both, so it computes a gradient if either direction needs it.
         either = [a or b for a, b in zip(*needed, strict=True)]
         whole = [
