@@ -15,7 +15,6 @@ import argparse
 import dataclasses
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from experiments.readme import README, page
@@ -25,7 +24,7 @@ from experiments.tables import config_of, is_run, only_evaluates, read_table
 from experiments.training import RUNS, folder_of, make_run, repeated, store_curve
 from linnet.cli.folders import overwrite
 from linnet.cli.options import add_run_options, given_options
-from linnet.cli.parser import Parser
+from linnet.cli.parser import Parser, path_name
 from linnet.runs.records import write_atomically
 
 
@@ -39,10 +38,14 @@ def parser(task: str) -> Parser:
     add("--row", help="train this row, or resume it, and store its results")
     add("--folds", type=int, default=0, help="the number of folds (that of the table)")
     add(
-        "--run-dir", type=Path, dest="folder", metavar="DIR", help=f"the run directory ({RUNS}/<table>/<row>)"
+        "--run-dir",
+        type=path_name,
+        dest="folder",
+        metavar="DIR",
+        help=f"the run directory ({RUNS}/<table>/<row>)",
     )
-    add("--overwrite", action="store_true", help="delete the existing run and start over")
-    add("--results", type=Path, default=RESULTS, metavar="CSV", help="the file of results (results.csv)")
+    add("--overwrite", action="store_true", help="delete the files of the existing run and start over")
+    add("--results", type=path_name, default=RESULTS, metavar="CSV", help="the file of results (results.csv)")
     add("--note", default="", help="a remark to store with the results")
     result.set_defaults(task=task)
     add_run_options(result, task)
@@ -78,8 +81,8 @@ def run_row(options: argparse.Namespace, given: dict[str, Any]) -> None:
         raise ValueError(f"{row.name} of {table.name} cannot be run; {state(table, row, [])}")
     if options.overwrite and not only_evaluates(row):
         folder = options.folder or folder_of(table, row.name)
-        for _, run_folder in repeated(table, row, config_of(table, row, given), folder):
-            overwrite(run_folder)
+        for config, run_folder in repeated(table, row, config_of(table, row, given), folder):
+            overwrite(run_folder, config)
     result = make_run(table, row, given, options.folder, options.note)
     store(result, options.results)
     if table.curves:

@@ -22,7 +22,7 @@ from experiments.tables import HERE, Row, Table, config_of, read_table
 from linnet.base.tables import markdown
 from linnet.bench.rows import circumstances
 from linnet.bench.timing import Call, race
-from linnet.cli.parser import Parser
+from linnet.cli.parser import Parser, path_name
 from linnet.runs.records import write_atomically
 from linnet.tasks.base import Task
 from linnet.train.fabric import make_fabric
@@ -120,7 +120,7 @@ def parser() -> Parser:
     add("--data-dir", help="the folder of the data sets")
     add("--rounds", type=int, default=20, help="updates of each row (20)")
     add("--threads", type=int, default=2, help="threads (2)")
-    add("--times", type=Path, default=TIMES, metavar="CSV", help="the file of times (times.csv)")
+    add("--times", type=path_name, default=TIMES, metavar="CSV", help="the file of times (times.csv)")
     return result
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from linnet.bench import report, rows
 from linnet.bench.run import run as measure
 from linnet.bench.settings import MODES, RACED, SHAPES, Settings, Shape, quick
-from linnet.cli.parser import DEVICES, at_least_one, unit_name
+from linnet.cli.parser import DEVICES, at_least_one, path_name, unit_name
 
 WHAT = (
     *("speed", "steps", "recurrence", "checks", "growth", "memory", "start", "loss", "classifier", "tagging"),
@@ -61,9 +61,9 @@ def add_options(command: argparse.ArgumentParser) -> None:
     add("--peers", action="store_true", help="race the sru package too, where it is installed")
     add("--memory", choices=("both", *rows.MEMORY), default="both", help=MEMORY_HELP)
     add("--quick", action="store_true", help="tiny sizes, to see that it runs; rows go only to --results")
-    add("--results", type=Path, metavar="CSV", help=f"where rows are appended ({RESULTS})")
+    add("--results", type=path_name, metavar="CSV", help=f"where rows are appended ({RESULTS})")
     add("--no-rows", action="store_true", help="append no rows anywhere")
-    add("--plot", type=Path, nargs="?", const=PLOT, metavar="PNG", help=f"draw the rows ({PLOT})")
+    add("--plot", type=path_name, nargs="?", const=PLOT, metavar="PNG", help=f"draw the rows ({PLOT})")
     command.set_defaults(run=run)
 
 

@@ -16,7 +16,7 @@ from linnet.analysis.table import best_run, text_table
 from linnet.cli.folders import RUNS, data_name, overwrite
 from linnet.cli.options import add_run_options, add_sources, add_task, check_task_is_first, parsed, run_config
 from linnet.cli.output import is_first_process, say, section_table
-from linnet.cli.parser import at_least_one
+from linnet.cli.parser import at_least_one, path_name
 from linnet.runs.config import RunConfig
 from linnet.runs.load import load
 from linnet.runs.records import write_atomically
@@ -46,8 +46,8 @@ def add_options(command: argparse.ArgumentParser) -> None:
     add("--seeds", nargs="+", type=int, default=[], metavar="N", help="a run for each unit and seed (--seed)")
     add("--folds", type=at_least_one, default=0, metavar="K", help="cross-validation: a run for each fold")
     add("--budget", type=at_least_one, default=how.budget, help=f"parameters of each model ({how.budget})")
-    add("--run-dir", type=Path, dest="folder", metavar="DIR", help="(runs/compare-<data>)")
-    add("--overwrite", action="store_true", help="delete these runs and start over")
+    add("--run-dir", type=path_name, dest="folder", metavar="DIR", help="(runs/compare-<data>)")
+    add("--overwrite", action="store_true", help="delete the files of these runs and start over")
     add("--sample-tokens", type=at_least_one, default=60, help="length of each model's sample (60)")
     add_run_options(command, task, without=FITTED, start=how.settings)
     command.set_defaults(run=run)
@@ -84,8 +84,8 @@ def run(options: argparse.Namespace) -> None:
         runs = list(variations(config, dict(options.vary), folder, *repeated))
     else:
         runs = list(plans(config, task, options.units, options.budget, folder, *repeated))
-    for _, path in runs if options.overwrite else ():
-        overwrite(path)
+    for each, path in runs if options.overwrite else ():
+        overwrite(path, each)
     Comparing(options, folder, runs, task).run()
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import dataclasses
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from linnet.cli.folders import task_of
 from linnet.cli.options import add_checkpoint, add_dataclass, add_run_options, given_options
 from linnet.cli.output import result_line, say, section_table
+from linnet.cli.parser import path_name
 from linnet.deploy.quantize import quantize
 from linnet.runs.config import options as options_of
 from linnet.runs.load import TrainedRun, load
@@ -24,7 +24,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
     )
     task = task_of(getattr(command, "first_word", None))
     add = command.add_argument
-    add("folder", type=Path, metavar="RUN")
+    add("folder", type=path_name, metavar="RUN")
     add_checkpoint(command)
     add("--splits", nargs="+", choices=("train", "valid", "test", "all"), default=["valid", "test"])
     add("--dynamic", action="store_true", help="keep learning while evaluating")

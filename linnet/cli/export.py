@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from linnet.cli.options import add_checkpoint
+from linnet.cli.parser import path_name
 from linnet.data.vocabulary import Vocabulary
 from linnet.deploy.c import export_c
 from linnet.deploy.hub import export_hub
@@ -24,12 +25,12 @@ def add_options(command: argparse.ArgumentParser) -> None:
         "all of it as a folder that the Hugging Face Hub understands."
     )
     add = command.add_argument
-    add("folder", type=Path, metavar="RUN")
+    add("folder", type=path_name, metavar="RUN")
     about = (
         "c: C99 without libraries; js: an ES module; wasm: WebAssembly in one; hub: for the Hugging Face Hub"
     )
     add("--to", choices=[*TARGETS, HUB], required=True, help=about)
-    add("--out", type=Path, help="the folder to write (RUN/export/TARGET)")
+    add("--out", type=path_name, help="the folder to write (RUN/export/TARGET)")
     add("--int8", action="store_true", help="weights of eight bits: a quarter of the size")
     add("--weights", choices=("arrays", "file"), help="c: in the source, or in a file to map (arrays)")
     add_checkpoint(command)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
 from linnet.cli.output import is_first_process
 from linnet.runs.config import RunConfig
 from linnet.runs.errors import Damaged
-from linnet.runs.records import claim, looks_like_a_run, read_config
+from linnet.runs.overwrite import delete_run
+from linnet.runs.records import read_config
 from linnet.tasks import TASKS
 
 RUNS = Path("runs")
@@ -28,13 +28,10 @@ def task_of(folder: str | None) -> str:
         return RunConfig().task
 
 
-def overwrite(folder: Path) -> None:
-    """Delete the run in `folder`, in one process only, and never while another process trains in it."""
-    if not folder.exists() or not is_first_process():
-        return
-    if not looks_like_a_run(folder):
-        raise ValueError(f"{folder} is not a run, so it is not overwritten; give another --run-dir")
-    with claim(folder):
-        # Delete the contents, not the folder itself, which may be a symbolic link.
-        for path in folder.iterdir():
-            path.unlink() if path.is_symlink() or not path.is_dir() else shutil.rmtree(path)
+def overwrite(folder: Path, config: RunConfig) -> None:
+    """Delete the run in `folder`, in one process only, and never while another process trains in it.
+
+    config   the settings of the run that replaces it
+    """
+    if folder.exists() and is_first_process():
+        delete_run(folder, config)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from linnet.cli.options import add_checkpoint
 from linnet.cli.output import say
+from linnet.cli.parser import path_name
 
 
 def add_options(command: argparse.ArgumentParser) -> None:
@@ -16,9 +16,9 @@ def add_options(command: argparse.ArgumentParser) -> None:
         "Give two runs to see them side by side."
     )
     add = command.add_argument
-    add("folders", nargs="+", type=Path, metavar="RUN", help="one run, or two to be shown side by side")
+    add("folders", nargs="+", type=path_name, metavar="RUN", help="one run, or two to be shown side by side")
     add("--text", help="what the model reads at first (the beginning of the validation text)")
-    add("--out", type=Path, metavar="FILE", help="(lens.html in the first RUN)")
+    add("--out", type=path_name, metavar="FILE", help="(lens.html in the first RUN)")
     whether = argparse.BooleanOptionalAction
     add("--int8", action=whether, help="weights of eight bits (for more than 300,000 parameters)")
     add_checkpoint(command)

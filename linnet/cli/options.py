@@ -11,6 +11,7 @@ from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import Any
 
+from linnet.cli.parser import path_name
 from linnet.tasks import TASKS
 
 
@@ -33,7 +34,7 @@ def check_task_is_first(options: argparse.Namespace) -> None:
 def add_sources(command: argparse.ArgumentParser) -> None:
     add = command.add_argument
     add("--recipe", metavar="NAME", help="use a paper's settings as defaults (see `linnet list recipes`)")
-    add("--config", type=Path, metavar="JSON", help="use the config.json of another run as defaults")
+    add("--config", type=path_name, metavar="JSON", help="use the config.json of another run as defaults")
 
 
 def add_checkpoint(command: argparse.ArgumentParser) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 from linnet.base.suggest import did_you_mean, no_such
@@ -73,6 +74,13 @@ def unit_name(name: str) -> str:
     if name in UNITS:
         return name
     raise argparse.ArgumentTypeError(no_such("unit", name, UNITS))
+
+
+def path_name(text: str) -> Path:
+    """A file or a folder; an empty text, as from an unset variable of the shell, would be the folder "."."""
+    if not text:
+        raise argparse.ArgumentTypeError("expected the name of a file or a folder; got an empty text")
+    return Path(text)
 
 
 def at_least_one(text: str) -> int:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from linnet.analysis.plots import FORMATS, PLOTS, write_figures
 from linnet.analysis.runs import find_runs, split_by
 from linnet.cli.output import say
+from linnet.cli.parser import path_name
 from linnet.runs.untrusted import has_folder
 
 
@@ -21,11 +21,11 @@ def add_options(command: argparse.ArgumentParser) -> None:
     command.epilog = f"plots:\n{names}"
     command.formatter_class = argparse.RawDescriptionHelpFormatter
     add = command.add_argument
-    add("paths", nargs="+", type=Path, metavar="RUN", help="a run, or a folder of runs (a comparison)")
+    add("paths", nargs="+", type=path_name, metavar="RUN", help="a run, or a folder of runs (a comparison)")
     add("--what", nargs="+", default=[], choices=list(PLOTS), metavar="NAME", help=", ".join(PLOTS))
     add("--by", metavar="SETTING", help="a panel for each value of this setting, such as num_layers")
     add("--text", help="decay, attention: the text that the model reads")
-    add("--out", type=Path, metavar="DIR", help="where to write the plots (`plots` in the first RUN)")
+    add("--out", type=path_name, metavar="DIR", help="where to write the plots (`plots` in the first RUN)")
     add("--format", choices=FORMATS, default="png", help="(png)")
     command.set_defaults(run=run)
 

@@ -18,6 +18,7 @@ from linnet.base.settings import fingerprint, option
 from linnet.cli.folders import task_of
 from linnet.cli.options import add_checkpoint, add_dataclass
 from linnet.cli.output import say
+from linnet.cli.parser import path_name
 from linnet.runs.answers import AnswerFile
 from linnet.runs.load import TrainedRun, load
 from linnet.runs.records import looks_like_a_run
@@ -36,10 +37,14 @@ def add_options(command: argparse.ArgumentParser) -> None:
         "of its task."
     )
     add = command.add_argument
-    add("folder", type=Path, metavar="RUN")
+    add("folder", type=path_name, metavar="RUN")
     add("inputs", nargs="*", metavar="INPUT", help="inputs as the task takes them")
-    add("--file", type=Path, help="a text file with one input per line (-: standard input)")
-    add("--out", type=Path, help="write the answers to this file; if stopped, the same command continues it")
+    add("--file", type=path_name, help="a text file with one input per line (-: standard input)")
+    add(
+        "--out",
+        type=path_name,
+        help="write the answers to this file; if stopped, the same command continues it",
+    )
     add("--json", action="store_true", help="one JSON object per line, with the input and the answer")
     add_checkpoint(command)
     folder = next((word for word in getattr(command, "words", ()) if looks_like_a_run(Path(word))), None)

@@ -10,7 +10,7 @@ from typing import Any
 from linnet.cli.folders import RUNS
 from linnet.cli.options import add_run_options, add_sources, add_task, check_task_is_first, run_config
 from linnet.cli.output import say
-from linnet.cli.parser import at_least_one
+from linnet.cli.parser import at_least_one, path_name
 from linnet.runs.config import RunConfig
 from linnet.runs.errors import NotFinite
 from linnet.tasks import TASKS
@@ -38,7 +38,14 @@ def add_options(command: argparse.ArgumentParser) -> None:
     add("--per-round", type=at_least_one, default=100, help="runs before the ranges shrink (100)")
     add("--shrink", type=float, default=0.5, help="the fraction of a range that is kept (0.5)")
     add("--storage", help="a journal file or a database URL: sqlite:///study.db (in the folder)")
-    add("--run-dir", type=Path, dest="folder", default=RUNS / "search", metavar="DIR", help="(runs/search)")
+    add(
+        "--run-dir",
+        type=path_name,
+        dest="folder",
+        default=RUNS / "search",
+        metavar="DIR",
+        help="(runs/search)",
+    )
     add_run_options(command, task)
     command.set_defaults(run=run)
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 from functools import partial
-from pathlib import Path
 
 from linnet.analysis.report import write_report
 from linnet.analysis.runs import read_run, unit_name
 from linnet.cli.folders import RUNS, data_name, overwrite
 from linnet.cli.options import add_run_options, add_sources, run_config
 from linnet.cli.output import is_first_process, result_line, say
-from linnet.cli.parser import LazyParser
+from linnet.cli.parser import LazyParser, path_name
 from linnet.tasks import TASKS
 from linnet.train.progress import choose
 
@@ -29,8 +28,8 @@ def add_task_options(command: argparse.ArgumentParser, task: str) -> None:
     )
     add_sources(command)
     add = command.add_argument
-    add("--run-dir", type=Path, dest="folder", metavar="DIR", help="(runs/<recipe or data-unit>)")
-    add("--overwrite", action="store_true", help="delete the existing run and start over")
+    add("--run-dir", type=path_name, dest="folder", metavar="DIR", help="(runs/<recipe or data-unit>)")
+    add("--overwrite", action="store_true", help="delete the files of the existing run and start over")
     add_run_options(command, task)
     command.set_defaults(run=run)
 
@@ -42,7 +41,7 @@ def run(options: argparse.Namespace) -> None:
     config = run_config(options, options.task)
     folder = options.folder or RUNS / (options.recipe or f"{data_name(config)}-{unit_name(config)}")
     if options.overwrite:
-        overwrite(folder)
+        overwrite(folder, config)
     result = train(config, folder, choose())
     if is_first_process():
         write_report(folder / "report.html", [read_run(folder)], f"{folder.name}")

@@ -33,10 +33,11 @@ from filelock import FileLock, Timeout
 
 from linnet.base import files
 from linnet.base.machine import installed_version, processor_name
-from linnet.runs.config import RunConfig, changeable, differences, from_dict, to_json
+from linnet.runs.config import RunConfig, changeable, differences, from_dict, to_dict, to_json
 from linnet.runs.errors import Damaged, Mismatch, room_for
 from linnet.runs.untrusted import (
     LARGE,
+    SMALL,
     check,
     check_count,
     check_figures,
@@ -71,7 +72,19 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    write_atomically(path, (json.dumps(value, indent=2) + "\n").encode())
+    write_atomically(path, small_json(path, value))
+
+
+def small_json(path: Path, value: Any) -> bytes:
+    """Return the content of a small file, if `read_json` can read it."""
+    content = as_json(value)
+    if len(content) > SMALL:
+        raise ValueError(f"{path} would have {len(content):,} bytes, and such a file has at most {SMALL:,}")
+    return content
+
+
+def as_json(value: Any) -> bytes:
+    return (json.dumps(value, indent=2) + "\n").encode()
 
 
 def sync(file: IO) -> None:
@@ -217,7 +230,7 @@ def open_run(folder: Path, config: RunConfig) -> None:
 
 
 def looks_like_a_run(folder: Path) -> bool:
-    """Return whether a folder has any file of a run: incomplete runs can be overwritten too."""
+    """Return whether a folder has any file of a run; whether it is one, `overwrite.is_run` says."""
     return any(os.path.lexists(folder / name) for name in ("config.json", "metrics.jsonl", "last"))
 
 
@@ -244,14 +257,17 @@ def read_config(folder: Path) -> RunConfig:
     values = read_json(path)
     if values is None:
         raise FileNotFoundError(f"{folder} is not a run: it has no config.json")
-    return config_from(path, values)
+    config = config_from(path, values)
+    # Other programs have files of this name, and an empty object would be the defaults.
+    check_object(path, "it", values, to_dict(config))
+    return config
 
 
 def config_from(where: object, values: Any) -> RunConfig:
     check_object(where, "it", values)
     try:
         return from_dict(values)
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, OverflowError) as error:
         raise Damaged(f"{where}: {error}") from None
 
 
@@ -308,7 +324,24 @@ def read_result(folder: Path) -> Row | None:
 def write_details(folder: Path, sections: Sequence[Section]) -> None:
     """Write the tables of a test, if there are any."""
     if sections:
-        write_json(folder / "details.json", sealed({"sections": [each._asdict() for each in sections]}))
+        write_json(folder / "details.json", details_of(sections))
+
+
+def details_of(sections: Sequence[Section]) -> Row:
+    """Return what details.json holds: of tables that are too large to be read again, the first rows."""
+    most = max(len(each.rows) for each in sections)
+    made = sealed({"sections": [each._asdict() for each in sections]})
+    while len(as_json(made)) > SMALL and most:
+        most //= 2
+        made = sealed({"sections": [first_rows(each, most)._asdict() for each in sections]})
+    return made
+
+
+def first_rows(section: Section, most: int) -> Section:
+    if len(section.rows) <= most:
+        return section
+    about = f"{section.about} Only the first {most:,} rows are stored."
+    return section._replace(rows=section.rows[:most], about=about)
 
 
 def read_details(folder: Path) -> list[Section]:

@@ -23,6 +23,7 @@ from linnet.runs import checkpoints
 from linnet.runs.config import RunConfig
 from linnet.runs.errors import NotFinite
 from linnet.runs.load import keep_assets
+from linnet.runs.overwrite import refuse_occupied
 from linnet.runs.records import (
     Row,
     claim,
@@ -56,6 +57,7 @@ def train(
     """
     fabric, folder = make_fabric(config.loop), Path(folder)
     refuse_other(folder, config)
+    refuse_occupied(folder)
     # Built before anything is written: a wrong name leaves no directory behind.
     run = Run(config, folder, fabric, progress or Silent(), task)
     run.store.check_source()
@@ -168,13 +170,8 @@ class Run:
         here, selects = self.context.here, self.task.selected_by(self.task.data)
         with self.updater.averaged():
             figures = self.measure("valid").compute()
-            cost = selects.cost(figures)
-            if not math.isfinite(cost):
-                raise NotFinite(
-                    f"the validation {selects.name} is {figures[selects.name]:g} after step {here.step}. "
-                    f"{remedy(self.config, self.context.folder)}"
-                )
-            here.history.append(cost)
+            self.refuse_nonsense("validation", figures)
+            here.history.append(selects.cost(figures))
             here.evaluated = here.step
             self.recorder.record("valid", figures)
             # Of several equally good validations, the first is the best.
@@ -184,6 +181,15 @@ class Run:
             ):
                 self.store.keep_best(figures)
         self.updater.choose_optimiser()
+
+    def refuse_nonsense(self, split: str, figures: Row) -> None:
+        """Raise if the loss is not finite: after NaN in the weights, an accuracy still is."""
+        for name in ("loss", self.task.selected_by(self.task.data).name):
+            if not math.isfinite(figures[name]):
+                raise NotFinite(
+                    f"the {split} {name} is {figures[name]:g} after step {self.context.here.step}. "
+                    f"{remedy(self.config, self.context.folder)}"
+                )
 
     def measure(self, split: str) -> Metrics:
         """Evaluate the model; each process evaluates its share."""
@@ -199,6 +205,7 @@ class Run:
         checkpoints.load_weights(path, self.updater.model)
         metrics = self.measure("test")
         test = metrics.compute()
+        self.refuse_nonsense("test", test)
         self.recorder.record("test", test)
         result = self.result(manifest, test)
         if self.context.is_first:
