@@ -12,7 +12,6 @@ There is only one `best`: an older one would give another result.
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import re
 import shutil
@@ -29,7 +28,7 @@ from linnet.layers.torch_names import convert_state_dict
 from linnet.runs import untrusted
 from linnet.runs.config import RunConfig
 from linnet.runs.errors import Damaged, Mismatch, log, missing, room_for
-from linnet.runs.records import config_from, refuse_changed, sync
+from linnet.runs.records import config_from, refuse_changed, small_json, sync
 from linnet.runs.untrusted import (
     check,
     check_count,
@@ -85,7 +84,7 @@ def publish(folder: Path, name: str, about: Mapping[str, Any]) -> str:
     new = folder / f"{name}.new"
     files = {path.name: digest(path) for path in sorted(new.iterdir())}
     manifest = untrusted.sealed({"name": name, **about, "files": files})
-    write_synced(new / MANIFEST, json.dumps(manifest, indent=2).encode())
+    write_synced(new / MANIFEST, small_json(new / MANIFEST, manifest))
     sync_folder(new)
     settle(folder, name)
     return manifest[untrusted.SEAL]

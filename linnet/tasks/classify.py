@@ -54,6 +54,8 @@ VOCABULARIES = ("train", "all", "vectors")
 SPREAD = 0.25  # words without a pretrained vector start in U(-SPREAD, SPREAD)
 Words = list[list[str]]  # of the texts of an example
 MOST_SHOWN = 5  # classes whose probabilities `linnet predict` prints
+MOST_IN_MATRIX = 100  # classes of a confusion matrix
+MOST_CONFUSIONS = 100  # for more classes, the pairs of classes that are shown instead
 
 
 @dataclass(frozen=True)
@@ -279,15 +281,37 @@ class Classify(WordTask):
         return [self.confusion(metrics.confusion), self.mistakes(split, metrics.mistakes)]
 
     def confusion(self, counts: Tensor) -> Section:
+        if len(self.classes) > MOST_IN_MATRIX:
+            return self.largest_confusions(counts)
+        labels = [*map(shortened, self.classes)]
         rows = [
             (label, *map(str, row.tolist()), str(int(row.sum())))
-            for label, row in zip(self.classes, counts, strict=True)
+            for label, row in zip(labels, counts, strict=True)
         ]
         about = "Each row has the texts of one class, each column those that the model puts into a class."
         missing = [row[0] for row in rows if row[-1] == "0"]
         if missing:
             about += f" No text of this split has the class {', '.join(missing)}."
-        return Section("Confusion matrix", about, ("class", *self.classes, "all"), tuple(rows))
+        return Section("Confusion matrix", about, ("class", *labels, "all"), tuple(rows))
+
+    def largest_confusions(self, counts: Tensor) -> Section:
+        """Return the pairs of classes that are confused most often: a matrix of many classes is too large."""
+        wrong = counts.clone().fill_diagonal_(0)
+        # A stable order, so that of equal counts the first classes are shown.
+        found, places = wrong.flatten().sort(descending=True, stable=True)
+        shown = min(MOST_CONFUSIONS, int((found > 0).sum()))
+        totals, size = counts.sum(1), len(self.classes)
+        rows = [
+            (self.short(place // size), self.short(place % size), str(count), str(int(totals[place // size])))
+            for count, place in zip(found[:shown].tolist(), places[:shown].tolist(), strict=True)
+        ]
+        about = f"The {shown} most frequent confusions of {size:,} classes, and all texts of the class."
+        if empty := int((totals == 0).sum()):
+            about += f" {empty:,} of them have no text in this split."
+        return Section("Largest confusions", about, ("class", "answer", "texts", "all"), tuple(rows))
+
+    def short(self, number: int) -> str:
+        return shortened(self.classes[number])
 
     def mistakes(self, split: str, found: Sequence[tuple[float, int, int, int]]) -> Section:
         examples = getattr(self.texts, split)
@@ -295,7 +319,7 @@ class Classify(WordTask):
         def row(mistake: tuple[float, int, int, int]) -> tuple[str, ...]:
             probability, number, label, answer = mistake
             texts = map(shortened, examples[number].texts)
-            return (f"{probability:.3f}", self.classes[answer], self.classes[label], *texts)
+            return (f"{probability:.3f}", self.short(answer), self.short(label), *texts)
 
         head = ("probability", "answer", "class", *self.text_options)
         return most_confident_mistakes(head, found, row)

@@ -19,12 +19,12 @@ from linnet.analysis.runs import read_run
 from linnet.analysis.table import best_run
 from linnet.data.errors import DataError
 from linnet.runs.config import RunConfig, override
-from linnet.runs.errors import Damaged
+from linnet.runs.errors import Damaged, NotFinite
 from linnet.runs.records import read_details, write_details, write_json
 from linnet.runs.untrusted import sealed
 from linnet.tasks.classify import Classify, ClassMetrics, macro_f1
-from linnet.tasks.results import StepResult
-from linnet.train.loop import train
+from linnet.tasks.results import Section, StepResult
+from linnet.train.loop import Run, train
 
 GOOD = ("a fine bird", "what a voice", "fine song", "a song of joy")
 BAD = ("a dull noise", "what a pity", "dull and grey", "noise of rain")
@@ -98,6 +98,76 @@ def test_a_run_keeps_the_details_of_its_test(table: Path, tmp_path: Path):
     wrong = sum(int(confusion.rows[row][column]) for row, column in ((0, 2), (1, 1)))
     assert len(mistakes.rows) == wrong
     assert read_run(tmp_path / "run").details == [confusion, mistakes]
+
+
+def test_a_loss_that_is_not_finite_after_the_last_update_ends_the_run(table: Path, tmp_path: Path):
+    """The accuracy, by which the best weights are selected, is finite with any weights."""
+    config = settings(table, steps=1, lr=1e38, optimiser="sgd", clip=0.0, fused=False)
+    for _ in range(2):
+        with pytest.raises(NotFinite, match="the validation loss is nan after step 1"):
+            train(config, tmp_path / "run")
+    assert not (tmp_path / "run" / "result.json").exists()
+    assert not (tmp_path / "run" / "best").exists()
+
+
+def test_a_test_whose_loss_is_not_finite_ends_the_run(
+    table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    known = Run.measure
+
+    def measure(run: Run, split: str) -> Any:
+        metrics = known(run, split)
+        metrics.total += math.inf if split == "test" else 0.0
+        return metrics
+
+    monkeypatch.setattr(Run, "measure", measure)
+    with pytest.raises(NotFinite, match="the test loss is inf after step 1"):
+        train(settings(table, steps=1), tmp_path / "run")
+    assert not (tmp_path / "run" / "result.json").exists()
+
+
+def test_a_run_with_many_classes_finishes_and_is_read_again(tmp_path: Path):
+    """Their confusion matrix would have 21 MB, more than Linnet reads of a file of figures."""
+    table = tmp_path / "many.csv"
+    rows = [f"word{number % 7} bird,class{number % 1200}" for number in range(1300)]
+    table.write_text("\n".join(["text,label", *rows]) + "\n")
+    files = {"valid_path": str(table), "test_path": str(table)}
+    config = settings(table, steps=1, eval_batch=1300, **files)
+    result = train(config, tmp_path / "run")
+    confusions, _ = read_run(tmp_path / "run").details
+    assert train(config, tmp_path / "run") == result
+    assert (confusions.title, confusions.head) == ("Largest confusions", ("class", "answer", "texts", "all"))
+    assert 0 < len(confusions.rows) <= 100
+    assert (tmp_path / "run" / "details.json").stat().st_size < 100_000
+
+
+def test_the_largest_confusions_of_many_classes(table: Path):
+    task = task_of(table)
+    task.classes = tuple(f"class{number}" for number in range(101))
+    counts = 9 * torch.eye(101, dtype=torch.int64)
+    counts[3, 5], counts[5, 3], counts[100, 0], counts[7, 7] = 4, 2, 4, 0
+    section = task.confusion(counts)
+    assert section.rows == (
+        ("class3", "class5", "4", "13"),
+        ("class100", "class0", "4", "13"),
+        ("class5", "class3", "2", "11"),
+    )
+    assert section.about.endswith(
+        "The 3 most frequent confusions of 101 classes, and all texts of the class. "
+        "1 of them have no text in this split."
+    )
+
+
+def test_details_that_are_too_large_lose_their_last_rows(tmp_path: Path):
+    rows = tuple((str(number), "x" * 2000) for number in range(20_000))
+    write_details(tmp_path, [Section("Rows", "All of them.", ("number", "text"), rows)])
+    (section,) = read_details(tmp_path)
+    assert section.rows == rows[:5000]
+    assert section.about == "All of them. Only the first 5,000 rows are stored."
+    write_details(tmp_path, [Section("Row", "One.", ("text",), (("x" * 2**25,),))])
+    assert read_details(tmp_path) == [Section("Row", "One. Only the first 0 rows are stored.", ("text",), ())]
+    with pytest.raises(ValueError, match="such a file has at most 16,777,216"):
+        write_json(tmp_path / "figures.json", "x" * 2**25)
 
 
 @pytest.mark.parametrize(
