@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import math
 import types
 import typing
 from collections.abc import Mapping
@@ -41,6 +42,8 @@ class Checked:
 
 def check_field(owner: str, each: dataclasses.Field, value: Any) -> None:
     choices, least = each.metadata.get("choices", ()), each.metadata.get("least")
+    for one in value if isinstance(value, tuple) else (value,):
+        check_finite(each.name, one)
     if choices and value is not None:
         for one in value if isinstance(value, tuple) else (value,):
             one_of(each.name, one, choices)
@@ -85,7 +88,13 @@ def fit(name: str, value: Any, hint: Any) -> Any:
         raise ValueError(
             f"{name} is {getattr(hint, '__name__', hint)}; got {value!r} ({type(value).__name__})"
         )
+    check_finite(name, value)
     return value
+
+
+def check_finite(name: str, value: Any) -> None:
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{name} is a finite number; got {value}")
 
 
 def has_type(value: Any, expected: Any) -> bool:
