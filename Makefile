@@ -23,7 +23,7 @@ format: $(READY)  ## format the code
 	$(BIN)/ruff check --fix .
 
 bench: $(READY)  ## measure speed and memory, about twenty minutes, and write the tables of the READMEs
-	$(BIN)/linnet bench --what all --plot $(BENCH)
+	$(BIN)/python -m benchmarks --what all --plot $(BENCH)
 	$(BIN)/python -m tools.pages
 
 docs: $(READY)  ## build the site in docs/_build/html: every example of the gallery runs, a warning is an error

@@ -17,10 +17,10 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
+from benchmarks.rows import circumstances
 from experiments.results import Result, csv_of, text
 from experiments.tables import HERE, Row, Table, config_of, read_table
 from linnet.base.tables import markdown
-from linnet.bench.rows import circumstances
 from linnet.bench.timing import Call, race
 from linnet.cli.parser import Parser, path_name
 from linnet.runs.records import write_atomically

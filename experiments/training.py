@@ -8,10 +8,10 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+from benchmarks.rows import commit
 from experiments.results import COLUMNS, Result, csv_of, text
 from experiments.tables import Row, Table, config_of, only_evaluates
 from linnet.analysis.runs import updates_to_solve
-from linnet.bench.rows import commit
 from linnet.runs.config import RunConfig, differences, override
 from linnet.runs.records import read_environment, read_metrics, write_atomically
 from linnet.train.compare import repeats

@@ -6,14 +6,12 @@ import argparse
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 import linnet
 from linnet import cli
-from linnet.bench import rows
-from linnet.bench.show import kernel
+from linnet.analysis.kernel_code import kernel
 from linnet.cli import compare, train
 from linnet.cli.options import run_config
 from linnet.cli.parser import LazyParser
@@ -118,45 +116,6 @@ def test_whoever_reads_only_the_beginning_is_not_bothered():
     assert (done.stdout, done.stderr) == ("LSTM, forward, float32\n", "")
 
 
-# ----------------------------------------------------------------------------------------- bench
-
-
-def test_bench_measures_and_draws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.chdir(tmp_path)
-    tiny = ["--quick", "--threads", "1", "--memory", "new"]
-    some = ["--what", "speed", "--units", "sru", "nru", "--shapes", "4x2x8", "1x1x8", "--reference"]
-    assert cli.main(["bench", *some, *tiny, "--results", "rows.csv"]) == 0
-    found = rows.read(Path("rows.csv"))
-    assert {(row["unit"], row["L"], row["mode"]) for row in found if row["ratio_to"] == "nn.LSTM"} == {
-        (unit, length, mode)
-        for unit in ("sru", "nru")
-        for length, mode in (("4", "inference"), ("4", "training"), ("1", "step"))
-    }
-    assert "reference" not in {row["ratio_to"] for row in found}
-    # Without --what nothing is measured.
-    assert cli.main(["bench", "--results", "rows.csv", "--plot"]) == 0
-    assert rows.read(Path("rows.csv")) == found
-    assert Path("benchmarks/speed.png").is_file()
-
-
-def test_a_quick_run_leaves_nothing_behind(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
-    monkeypatch.chdir(tmp_path)
-    assert cli.main(["bench", "--what", "growth", "--units", "sru", "--quick", "--threads", "1"]) == 0
-    assert list(tmp_path.iterdir()) == []
-    told = capsys.readouterr().out
-    assert "growth with the length of the sequences" in told
-    assert re.search(r"4 rows; \d of the 2 that have a target meet it\. \d+ s\.", told)
-
-
-def test_no_rows_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    monkeypatch.chdir(tmp_path)
-    code, told = answer(capsys, "bench", "--plot")
-    assert code == 1
-    assert "there are no rows yet" in told
-
-
 # --------------------------------------------------------------------------------- wrong arguments
 
 
@@ -169,14 +128,13 @@ def test_no_rows_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
         (["show", "kernel", "sru", "--dtype", "float23"], "did you mean 'float32'?"),
         (["list", "zzz"], "no unit 'zzz'; choose from sru, lrn, "),
         (["benhc"], "did you mean 'bench'?"),
-        (["bench", "--what", "sped"], "did you mean 'speed'?"),
         (["bench", "--units", "jannet"], "no unit 'jannet'; did you mean 'janet'?"),
         (
             ["bench", "--shapes", "3x4"],
             "a shape is LxBxd, steps by sequences by width, like 256x32x512; got '3x4'",
         ),
         (["bench", "--shapes", "0x1x4"], "got '0x1x4'"),
-        (["bench", "--rounds", "0"], "expected a whole number of at least 1; got '0'"),
+        (["bench", "--threads", "0"], "expected a whole number of at least 1; got '0'"),
         (
             ["train", "lm", "--lrr", "3"],
             "linnet train lm: error: unrecognized arguments: --lrr 3; did you mean '--lr'?",
@@ -242,13 +200,6 @@ def test_the_version(capsys: pytest.CaptureFixture[str]):
     with pytest.raises(SystemExit):
         cli.main(["--version"])
     assert capsys.readouterr().out == f"linnet {linnet.__version__}\n"
-
-
-def test_the_parts_named_are_the_parts_there_are():
-    from linnet.bench.run import PARTS
-    from linnet.cli.bench import WHAT
-
-    assert (*PARTS, "all") == WHAT
 
 
 def test_the_command_is_installed_under_its_name():

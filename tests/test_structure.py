@@ -92,7 +92,7 @@ def test_imports_point_down(path: Path):
         ("data", "from linnet.data.text import read", False),
         ("train", "from linnet.analysis import plots", True),
         ("bench", "from linnet.analysis import plots", True),
-        ("cli", "from linnet.bench import speed\nfrom linnet.analysis import plots", False),
+        ("cli", "from linnet.bench import timing\nfrom linnet.analysis import plots", False),
     ],
 )
 def test_an_import_that_points_up_is_found(folder: str, line: str, wrong: bool):
@@ -103,6 +103,17 @@ def test_an_import_that_points_up_is_found(folder: str, line: str, wrong: bool):
 def test_every_folder_has_its_place_in_the_order():
     here = {path.name for path in PACKAGE.iterdir() if path.is_dir() and path.name != "__pycache__"}
     assert here <= set(RANK)
+
+
+# What a checkout has beside the package; none of it is in the wheel.
+CHECKOUT = {"benchmarks", "experiments", "tests", "tools"}
+
+
+def test_the_package_imports_nothing_that_is_not_in_the_wheel():
+    assert {path.name for path in PACKAGE.parent.iterdir()} >= CHECKOUT
+    for path in PACKAGE.rglob("*.py"):
+        roots = {name.partition(".")[0] for name in imported(path.read_text(encoding="utf-8"), "linnet")}
+        assert not roots & CHECKOUT, path
 
 
 # ---------------------------------------------------------------------------- circles

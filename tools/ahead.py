@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
-from linnet.bench.recurrence import training_plans
+from benchmarks.recurrence import training_plans
 from linnet.fuse.plan import Plan
 from linnet.fuse.triton.kernels import compile_ahead
 from linnet.fuse.triton.loop import Recipe

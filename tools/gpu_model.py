@@ -14,9 +14,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from benchmarks.recurrence import training_plans
+from benchmarks.settings import RACED, Shape
 from linnet.base.tables import markdown
-from linnet.bench.recurrence import training_plans
-from linnet.bench.settings import RACED, Shape
 from linnet.fuse.plan import Plan
 from linnet.fuse.trace import Pointwise
 from linnet.fuse.triton.loop import Recipe

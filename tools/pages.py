@@ -10,10 +10,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from linnet.analysis.drawing import new_figure
-from linnet.base.pages import filled
-from linnet.base.tables import markdown
-from linnet.bench.report import (
+from benchmarks.report import (
     NOTHING,
     cell_steps,
     draw,
@@ -25,8 +22,11 @@ from linnet.bench.report import (
     shapes_in,
     units_in,
 )
-from linnet.bench.rows import Row, read
-from linnet.bench.settings import Shape
+from benchmarks.rows import Row, read
+from benchmarks.settings import Shape
+from linnet.analysis.drawing import new_figure
+from linnet.base.pages import filled
+from linnet.base.tables import markdown
 from tools import targets
 
 ROOT = Path(__file__).parents[1]
@@ -112,7 +112,9 @@ def image(page: Path, plot: Path) -> str:
 def measured(rows: Sequence[Row]) -> list[Row]:
     compared = raced(rows)
     if not compared:
-        raise ValueError("no rows compare a layer with nn.LSTM; `linnet bench --what speed` measures them")
+        raise ValueError(
+            "no rows compare a layer with nn.LSTM; `python -m benchmarks --what speed` measures them"
+        )
     return compared
 
 

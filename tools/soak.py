@@ -35,7 +35,7 @@ from pathlib import Path
 
 import torch
 
-from linnet.bench.memory import resident, trim
+from benchmarks.memory import resident, trim
 from tools import attacks
 from tools.cases import Case, draw
 from tools.outcomes import Wrong, compare, results

@@ -30,8 +30,8 @@ import torch
 from torch import Tensor
 
 import linnet
+from benchmarks.rows import circumstances, commit
 from linnet.base.files import write_atomically
-from linnet.bench.rows import circumstances, commit
 from tools.run_steps import NODE, STRICT, checked, run_modules, run_page
 from tools.step_cases import Case, models, units, variants
 

@@ -15,8 +15,8 @@ from sphinx.application import Sphinx
 from unit_lenses import section, shown_units
 
 import linnet
-from linnet.bench.report import peaks, shape_of, shapes_in
-from linnet.bench.rows import Row, read
+from benchmarks.report import peaks, shape_of, shapes_in
+from benchmarks.rows import Row, read
 from tools.pages import RESULTS, conditions, markdown, measured, ratios
 
 SIZES = (64, 256, 512)
@@ -79,7 +79,7 @@ def speed(name: str, known: list[Row]) -> str:
     shapes = [shape for shape in shapes_in(known) if any(row["unit"] == name for row in known)]
     if not shapes:
         return (
-            "`linnet bench` does not measure this unit. [How it works]"
+            "The benchmarks do not measure this unit. [How it works]"
             "(../how_it_works.md#which-units-and-options-have-kernels) says where it has kernels."
         )
     cells = [ratios(known, name, shape) for shape in shapes]

@@ -12,7 +12,7 @@ import matplotlib.pyplot as plt
 import torch
 
 import linnet
-from linnet.bench.show import kernel
+from linnet.analysis.kernel_code import kernel
 
 # %%
 # 1. The step, as it is written

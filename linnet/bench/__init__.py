@@ -1,1 +1,1 @@
-"""Benchmarks of speed and memory, relative to other packages and to the limits of the hardware."""
+"""What `linnet bench` and the project's own benchmarks (benchmarks/, not in the wheel) measure with."""

@@ -11,9 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from linnet.bench.rows import Say
-
 Call = Callable[[], object]
+Say = Callable[[str], None]
 FEWEST = 3  # rounds that are run even if they exceed the time limit
 SAMPLE = 0.005  # seconds: shorter calls are repeated to take about this long
 SLOW = 2.0  # seconds: a first call that takes longer is slow itself, and not only because it compiles

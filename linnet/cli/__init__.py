@@ -16,7 +16,7 @@ from linnet.runs.untrusted import harmless
 COMMANDS = {
     "list": "the units, tasks, recipes, corpora and plots by name",
     "show": "the kernel that is compiled from a unit's step",
-    "bench": "measure speed and memory, and record the results",
+    "bench": "how fast units are on this machine, compared with nn.LSTM",
     "train": "train a model, or resume a run",
     "eval": "the metrics of a trained model",
     "predict": "the answers of a trained model to your own inputs",

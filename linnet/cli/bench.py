@@ -1,4 +1,4 @@
-"""linnet bench: speed and memory, as tables and rows."""
+"""linnet bench: how fast is it on this machine?"""
 
 from __future__ import annotations
 
@@ -6,19 +6,44 @@ import argparse
 import os
 import re
 import sys
-from pathlib import Path
+from collections.abc import Callable, Sequence
 
-from linnet.bench import report, rows
-from linnet.bench.run import run as measure
-from linnet.bench.settings import MODES, RACED, SHAPES, Settings, Shape, quick
-from linnet.cli.parser import DEVICES, at_least_one, path_name, unit_name
+import torch
+from torch import nn
 
-WHAT = (
-    *("speed", "steps", "recurrence", "checks", "growth", "memory", "start", "loss", "classifier", "tagging"),
-    *("reading", "translating", "matching", "language", "int8", "bfloat16", "onnx", "options", "exported"),
-    *("loop", "all"),
-)
-RESULTS, PLOT = Path("benchmarks/results.csv"), Path("benchmarks/speed.png")
+from linnet.base.machine import processor_name
+from linnet.base.tables import text_table
+from linnet.bench.layers import Shape, call_of, check_device
+from linnet.bench.timing import Call, Times, race
+from linnet.cli.parser import DEVICES, at_least_one, unit_name
+from linnet.units import UNITS
+
+MODES = ("inference", "training")
+BASELINE = "nn.LSTM"
+RACED = ("sru", "lrn", "ran", "scrn", "atr", "gru", "lstm")
+SHAPES = (Shape(64, 32, 256), Shape(100, 1, 256), Shape(1, 1, 256))
+ROUNDS = 9
+SECONDS = 4.0  # for the rounds of one race: all of them take less than a minute
+ABSENT = "-"
+
+
+def add_options(command: argparse.ArgumentParser) -> None:
+    command.description = (
+        "Time layers in inference and in training (forward and backward pass) and compare them with nn.LSTM "
+        "of the same size. All layers run in turn in one process, so that the ratios are meaningful on a "
+        "busy machine too. The default takes less than a minute; nothing is written."
+    )
+    add = command.add_argument
+    add("--units", nargs="+", type=unit_name, default=list(RACED), metavar="UNIT", help=UNITS_HELP)
+    add("--shapes", nargs="+", type=shape, default=list(SHAPES), metavar="LxBxd", help=SHAPES_HELP)
+    add("--device", choices=DEVICES, default="cpu", help="where layers run: cpu, or cuda for a GPU (cpu)")
+    add("--threads", type=at_least_one, default=torch.get_num_threads(), help=THREADS_HELP)
+    command.set_defaults(run=run)
+
+
+UNITS_HELP = f"the units that are measured ({' '.join(RACED)})"
+SHAPES_HELP = f"steps, sequences, input and hidden size ({' '.join(map(str, SHAPES))})"
+THREADS_HELP = f"of torch ({torch.get_num_threads()})"
 
 
 def shape(text: str) -> Shape:
@@ -31,83 +56,56 @@ def shape(text: str) -> Shape:
     return Shape(*map(int, parts))
 
 
-def add_options(command: argparse.ArgumentParser) -> None:
-    command.description = (
-        "Measure, print tables and append rows to a file. Everything that is compared runs in turn in one "
-        "process. recurrence, growth and memory are of SRU and LRN, checks of what is checked before a "
-        "kernel runs, steps of cells, of streams, with gradients and on a busy machine, start is of SRU, "
-        "LSTM and NRU, loss of softmaxes over two vocabularies, classifier of SRU, LRN, RAN and LSTM, "
-        "tagging of taggers and of the CRF, reading of a reader's encoder, translating of beam search, "
-        "matching of word-by-word "
-        "attention, language of a language model, int8 and bfloat16 of units in these formats, onnx of LSTM, "
-        "GRU and RNN in onnxruntime, options of options whose kernels are compared with the loop, exported "
-        "of SRU and LSTM in C and WebAssembly, loop of language models of SRU, LSTM and SCRN. "
-        "With --plot and without --what, nothing is measured: the plot is drawn from the recorded rows."
-    )
-    add = command.add_argument
-    add("--what", choices=WHAT, help="which part (all, which takes about twenty minutes on two cores)")
-    add("--units", nargs="+", type=unit_name, default=list(RACED), metavar="UNIT", help=UNITS_HELP)
-    add("--shapes", nargs="+", type=shape, default=list(SHAPES), metavar="LxBxd", help=shapes_help())
-    add("--modes", nargs="+", choices=MODES, default=list(MODES), help="of --what speed and growth (both)")
-    add(
-        "--rounds",
-        type=at_least_one,
-        default=Settings.rounds,
-        help=f"of each race, at most ({Settings.rounds})",
-    )
-    add("--device", choices=DEVICES, default="cpu", help="where layers run: cpu, or cuda for a GPU (cpu)")
-    add("--threads", type=at_least_one, default=Settings.threads, help=f"of torch ({Settings.threads})")
-    add("--reference", nargs="*", type=unit_name, default=["nru"], metavar="UNIT", help=REFERENCE_HELP)
-    add("--peers", action="store_true", help="race the sru package too, where it is installed")
-    add("--memory", choices=("both", *rows.MEMORY), default="both", help=MEMORY_HELP)
-    add("--quick", action="store_true", help="tiny sizes, to see that it runs; rows go only to --results")
-    add("--results", type=path_name, metavar="CSV", help=f"where rows are appended ({RESULTS})")
-    add("--no-rows", action="store_true", help="append no rows anywhere")
-    add("--plot", type=path_name, nargs="?", const=PLOT, metavar="PNG", help=f"draw the rows ({PLOT})")
-    command.set_defaults(run=run)
-
-
-UNITS_HELP = f"the units that are measured ({' '.join(RACED)})"
-REFERENCE_HELP = "units that race their own loop over time, too (nru)"
-MEMORY_HELP = (
-    "new: as torch allocates it; reused: after linnet.reuse_memory(); "
-    "both: new, then SRU and LRN again in a process with reused memory (both)"
-)
-
-
-def shapes_help() -> str:
-    return f"steps, sequences, width; 1 step is streaming ({' '.join(map(str, SHAPES))})"
-
-
 def run(options: argparse.Namespace) -> None:
-    path = options.results or (None if options.quick else RESULTS)
-    measured: list[rows.Row] = []
-    if options.what or not options.plot:
-        if options.device == "cpu":
-            warn_of_passive_threads()
-        again = options.memory == "both"
-        kept = None if options.no_rows else path
-        measured = measure(settings(options), options.what or "all", kept, again)
-    if options.plot:
-        known = rows.read(path) if path is not None and path.exists() else measured or rows.read(RESULTS)
-        report.write_plot(options.plot, known)
-        print(f"The plot is {options.plot}.")
+    check_device(options.device)
+    if options.device == "cpu":
+        warn_of_passive_threads("linnet bench")
+    print(conditions(options.device, options.threads))
+    for size in options.shapes:
+        times = {mode: race_of(size, mode, options) for mode in MODES}
+        print(f"\nsteps x sequences x channels: {size}")
+        print(table(options.units, times), flush=True)
 
 
-def warn_of_passive_threads() -> None:
+def warn_of_passive_threads(command: str) -> None:
     """Time that is lost in waking threads is not that of a layer, and nn.LSTM loses most."""
     if os.environ.get("OMP_WAIT_POLICY", "").lower() == "passive":
         print(
-            "linnet bench: OMP_WAIT_POLICY=passive is set. With it, nn.LSTM and nn.LSTMCell take up to four "
+            f"{command}: OMP_WAIT_POLICY=passive is set. With it, nn.LSTM and nn.LSTMCell take up to four "
             "times as long with a batch of one, which makes the ratios too good; unset it to measure.",
             file=sys.stderr,
         )
 
 
-def settings(options: argparse.Namespace) -> Settings:
-    names = ("units", "shapes", "modes", "rounds", "threads", "peers", "device")
-    given = {name: getattr(options, name) for name in names}
-    given = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
-    memory = "new" if options.memory == "both" else options.memory
-    made = Settings(**given, references=tuple(options.reference), memory=memory)
-    return quick(made) if options.quick else made
+def conditions(device: str, threads: int) -> str:
+    on_cpu = f"{threads} {'thread' if threads == 1 else 'threads'} of {processor_name()}"
+    processor = torch.cuda.get_device_name() if device == "cuda" else on_cpu
+    return f"{processor}, float32, torch {torch.__version__}; milliseconds, median of up to {ROUNDS} rounds"
+
+
+def race_of(size: Shape, mode: str, options: argparse.Namespace) -> dict[str, Times]:
+    """Return the times of nn.LSTM and of the units; a unit that fails is left out, and the reason printed."""
+    entrants = {name: entrant(name, size, mode) for name in (BASELINE, *options.units)}
+    return race(entrants, ROUNDS, options.threads, SECONDS, print, options.device)
+
+
+def entrant(name: str, size: Shape, mode: str) -> Callable[[], Call]:
+    layer = nn.LSTM if name == BASELINE else UNITS[name]
+    return lambda: call_of(layer(size.d, size.d), size, mode)
+
+
+def table(units: Sequence[str], times: dict[str, dict[str, Times]]) -> str:
+    head = ["unit", *(cell for mode in MODES for cell in (mode, f"of {BASELINE}"))]
+    return text_table([head, *(row(name, times) for name in (BASELINE, *units))], left=[0])
+
+
+def row(name: str, times: dict[str, dict[str, Times]]) -> list[str]:
+    label = BASELINE if name == BASELINE else UNITS[name].__name__
+    return [label, *(cell for mode in MODES for cell in cells(name, times[mode]))]
+
+
+def cells(name: str, times: dict[str, Times]) -> tuple[str, str]:
+    """Return the milliseconds of a layer, and their ratio to those of nn.LSTM."""
+    if name not in times or BASELINE not in times:
+        return ABSENT, ABSENT
+    return f"{times[name].p50:.3f}", f"{times[name].p50 / times[BASELINE].p50:.2f}"

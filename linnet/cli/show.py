@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from linnet.bench.show import DTYPES, gpu_kernel, kernel
+from linnet.analysis.kernel_code import DTYPES, gpu_kernel, kernel
 from linnet.cli.parser import DEVICES, unit_name
 from linnet.units import UNITS
 

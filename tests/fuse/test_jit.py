@@ -21,8 +21,8 @@ from fused_runs import FUSED, draw, finish, run, start
 from user_units import Powers
 
 import linnet
+from benchmarks.memory import resident, trim
 from linnet.base import files
-from linnet.bench.memory import resident, trim
 from linnet.fuse import forks as forks_module
 from linnet.fuse import plan_cache
 from linnet.fuse.cpu import disk, jit, scan_call

@@ -13,7 +13,7 @@ from fused_runs import FUSED, OTHER_STEPS, WITH_INNER_PRODUCTS, Variant, draw, o
 from helpers import each, tensors
 
 import linnet
-from linnet.bench.recurrence import launches
+from benchmarks.recurrence import launches
 
 CELLS = [*FUSED, *OTHER_STEPS, *WITH_INNER_PRODUCTS, Variant(linnet.NRU, {"memory_size": 64})]
 

@@ -188,7 +188,7 @@ def test_without_triton_linnet_imports_and_runs():
         "import sys; sys.modules['triton'] = None\n"
         "import torch, linnet\n"
         "linnet.LRN(4, 4)(torch.zeros(2, 1, 4))[0].sum().backward()\n"
-        "from linnet.bench.show import gpu_kernel\n"
+        "from linnet.analysis.kernel_code import gpu_kernel\n"
         "assert 'def forward(' in gpu_kernel('lrn')\n"
     )
     assert finish(start("-c", code)) == ""

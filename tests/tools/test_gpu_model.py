@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from benchmarks import __main__ as command
+from benchmarks.settings import Settings
 from linnet import cli
-from linnet.bench.settings import Settings
 from tools import gpu_model
 from tools.gpu_model import GPUS, Shape, backward_work, expected, forward_work, plans_of, with_tables
 
@@ -53,9 +54,9 @@ def test_expected_times_are_bytes_over_bandwidth():
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
 def test_a_benchmark_on_a_gpu_that_is_not_there_says_so(capsys: pytest.CaptureFixture[str]):
-    assert cli.main(["bench", "--device", "cuda", "--what", "speed", "--no-rows"]) == 1
+    assert command.main(["--device", "cuda", "--what", "speed", "--no-rows"]) == 1
     assert capsys.readouterr().err.startswith(
-        "linnet: there is no GPU here: torch.cuda.is_available() is False"
+        "benchmarks: there is no GPU here: torch.cuda.is_available() is False"
     )
     with pytest.raises(RuntimeError, match="--device cpu"):
         Settings(device="cuda")

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from linnet.bench import rows
-from linnet.bench.run import run
-from linnet.bench.settings import Settings, quick
+from benchmarks import rows
+from benchmarks.run import run
+from benchmarks.settings import Settings, quick
 from tools import pages, targets
 
 

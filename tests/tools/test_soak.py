@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from linnet.bench.recurrence import launches
+from benchmarks.recurrence import launches
 from linnet.units import UNITS
 from tools import attacks, soak
 from tools.cases import FLOOR, JUMPS, Case, draw, fusing, is_unstable

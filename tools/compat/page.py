@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from benchmarks.rows import Row
 from linnet.base.pages import filled
 from linnet.base.tables import markdown
-from linnet.bench.rows import Row
 from tools.compat.projects import Project
 
 PAGE = Path(__file__).parents[2] / "docs" / "compatibility.md"

@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from linnet.bench.rows import Row
+from benchmarks.rows import Row
 from tools.compat.environments import FOLDER, ROOT, python_of
 from tools.compat.projects import Project
 from tools.compat.record import failure, rows_of

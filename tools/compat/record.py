@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks import rows
+from benchmarks.rows import Row
 from linnet.base.files import write_atomically
-from linnet.bench import rows
-from linnet.bench.rows import Row
 from tools.compat.projects import PROJECTS, Project
 
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "compat.csv"

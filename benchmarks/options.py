@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from linnet.bench.contestants import Contestant, call_of, on_reference
-from linnet.bench.rows import Book, Row
-from linnet.bench.settings import Settings, Shape
-from linnet.bench.speed import Comparison, Race
+from benchmarks.contestants import Contestant, on_reference
+from benchmarks.rows import Book, Row
+from benchmarks.settings import Settings, Shape
+from benchmarks.speed import Comparison, Race
+from linnet.bench.layers import call_of
 from linnet.bench.timing import Call
 from linnet.units import UNITS
 

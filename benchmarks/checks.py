@@ -11,11 +11,11 @@ from functools import partial
 from typing import Any
 from unittest.mock import patch
 
-from linnet.bench import contestants
-from linnet.bench.contestants import Contestant
-from linnet.bench.rows import Book, Row
-from linnet.bench.settings import Settings, Shape
-from linnet.bench.speed import Comparison, Race
+from benchmarks import contestants
+from benchmarks.contestants import Contestant
+from benchmarks.rows import Book, Row
+from benchmarks.settings import Settings, Shape
+from benchmarks.speed import Comparison, Race
 from linnet.bench.timing import Call
 
 MODES = ("inference", "training")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from linnet.bench import contestants
-from linnet.bench.contestants import Contestant
-from linnet.bench.rows import Book, Row
-from linnet.bench.settings import Settings, Shape
-from linnet.bench.targets import WITH_MATRICES, judged, target_of
+from benchmarks import contestants
+from benchmarks.contestants import Contestant
+from benchmarks.rows import Book, Row
+from benchmarks.settings import Settings, Shape
+from benchmarks.targets import WITH_MATRICES, judged, target_of
 from linnet.bench.timing import Call, Times, race
 
 

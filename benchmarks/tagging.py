@@ -13,10 +13,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from linnet.bench.contestants import Contestant
-from linnet.bench.rows import Book, Row
-from linnet.bench.settings import Settings, Shape
-from linnet.bench.speed import Comparison, Race, model_race
+from benchmarks.contestants import Contestant
+from benchmarks.rows import Book, Row
+from benchmarks.settings import Settings, Shape
+from benchmarks.speed import Comparison, Race, model_race
 from linnet.bench.timing import Call
 from linnet.layers.crf import CRF
 from linnet.models.tagger import Spelling, Tagger, TaggerConfig

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from linnet.bench.settings import RACED, SOFTMAXES, Shape
+from benchmarks.settings import RACED, SOFTMAXES, Shape
 
 ANY = Shape(0, 0, 0)
 LIGHT, MATRIX = ("sru", "lrn"), ("ran", "scrn", "atr")

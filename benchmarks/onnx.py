@@ -8,10 +8,10 @@ from unittest.mock import patch
 
 import torch
 
-from linnet.bench.contestants import Contestant
-from linnet.bench.rows import Book, Row
-from linnet.bench.settings import Settings, Shape
-from linnet.bench.speed import Comparison, Race
+from benchmarks.contestants import Contestant
+from benchmarks.rows import Book, Row
+from benchmarks.settings import Settings, Shape
+from benchmarks.speed import Comparison, Race
 from linnet.bench.timing import Call
 from linnet.deploy import onnx_operators
 from linnet.deploy.onnx import export_onnx

@@ -15,9 +15,9 @@ from typing import Any
 
 import torch
 
-from linnet.bench.rows import Book, Row
-from linnet.bench.settings import Settings
-from linnet.bench.targets import judged, target_of
+from benchmarks.rows import Book, Row
+from benchmarks.settings import Settings
+from benchmarks.targets import judged, target_of
 from linnet.bench.timing import Call, Times, race
 from linnet.data.batches import Window
 from linnet.runs.config import RunConfig, override

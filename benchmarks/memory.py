@@ -1,6 +1,6 @@
 """Peak memory of a training step, each in a new process.
 
-    python -m linnet.bench.memory sru 1024 8 512 2
+    python -m benchmarks.memory sru 1024 8 512 2
 
 prints by how many megabytes a forward and backward pass raises the peak memory of the process.
 """
@@ -20,11 +20,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from linnet.bench.children import run_python
-from linnet.bench.contestants import call_of
-from linnet.bench.rows import Book, Row
-from linnet.bench.settings import Settings, Shape
-from linnet.bench.targets import judged, target_of
+from benchmarks.children import run_python
+from benchmarks.rows import Book, Row
+from benchmarks.settings import Settings, Shape
+from benchmarks.targets import judged, target_of
+from linnet.bench.layers import call_of
 from linnet.units import UNITS
 
 
@@ -52,7 +52,7 @@ def row(name: str, shape: Shape, peaks: dict[str, float]) -> dict[str, Any]:
 
 def peak_of(name: str, settings: Settings) -> float:
     numbers = map(str, (*settings.peak, settings.threads))
-    return float(run_python("-m", "linnet.bench.memory", name, *numbers))
+    return float(run_python("-m", "benchmarks.memory", name, *numbers))
 
 
 def peak() -> float:

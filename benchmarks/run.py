@@ -8,8 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from linnet.base.memory import reuse_memory
-from linnet.bench import (
+from benchmarks import (
     bfloat16,
     checks,
     classifier,
@@ -29,10 +28,13 @@ from linnet.bench import (
     tagging,
     translating,
 )
-from linnet.bench.report import table
-from linnet.bench.rows import Book, Row, Say
-from linnet.bench.settings import Settings
-from linnet.bench.speed import races
+from benchmarks.children import ROOT
+from benchmarks.report import table
+from benchmarks.rows import Book, Row
+from benchmarks.settings import Settings
+from benchmarks.speed import races
+from linnet.base.memory import reuse_memory
+from linnet.bench.timing import Say
 
 Part = Callable[[Settings, Book, bool], None]
 
@@ -85,12 +87,12 @@ def with_reused_memory(settings: Settings, book: Book) -> None:
         book.say("\nskipped: reused memory: it is measured with sequences of SRU and LRN")
         return
     book.say("\nSRU and LRN with linnet.reuse_memory():")
-    command = [sys.executable, "-m", "linnet", "bench", "--what", "speed", "--memory", "reused"]
+    command = ["-m", "benchmarks", "--what", "speed", "--memory", "reused"]
     command += ["--units", *units, "--shapes", *shapes, "--modes", *settings.modes]
     command += ["--rounds", str(settings.rounds), "--threads", str(settings.threads)]
-    command += ["--results", str(book.path)] if book.path else ["--no-rows"]
+    command += ["--results", str(book.path.resolve())] if book.path else ["--no-rows"]
     sys.stdout.flush()
-    done = subprocess.run(command, check=False)
+    done = subprocess.run([sys.executable, *command], cwd=ROOT, check=False)
     if done.returncode:
         book.say(f"skipped: reused memory: exit code {done.returncode}")
 
@@ -105,7 +107,7 @@ def one_table(title: str, measure: Callable[[Settings, Book], list[Row]]) -> Par
 
 def measure_loop(settings: Settings, book: Book) -> list[Row]:
     # Imported only when it is used: the training packages are an extra.
-    from linnet.bench import loop
+    from benchmarks import loop
 
     return loop.measure(settings, book)
 

@@ -5,27 +5,28 @@ from __future__ import annotations
 import csv
 import io
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 import torch
 
+import linnet
 from linnet.base.files import write_atomically
 from linnet.base.machine import installed_version, processor_name
+from linnet.bench.timing import Say
 
 COLUMNS = (
     *("date", "commit", "what", "unit", "backend", "mode", "L", "B", "d", "dtype", "threads", "memory"),
     *("p20_ms", "p50_ms", "p80_ms", "peak_mb", "ratio", "ratio_to", "target", "met"),
     *("torch", "llvmlite", "linnet", "cpu"),
 )
-PACKAGE = Path(__file__).parent.parent
+PACKAGE = Path(linnet.__file__).parent
 # The memory of new tensors: from the system, or that of freed ones (linnet.reuse_memory).
 MEMORY = ("new", "reused")
 
 Row = dict[str, str]
-Say = Callable[[str], None]
 
 
 class Book:
@@ -81,7 +82,9 @@ def lines(rows: Sequence[Row], columns: Sequence[str] = COLUMNS) -> str:
 
 def read(path: Path) -> list[Row]:
     if not path.exists():
-        raise FileNotFoundError(f"there are no rows yet: {path} does not exist; `linnet bench` writes it")
+        raise FileNotFoundError(
+            f"there are no rows yet: {path} does not exist; `python -m benchmarks` writes it"
+        )
     with path.open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
 

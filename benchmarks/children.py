@@ -5,12 +5,17 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
+
+# `python -m benchmarks` finds this package here only: it is not installed.
+ROOT = Path(__file__).parents[1]
 
 
 def run_python(*arguments: str, **environment: str) -> str:
     """Return the output of python with these arguments; raise RuntimeError with its last line if it fails."""
     done = subprocess.run(
         [sys.executable, *arguments],
+        cwd=ROOT,
         env={**os.environ, **environment},
         capture_output=True,
         text=True,

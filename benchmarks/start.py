@@ -5,10 +5,10 @@ from __future__ import annotations
 import tempfile
 from typing import Any
 
-from linnet.bench.children import run_python
-from linnet.bench.rows import Book, Row
-from linnet.bench.settings import Settings
-from linnet.bench.targets import MILLISECONDS
+from benchmarks.children import run_python
+from benchmarks.rows import Book, Row
+from benchmarks.settings import Settings
+from benchmarks.targets import MILLISECONDS
 from linnet.bench.timing import Times
 from linnet.units import UNITS
 

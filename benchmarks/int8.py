@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import torch
 
-from linnet.bench.contestants import Contestant, call_of
-from linnet.bench.rows import Book, Row
-from linnet.bench.settings import Settings, Shape
-from linnet.bench.speed import Comparison, Race
+from benchmarks.contestants import Contestant
+from benchmarks.rows import Book, Row
+from benchmarks.settings import Settings, Shape
+from benchmarks.speed import Comparison, Race
+from linnet.bench.layers import call_of
 from linnet.bench.timing import Call
 from linnet.deploy.quantize import quantize
 from linnet.layers.cell import Cell

@@ -14,10 +14,10 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from linnet.bench.contestants import Contestant, products
-from linnet.bench.rows import Book, Row
-from linnet.bench.settings import Settings, Shape
-from linnet.bench.speed import Comparison, Race
+from benchmarks.contestants import Contestant, products
+from benchmarks.rows import Book, Row
+from benchmarks.settings import Settings, Shape
+from benchmarks.speed import Comparison, Race
 from linnet.bench.timing import Call
 from linnet.layers.attention import AdditiveAttention
 from linnet.layers.matching import MatchingRecurrence

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from linnet.bench.contestants import KERNELS, ours
-from linnet.bench.rows import Book, Row
-from linnet.bench.settings import Settings, Shape
-from linnet.bench.targets import judged, target_of
+from benchmarks.contestants import KERNELS, ours
+from benchmarks.rows import Book, Row
+from benchmarks.settings import Settings, Shape
+from benchmarks.targets import judged, target_of
 from linnet.bench.timing import Times, race
 
 TO = "a step at the shortest L"

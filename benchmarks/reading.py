@@ -13,9 +13,9 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from linnet.bench.rows import Book, Row
-from linnet.bench.settings import Settings, Shape
-from linnet.bench.speed import Race, model_race
+from benchmarks.rows import Book, Row
+from benchmarks.settings import Settings, Shape
+from benchmarks.speed import Race, model_race
 from linnet.bench.timing import Call
 from linnet.models.bidirectional import BidirectionalEncoder
 from linnet.models.reader import ReaderConfig

@@ -6,27 +6,8 @@ import os
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-import torch
-
+from linnet.bench.layers import Shape, check_device
 from linnet.units import UNITS
-
-
-class Shape(NamedTuple):
-    """L steps of B sequences; d is the input size and the hidden size."""
-
-    L: int
-    B: int
-    d: int
-
-    def __str__(self) -> str:
-        return "x".join(map(str, self))
-
-    @property
-    def is_step(self) -> bool:
-        return self.L == 1
-
-    def columns(self) -> dict[str, int]:
-        return self._asdict()
 
 
 class Words(NamedTuple):
@@ -109,12 +90,7 @@ class Settings:
         unknown = [name for name in (*self.units, *self.references) if name not in UNITS]
         if unknown:
             raise ValueError(f"no unit {unknown[0]!r}; the units are {', '.join(UNITS)}")
-        if self.device == "cuda" and not torch.cuda.is_available():
-            raise RuntimeError(
-                "there is no GPU here: torch.cuda.is_available() is False "
-                f"(torch {torch.__version__}, built for CUDA {torch.version.cuda}); "
-                "run this on a machine with a GPU and a torch that is built for it, or with --device cpu"
-            )
+        check_device(self.device)
 
     def elementwise(self, *units: str) -> list[str]:
         """Return those of `units` that are measured and have no recurrent matrix."""

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.rows import Row
+from benchmarks.settings import SHAPES, Shape
 from linnet.base.tables import text_table
-from linnet.bench.rows import Row
-from linnet.bench.settings import SHAPES, Shape
 from linnet.units import UNITS
 
 SHOWN = {
@@ -85,7 +85,8 @@ def write_plot(path: Path, rows: Sequence[Row]) -> None:
     drawn = raced(rows)
     if not drawn:
         raise ValueError(
-            "there are no rows of layers relative to nn.LSTM; `linnet bench --what speed` measures them"
+            "there are no rows of layers relative to nn.LSTM; "
+            "`python -m benchmarks --what speed` measures them"
         )
     shapes, units = shapes_in(drawn), units_in(drawn)
     figure = Figure(figsize=(2.6 * len(shapes) + 1, 0.35 * len(units) + 1.4), layout="constrained")

@@ -15,11 +15,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from linnet.bench.contestants import Contestant, cell_step, has_kernel
-from linnet.bench.rows import Book, Row
-from linnet.bench.settings import Settings, Shape
-from linnet.bench.speed import Comparison, Race
-from linnet.bench.targets import MILLISECONDS, judged, target_of
+from benchmarks.contestants import Contestant, cell_step, has_kernel
+from benchmarks.rows import Book, Row
+from benchmarks.settings import Settings, Shape
+from benchmarks.speed import Comparison, Race
+from benchmarks.targets import MILLISECONDS, judged, target_of
 from linnet.bench.timing import Call, quiet
 from linnet.layers.stream import stream
 from linnet.units import UNITS

@@ -15,9 +15,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from linnet.bench.rows import Book, Row
-from linnet.bench.settings import Settings, Shape
-from linnet.bench.targets import BEYOND_CACHE, judged, target_of
+from benchmarks.rows import Book, Row
+from benchmarks.settings import Settings, Shape
+from benchmarks.targets import BEYOND_CACHE, judged, target_of
 from linnet.bench.timing import Call, Times, quiet, timed
 from linnet.fuse.plan import Plan
 from linnet.units import UNITS

@@ -12,11 +12,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from linnet.bench.contestants import Contestant
-from linnet.bench.loss import call_of as softmax_call
-from linnet.bench.rows import Book, Row
-from linnet.bench.settings import Settings, Words
-from linnet.bench.speed import Comparison, Race
+from benchmarks.contestants import Contestant
+from benchmarks.loss import call_of as softmax_call
+from benchmarks.rows import Book, Row
+from benchmarks.settings import Settings, Words
+from benchmarks.speed import Comparison, Race
 from linnet.bench.timing import Call
 from linnet.layers.softmax import mixture_nll
 from linnet.models.config import LanguageModelConfig

@@ -12,11 +12,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from linnet.bench import contestants
-from linnet.bench.contestants import Contestant
-from linnet.bench.rows import Book, Row
-from linnet.bench.settings import Settings, Shape, Words
-from linnet.bench.speed import Comparison, Race
+from benchmarks import contestants
+from benchmarks.contestants import Contestant
+from benchmarks.rows import Book, Row
+from benchmarks.settings import Settings, Shape, Words
+from benchmarks.speed import Comparison, Race
 from linnet.bench.timing import Call
 from linnet.layers.softmax import mixture_nll
 

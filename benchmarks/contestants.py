@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from linnet.bench.settings import Shape
+from benchmarks.settings import Shape
+from linnet.bench.layers import call_of
 from linnet.bench.timing import Call
 from linnet.fuse.backend import backend
 from linnet.units import UNITS
@@ -70,48 +71,6 @@ def sru_package(shape: Shape, mode: str) -> Contestant:
         return call_of(sru.SRU(shape.d, shape.d, num_layers=1), shape, mode)
 
     return Contestant("sru", "sru package", build)
-
-
-def call_of(layer: nn.Module, shape: Shape, mode: str) -> Call:
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        x = torch.randn(shape)
-    return {"inference": inference, "training": training, "step": step}[mode](layer, x)
-
-
-def inference(layer: nn.Module, x: Tensor) -> Call:
-    layer.eval()
-
-    @torch.no_grad()
-    def call() -> None:
-        layer(x)
-
-    return call
-
-
-def step(layer: nn.Module, x: Tensor) -> Call:
-    """Return a call of one step that continues from a state, as in streaming."""
-    layer.eval()
-    with torch.no_grad():
-        _, state = layer(x)
-
-    @torch.no_grad()
-    def call() -> None:
-        layer(x, state)
-
-    return call
-
-
-def training(layer: nn.Module, x: Tensor) -> Call:
-    """Return a forward and backward pass, with gradients of x and of all parameters."""
-    x.requires_grad_()
-    leaves = [x, *layer.parameters()]
-    above = torch.ones(*x.shape[:2], getattr(layer, "output_size", x.shape[-1]))
-
-    def call() -> None:
-        torch.autograd.grad(layer(x)[0], leaves, above, allow_unused=True)
-
-    return call
 
 
 def cell_step(unit: str, shape: Shape) -> Contestant:
