@@ -20,6 +20,7 @@ from torch import Tensor
 from linnet.fuse.attend_inputs import Keys
 from linnet.fuse.backend import may_use_cpu_kernel
 from linnet.fuse.recording import is_plain_tensor
+from linnet.fuse.samples import for_each_sample
 from linnet.fuse.trace import Traced, trace
 
 DTYPES = (torch.float32, torch.float64)
@@ -95,6 +96,7 @@ class Attend(torch.autograd.Function):
         return context, weights
 
     @staticmethod
+    @for_each_sample
     def backward(ctx, dcontext, dweights):
         refuse_second_derivatives()
         from linnet.fuse.cpu.attend_call import run_query
@@ -117,6 +119,7 @@ class MemoryGradients(torch.autograd.Function):
         return zero.expand(record.steps, batch, heads * size), zero.expand(record.steps, batch, heads, length)
 
     @staticmethod
+    @for_each_sample
     def backward(ctx, dcontexts, dweights):
         refuse_second_derivatives()
         from linnet.fuse.cpu.attend_call import run_memory

@@ -20,6 +20,7 @@ from linnet.fuse.operands import Flags, Operands, Source, as_dtype
 from linnet.fuse.ops import compiled_scan
 from linnet.fuse.plan import Fusible, Plan
 from linnet.fuse.recording import is_plain_tensor
+from linnet.fuse.samples import for_each_sample
 from linnet.fuse.states import collect, is_collecting
 from linnet.fuse.trace import Step, bias_of
 
@@ -208,6 +209,7 @@ class FusedScan(torch.autograd.Function):
         return y, *finals
 
     @staticmethod
+    @for_each_sample
     def backward(ctx, dy, *dfinals):
         (plan, step), (flags, tensors) = ctx.fusible, saved(ctx)
         sequences, products = kept(plan, tensors)
@@ -247,6 +249,7 @@ class ProjectedScan(torch.autograd.Function):
         return y, *finals
 
     @staticmethod
+    @for_each_sample
     def backward(ctx, dy, *dfinals):
         (plan, step), (flags, (x, weight, bias, joint, *tensors)) = ctx.fusible, saved(ctx)
         sequences, products = kept(plan, tensors)

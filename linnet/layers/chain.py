@@ -17,6 +17,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from linnet.fuse.samples import for_each_sample
+
 
 class Viterbi(NamedTuple):
     """The best sequences of tags."""
@@ -169,6 +171,7 @@ class LogLikelihood(torch.autograd.Function):
         return score(chain, tags) - ctx.sums.log_partition()
 
     @staticmethod
+    @for_each_sample
     @once_differentiable
     def backward(ctx, gradient):
         (tags,), sums = ctx.saved_tensors, ctx.sums

@@ -25,6 +25,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from linnet.base.options import check_size
+from linnet.fuse.samples import for_each_sample
 from linnet.layers.dropout import Dropout
 
 # The value of targets that do not count, as in torch.
@@ -81,6 +82,7 @@ class MixtureNLL(torch.autograd.Function):
         return loss
 
     @staticmethod
+    @for_each_sample
     def backward(ctx: Any, *upstream: Tensor) -> Any:
         (scale,) = upstream
         arguments = ctx.saved_tensors

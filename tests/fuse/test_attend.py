@@ -160,3 +160,14 @@ def test_what_is_left_to_torch(why: str):
 
 def read(layer: Layer, memory: Memory) -> Tensor:
     return layer.attention(layer.queries[0], memory)[0]
+
+
+def test_a_batch_of_gradients():
+    """As in vectorised Jacobians: kernels run backward once for each sample."""
+    layer = Layer(SIZES[2])
+    context, _ = layer.run()
+    above = randn(2, *context.shape, seed=3)
+    found = torch.autograd.grad(context, layer.leaves, above, is_grads_batched=True, retain_graph=True)
+    each = [torch.autograd.grad(context, layer.leaves, one, retain_graph=True) for one in above]
+    expected = [torch.stack(samples) for samples in zip(*each, strict=True)]
+    torch.testing.assert_close(list(found), expected, rtol=1e-12, atol=1e-12)

@@ -60,7 +60,7 @@ def check_in_place(rnn, x):
 
 
 # The loop, on which SCRN runs short sequences, returns states that torch's own operations have saved.
-@pytest.mark.parametrize("steps, batch", [(1, 5), (4, 2), (4, 9)])
+@pytest.mark.parametrize(("steps", "batch"), [(1, 5), (4, 2), (4, 9)])
 @pytest.mark.parametrize("unit", [unit for unit in UNITS if unit.unit is not linnet.SCRN], ids=str)
 def test_results_may_be_changed_in_place_before_backward(unit, steps, batch):
     """As those of nn.GRU. The gradients are those of a copy that is changed."""

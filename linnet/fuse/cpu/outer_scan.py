@@ -14,6 +14,7 @@ from linnet.fuse.cpu.width import vector_width
 from linnet.fuse.operands import Flags
 from linnet.fuse.outer_inputs import Misfit, OuterInputs, falls_into_vectors
 from linnet.fuse.recording import is_plain_tensor
+from linnet.fuse.samples import for_each_sample
 from linnet.fuse.states import collect
 
 # Names for errors, whose readers know the unit and not this file.
@@ -61,6 +62,7 @@ class OuterScan(torch.autograd.Function):
         return y, final
 
     @staticmethod
+    @for_each_sample
     def backward(ctx, dy, dstate):
         if torch.is_grad_enabled():
             raise RuntimeError(

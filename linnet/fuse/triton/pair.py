@@ -16,6 +16,7 @@ from torch import Tensor
 from linnet.fuse.in_place import changeable
 from linnet.fuse.operands import Operands
 from linnet.fuse.plan import Fusible
+from linnet.fuse.samples import for_each_sample
 from linnet.fuse.scan import OtherOperands, aliases, ends, reference_gradients, wants_gradients
 from linnet.fuse.triton.passes import Side, backward_together, forward_together
 
@@ -67,6 +68,7 @@ class PairScan(torch.autograd.Function):
         return y, *finals
 
     @staticmethod
+    @for_each_sample
     def backward(ctx, dy, *dfinals):
         mask, ahead, back, *saved = ctx.saved_tensors
         flags = (mask, ahead, ctx.ahead), (mask, back, ctx.back)
@@ -77,7 +79,8 @@ class PairScan(torch.autograd.Function):
             return None, None, None, *by_reference(ctx.fusibles, flags, aliases(tensors), needed, above)
         sides = operands_of(ctx.fusibles, flags, tensors)
         if ctx.changes:
-            _, sequences = forward_together(sides, keep=True)
+            _, (ahead_again, back_again) = forward_together(sides, keep=True)
+            sequences = ahead_again, back_again
         # One kernel computes both, so it computes a gradient if either direction needs it.
         either = [a or b for a, b in zip(*needed, strict=True)]
         whole = [
