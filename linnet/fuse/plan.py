@@ -79,9 +79,11 @@ class Plan:
 
     def numbers_as(self, dtype: torch.dtype) -> Tensor:
         """The numbers of the pattern. The plan keeps the tensor: the arguments of a step have its address."""
-        if dtype not in self.numbers:
-            self.numbers[dtype] = torch.tensor(self.pattern.numbers, dtype=dtype, device="cpu")
-        return self.numbers[dtype]
+        if dtype in self.numbers:
+            return self.numbers[dtype]
+        made = torch.tensor(self.pattern.numbers, dtype=dtype, device="cpu")
+        # Not replaced if another thread was faster: that tensor's address may be in use.
+        return self.numbers.setdefault(dtype, made)
 
     def sizes(
         self, weights: Sequence[Tensor], states: Sequence[Tensor], matrices: Sequence[Tensor]

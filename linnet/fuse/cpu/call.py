@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Sequence
-from functools import cache
 from typing import NamedTuple
 
 import torch
@@ -13,6 +12,7 @@ from torch import Tensor
 
 from linnet.fuse.cpu import jit
 from linnet.fuse.cpu.gemm import ROWS
+from linnet.fuse.cpu.kernel_cache import once
 from linnet.fuse.cpu.memory import new_empty
 from linnet.fuse.cpu.pack import packed
 from linnet.fuse.cpu.program import HEADER
@@ -173,7 +173,7 @@ class Cut(NamedTuple):
     block: int
 
 
-@cache
+@once
 def zeros(size: int, dtype: torch.dtype) -> Tensor:
     """A shared tensor of zeros, which must only be read."""
     return torch.zeros(size, dtype=dtype, device="cpu")

@@ -25,6 +25,7 @@ from linnet.fuse.cpu import jit
 from linnet.fuse.cpu.call import side_by_side, whole_bias
 from linnet.fuse.cpu.emit import Emitter, Format
 from linnet.fuse.cpu.gemm import I32, I64, PTR, broadcast, loop
+from linnet.fuse.cpu.kernel_cache import once
 from linnet.fuse.cpu.threads import grain
 from linnet.fuse.cpu.width import vector_width
 
@@ -337,7 +338,7 @@ def units_of(x: Tensor) -> int:
     return -(-len(x) // BLOCK)
 
 
-@cache
+@once
 def linear_kernel() -> jit.Compiled:
     return jit.compile_function(linear_ir(), "int8_linear")
 

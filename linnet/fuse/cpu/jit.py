@@ -28,12 +28,24 @@ OPTIMISATION = {"opt": 3, "speed_level": 2}
 EXPLICIT_VECTORS = {"loop_vectorization": False, "slp_vectorization": False, "loop_unrolling": False}
 
 
+FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
+
+
 class Compiled:
-    """A function `void f(int64 begin, int64 end, void *arguments)` in this process."""
+    """A function `void f(int64 begin, int64 end, void *arguments)` in this process.
+
+    Whoever keeps its address also keeps this object: without it, the code is freed.
+    """
 
     def __init__(self, engine: llvm.ExecutionEngine, name: str):
         self.engine = engine  # owns the memory the address points into
         self.address = ctypes.c_void_p(engine.get_function_address(name))
+
+    def as_function(self) -> Any:
+        """A function that Python can call, which keeps this object alive."""
+        function = FUNCTION(self.address.value or 0)
+        function.owner = self  # type: ignore[attr-defined]
+        return function
 
 
 def compile_function(source: str, name: str) -> Compiled:

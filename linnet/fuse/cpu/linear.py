@@ -7,7 +7,6 @@ many, threads share the rows, in blocks that stay in the cache until all panels 
 from __future__ import annotations
 
 from array import array
-from functools import cache
 
 from llvmlite import ir
 from torch import Tensor
@@ -16,6 +15,7 @@ from linnet.fuse.cpu import jit
 from linnet.fuse.cpu.call import side_by_side, zeros
 from linnet.fuse.cpu.emit import Format
 from linnet.fuse.cpu.gemm import I64, PTR, ROWS, Gemm, loop
+from linnet.fuse.cpu.kernel_cache import once
 from linnet.fuse.cpu.memory import new_empty
 from linnet.fuse.cpu.pack import packed
 from linnet.fuse.cpu.threads import grain
@@ -60,7 +60,7 @@ class PackedMatrix:
         return whole
 
 
-@cache  # one entry for each dtype
+@once  # one entry for each dtype
 def kernel(bits: int, panel: int) -> jit.Compiled:
     return jit.compile_function(emit(bits, panel), "product")
 

@@ -8,7 +8,6 @@ log2(width) times.
 from __future__ import annotations
 
 from array import array
-from functools import cache
 
 from llvmlite import ir
 from torch import Tensor
@@ -16,6 +15,7 @@ from torch import Tensor
 from linnet.fuse.cpu import jit
 from linnet.fuse.cpu.emit import Emitter, Format
 from linnet.fuse.cpu.gemm import I32, I64, PTR, loop
+from linnet.fuse.cpu.kernel_cache import once
 from linnet.fuse.cpu.threads import grain
 
 
@@ -47,7 +47,7 @@ class Packing:
         return self.panels
 
 
-@cache  # few entries: the widths of two dtypes, along two axes
+@once  # few entries: the widths of two dtypes, along two axes
 def kernel(bits: int, panel: int, along: int) -> jit.Compiled:
     return jit.compile_function(Packer(bits, panel).emit(transposing=along == 1), "pack")
 

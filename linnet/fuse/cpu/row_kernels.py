@@ -6,7 +6,6 @@ Each is `void name(begin, end, arguments)`, with the arguments that `Program` de
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 
 from llvmlite import ir
 
@@ -14,6 +13,7 @@ from linnet.fuse.cpu import jit
 from linnet.fuse.cpu.dots import Dots
 from linnet.fuse.cpu.emit import Emitter
 from linnet.fuse.cpu.gemm import broadcast, loop
+from linnet.fuse.cpu.kernel_cache import once
 from linnet.fuse.cpu.program import I64, PTR, Program
 
 # Columns of a product that are one unit of work.
@@ -72,21 +72,21 @@ class RowKernel(Program):
         return self.builder.fdiv(self.sum_along(self.all_channels, part), count)
 
 
-@cache  # few entries
+@once  # few entries
 def addition(bits: int, width: int) -> tuple[jit.Compiled, tuple[str, ...]]:
     names = ("left", "right", "target")
     kernel = RowKernel("add", names, bits, width)
     return jit.compile_function(kernel.emit(kernel.add), "add"), names
 
 
-@cache
+@once
 def norm(bits: int, width: int, centred: bool, eps: float) -> tuple[jit.Compiled, tuple[str, ...]]:
     names = ("source", "target", "gain", *(("shift",) if centred else ()))
     kernel = RowKernel("norm", names, bits, width)
     return jit.compile_function(kernel.emit(lambda b: kernel.norm(b, centred, eps)), "norm"), names
 
 
-@cache
+@once
 def product(bits: int, width: int) -> tuple[jit.Compiled, tuple[str, ...]]:
     """target = source matrix^T + bias, matrix [columns, depth]; a unit of work is COLUMNS columns."""
     names = ("source", "matrix", "bias", "target")
@@ -108,7 +108,7 @@ def product(bits: int, width: int) -> tuple[jit.Compiled, tuple[str, ...]]:
     return jit.compile_function(kernel.finish(), "product"), names
 
 
-@cache
+@once
 def copies() -> jit.Compiled:
     """Copy rows. A unit of work has six arguments: source, target, bytes per row of each, rows, bytes."""
     module = ir.Module("copy")
@@ -130,7 +130,7 @@ def copies() -> jit.Compiled:
     return jit.compile_function(str(module), "copy")
 
 
-@cache
+@once
 def call_in_order() -> jit.Compiled:
     """Call kernels one after another: a whole step in one call.
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ctypes
 from array import array
 from collections.abc import Sequence
-from functools import cache, partial
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -41,7 +41,7 @@ class StepProgram:
     def __init__(self, batch: int, dtype: torch.dtype):
         self.batch, self.dtype = batch, dtype
         self.width, self.bits = vector_width(dtype), 64 if dtype == torch.float64 else 32
-        # For each kernel: its address, its arguments, its units of work, whether threads share them.
+        # For each kernel: itself, its arguments, its units of work, whether threads share them.
         self.kernels: list[tuple[jit.Compiled, array[int], int, bool]] = []
         self.alive: list[object] = []
         self.table = array("q")
@@ -246,14 +246,8 @@ class StepProgram:
             address = kernel.address.value or 0
             self.table.extend((address, numbers.buffer_info()[0], units, pool if shared else 0))
         # Runs all kernels.
-        self.run = partial(call_in_order(), 0, len(self.kernels), self.table.buffer_info()[0])
-
-
-@cache
-def call_in_order():
-    """`row_kernels.call_in_order` as a function for Python."""
-    function = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
-    return function(row_kernels.call_in_order().address.value or 0)
+        run_all = row_kernels.call_in_order().as_function()
+        self.run = partial(run_all, 0, len(self.kernels), self.table.buffer_info()[0])
 
 
 def copy_numbers(source: Tensor, target: Tensor) -> tuple[int, ...]:
