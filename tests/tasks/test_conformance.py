@@ -1,6 +1,6 @@
 """The laws that every task obeys, over all of TASKS and the toy task of the tests.
 
-A new task needs a line in SETTINGS (a size that trains in a second) and one in INPUTS (what a person types).
+A new task needs its settings in tools/small_tasks.py and a line in INPUTS (what a person types).
 """
 
 from __future__ import annotations
@@ -26,25 +26,10 @@ from linnet.tasks.base import Task
 from linnet.tasks.evaluation import evaluate
 from linnet.tasks.results import StepResult
 from linnet.train.loop import train
+from tools import small_tasks
 
-RUN = {"steps": 3, "evaluate_every": 2, "device": "cpu", "threads": 1, "unit": "lrn", "hidden_size": 6}
-SYMBOLS = {"span": 6, "recalled": 3, "batch": 4, "eval_examples": 10}
-IMAGES = {"images": "digits", "batch": 4, "eval_batch": 5, "eval_examples": 12}
-SETTINGS: dict[str, dict[str, Any]] = {
-    "lm": {"corpus": "text", "level": "char", "batch": 4, "length": 5, "eval_batch": 3, "embedding_size": 6},
-    "classify": {"set": "own", "batch": 4, "eval_batch": 3, "embedding_size": 6},
-    "nli": {"set": "own", "batch": 4, "eval_batch": 3, "embedding_size": 6},
-    "memory.copy": SYMBOLS,
-    "memory.variable": SYMBOLS,
-    "memory.denoise": SYMBOLS,
-    "memory.adding": {"span": 6, "batch": 4, "eval_examples": 10},
-    "memory.smnist": IMAGES,
-    "memory.psmnist": IMAGES,
-    "tag": {"set": "own", "batch": 5, "eval_batch": 3, "embedding_size": 4, "character_hidden": 3},
-    "translate": {"set": "own", "pieces": 260, "tokens": 60, "heads": 1, "num_layers": 1},
-    "read": {"set": "own", "batch": 5, "eval_batch": 3, "embedding_size": 4, "num_layers": 1},
-    "largest": {"batch": 7, "embedding_size": 4},
-}
+RUN = {"steps": 3, "evaluate_every": 2, "unit": "lrn"}
+LARGEST = {"batch": 7, "embedding_size": 4}  # of the toy task
 INPUTS: dict[str, list[str]] = {
     "lm": ["the ", ""],
     "classify": ["a song of time", "", "unheard-of words"],
@@ -62,52 +47,18 @@ INPUTS: dict[str, list[str]] = {
 }
 
 
-ASKED = {"question": "Who sang?", "id": "1", "answers": [{"text": "bird", "answer_start": 2}]}
-# The options of a task that name files, with the name and the text of each.
-FILES: dict[str, dict[str, tuple[str, str]]] = {
-    "lm": {"path": ("text.txt", "the light unit sang a song of memory and of time.\n" * 20)},
-    "classify": {"path": ("texts.csv", "text,label\n" + "a song of light,bird\na unit of time,clock\n" * 20)},
-    "nli": {
-        "path": (
-            "pairs.tsv",
-            "premise\thypothesis\tlabel\n"
-            + "a bird sings\tit is loud\tyes\na fish swims\tit sings\tno\n" * 20,
-        )
-    },
-    "tag": {
-        "path": (
-            "tagged.txt",
-            "Anna B-PER\nsang O\nin O\nNew B-LOC\nYork I-LOC\n\nBen B-PER\nsang O\n\n" * 12,
-        )
-    },
-    "translate": {
-        "source": ("birds.en", "a bird sings\na small bird sings a song\ntwo birds\n" * 10),
-        "target": ("birds.de", "ein Vogel singt\nein kleiner Vogel singt ein Lied\nzwei Vögel\n" * 10),
-    },
-    "read": {
-        "path": (
-            "questions.json",
-            json.dumps({"data": [{"paragraphs": [{"context": "A bird sang.", "qas": [ASKED] * 2}] * 20}]}),
-        )
-    },
-}
-
-
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("files") / "files"
-    folder.mkdir()
-    for named in FILES.values():
-        for name, text in named.values():
-            (folder / name).write_text(text, encoding="utf-8")
+    small_tasks.write_files(folder)
     return folder
 
 
 @pytest.fixture(scope="module", params=list(TASKS))
 def config(request: pytest.FixtureRequest, files: Path) -> RunConfig:
     name = request.param
-    paths = {option: str(files / file) for option, (file, _) in FILES.get(name, {}).items()}
-    return override(RunConfig(task=name), {**RUN, **SETTINGS[name], **paths})
+    own = {**small_tasks.RUN, **LARGEST} if name == "largest" else small_tasks.settings_of(name, files)
+    return override(RunConfig(task=name), {**RUN, **own})
 
 
 @pytest.fixture(scope="module")

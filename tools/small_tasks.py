@@ -1,0 +1,73 @@
+"""Settings and data of every task in TASKS with which it trains in a second.
+
+The conformance tests of the tasks (tests/tasks) and the kill test (kills.py) run over this list. A new task
+needs a line in SETTINGS and, if it reads files, one in FILES.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+RUN: dict[str, Any] = {"device": "cpu", "threads": 1, "hidden_size": 6}
+SYMBOLS = {"span": 6, "recalled": 3, "batch": 4, "eval_examples": 10}
+IMAGES = {"images": "digits", "batch": 4, "eval_batch": 5, "eval_examples": 12}
+SETTINGS: dict[str, dict[str, Any]] = {
+    "lm": {"corpus": "text", "level": "char", "batch": 4, "length": 5, "eval_batch": 3, "embedding_size": 6},
+    "classify": {"set": "own", "batch": 4, "eval_batch": 3, "embedding_size": 6},
+    "nli": {"set": "own", "batch": 4, "eval_batch": 3, "embedding_size": 6},
+    "memory.copy": SYMBOLS,
+    "memory.variable": SYMBOLS,
+    "memory.denoise": SYMBOLS,
+    "memory.adding": {"span": 6, "batch": 4, "eval_examples": 10},
+    "memory.smnist": IMAGES,
+    "memory.psmnist": IMAGES,
+    "tag": {"set": "own", "batch": 5, "eval_batch": 3, "embedding_size": 4, "character_hidden": 3},
+    "translate": {"set": "own", "pieces": 260, "tokens": 60, "heads": 1, "num_layers": 1},
+    "read": {"set": "own", "batch": 5, "eval_batch": 3, "embedding_size": 4, "num_layers": 1},
+}
+
+ASKED = {"question": "Who sang?", "id": "1", "answers": [{"text": "bird", "answer_start": 2}]}
+# The options of a task that name files, with the name and the text of each.
+FILES: dict[str, dict[str, tuple[str, str]]] = {
+    "lm": {"path": ("text.txt", "the light unit sang a song of memory and of time.\n" * 20)},
+    "classify": {"path": ("texts.csv", "text,label\n" + "a song of light,bird\na unit of time,clock\n" * 20)},
+    "nli": {
+        "path": (
+            "pairs.tsv",
+            "premise\thypothesis\tlabel\n"
+            + "a bird sings\tit is loud\tyes\na fish swims\tit sings\tno\n" * 20,
+        )
+    },
+    "tag": {
+        "path": (
+            "tagged.txt",
+            "Anna B-PER\nsang O\nin O\nNew B-LOC\nYork I-LOC\n\nBen B-PER\nsang O\n\n" * 12,
+        )
+    },
+    "translate": {
+        "source": ("birds.en", "a bird sings\na small bird sings a song\ntwo birds\n" * 10),
+        "target": ("birds.de", "ein Vogel singt\nein kleiner Vogel singt ein Lied\nzwei Vögel\n" * 10),
+    },
+    "read": {
+        "path": (
+            "questions.json",
+            json.dumps({"data": [{"paragraphs": [{"context": "A bird sang.", "qas": [ASKED] * 2}] * 20}]}),
+        )
+    },
+}
+
+
+def write_files(folder: Path) -> None:
+    """Write the data of all tasks."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for named in FILES.values():
+        for name, text in named.values():
+            (folder / name).write_text(text, encoding="utf-8")
+
+
+def settings_of(task: str, files: Path) -> dict[str, Any]:
+    """Return the settings of a task whose data is in the folder `files`."""
+    paths = {option: str(files / name) for option, (name, _) in FILES.get(task, {}).items()}
+    return {**RUN, **SETTINGS[task], **paths}
