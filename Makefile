@@ -30,7 +30,7 @@ docs: $(READY)  ## build the site in docs/_build/html: every example of the gall
 	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
 	@echo "the site is in docs/_build/html/index.html"
 
-soak: $(READY)  ## an hour of random cases; SOAK="--minutes 5 --seed 1" for another length or seed
+soak: $(READY)  ## an hour of random cases, then kills of every command that trains; SOAK="--minutes 5 --kills 1" for less
 	$(BIN)/python -m tools.soak $(SOAK)
 
 targets: $(READY)  ## every unit in C, JavaScript and WebAssembly, by every available compiler and machine

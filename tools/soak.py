@@ -13,7 +13,8 @@ The number of a case determines its unit, options, sizes and dtype. The checks:
     memory    repeated runs must not increase the memory of the process
     others    changes that users make to modules: see attacks.py
 
-Child processes run the cases, so that the number of a case is known even after a crash.
+Child processes run the cases, so that the number of a case is known even after a crash. After the cases,
+`linnet train`, `compare` and `search` are killed and repeated: see kills.py.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from pathlib import Path
 import torch
 
 from benchmarks.memory import resident, trim
-from tools import attacks
+from tools import attacks, kills
 from tools.cases import Case, draw
 from tools.outcomes import Wrong, compare, results
 
@@ -306,6 +307,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--minutes", type=float, default=60.0, help="how long to run (60)")
     parser.add_argument("--seed", type=int, default=0, help="the seed of the cases (0)")
     parser.add_argument("--case", help="run only this case, such as parity:17")
+    parser.add_argument(
+        "--kills", type=int, default=kills.KILLS, help="kills of each command afterwards (%(default)s)"
+    )
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--part", type=int, default=0, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
@@ -313,7 +317,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return one_case(options.case)
     if options.folder:
         return work(options.minutes, options.seed, options.folder, options.part)
-    return supervise(options.minutes, options.seed)
+    code = supervise(options.minutes, options.seed)
+    return max(code, kills.run(options.kills, options.seed)) if options.kills else code
 
 
 if __name__ == "__main__":

@@ -188,7 +188,7 @@ def test_a_crash_ends_with_its_case(monkeypatch: pytest.MonkeyPatch, capsys: pyt
         return subprocess.CompletedProcess(command, -11)
 
     monkeypatch.setattr(soak.subprocess, "run", crash)
-    assert soak.main(["--seed", "4"]) == 1
+    assert soak.main(["--seed", "4", "--kills", "0"]) == 1
     told = capsys.readouterr().out
     assert told.startswith("the process died with -11 in the case fork:5: python -m tools.soak --case fork:5")
 
@@ -236,7 +236,7 @@ def test_part_follows_part_until_the_time_is_up(
         return 0
 
     monkeypatch.setattr(soak, "run_part", run_part)
-    assert soak.main(["--minutes", "0.004"]) == 0
+    assert soak.main(["--minutes", "0.004", "--kills", "0"]) == 0
     assert parts == list(range(len(parts)))
     assert len(parts) > 1
     assert capsys.readouterr().out.endswith("0 wrong\n")
