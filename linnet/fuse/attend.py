@@ -19,7 +19,7 @@ from torch import Tensor
 
 from linnet.fuse.attend_inputs import Keys
 from linnet.fuse.backend import may_use_cpu_kernel
-from linnet.fuse.recording import is_plain_tensor
+from linnet.fuse.recording import unreadable
 from linnet.fuse.samples import for_each_sample
 from linnet.fuse.trace import Traced, trace
 
@@ -34,7 +34,7 @@ def trace_score(function: Callable[[Tensor, Tensor], Tensor]) -> Traced:
 def can_attend(query: Tensor, memory: Keys) -> bool:
     """Whether kernels can run on these tensors."""
     tensors = [query, *memory[:3]]
-    alike = all(is_plain_tensor(t) and t.dtype is query.dtype and t.device.type == "cpu" for t in tensors)
+    alike = all(unreadable(t) is None and t.dtype is query.dtype and t.device.type == "cpu" for t in tensors)
     return alike and query.dtype in DTYPES and may_use_cpu_kernel(query)
 
 

@@ -81,4 +81,4 @@ def others_of(
     states = [state[name] for name in stage.states]
     if any(each.dtype != torch.float32 for each in (x, *extras, *states)):
         raise CannotFuse("products of int8 are computed in float32")
-    return extras, list(weights.values()), states
+    return extras, [weight.resolve_neg() for weight in weights.values()], states

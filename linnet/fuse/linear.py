@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.compiler import is_compiling
 
 from linnet.fuse.backend import may_use_cpu_kernel
-from linnet.fuse.recording import is_plain_tensor
+from linnet.fuse.recording import unreadable
 
 # With more rows than this, torch's products are as fast.
 MOST_ROWS = 512
@@ -74,6 +74,6 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 def is_worth_packing(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
     tensors = [x, weight] if bias is None else [x, weight, bias]
     few = weight.numel() >= LEAST_SIZE and 0 < x.numel() <= MOST_ROWS * x.shape[-1]
-    alike = all(is_plain_tensor(t) and t.dtype is x.dtype and t.device.type == "cpu" for t in tensors)
+    alike = all(unreadable(t) is None and t.dtype is x.dtype and t.device.type == "cpu" for t in tensors)
     graph = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
     return few and alike and not graph and x.dtype in DTYPES and may_use_cpu_kernel(x)

@@ -36,6 +36,17 @@ def is_plain_tensor(x: Tensor) -> bool:
     return type(x) in (Tensor, nn.Parameter, FakeTensor)
 
 
+def unreadable(tensor: Tensor) -> str | None:
+    """Why kernels cannot read the memory of a tensor, or None."""
+    if not is_plain_tensor(tensor):
+        return f"is of the class {type(tensor).__name__}"
+    if tensor.layout is not torch.strided:
+        return f"has the layout {tensor.layout}"
+    if tensor.is_neg():
+        return "has torch's negative bit set, so its memory has the other sign; use .resolve_neg()"
+    return None
+
+
 def opaque_to_kernels(x: Tensor) -> str | None:
     """Why no kernel can run on x, which needs the operations of the step itself; or None."""
     if torch._C._functorch.peek_interpreter_stack() is not None:

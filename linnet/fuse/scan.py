@@ -19,7 +19,7 @@ from linnet.fuse.in_place import changeable
 from linnet.fuse.operands import Flags, Operands, Source, as_dtype
 from linnet.fuse.ops import compiled_scan
 from linnet.fuse.plan import Fusible, Plan
-from linnet.fuse.recording import is_plain_tensor
+from linnet.fuse.recording import unreadable
 from linnet.fuse.samples import for_each_sample
 from linnet.fuse.states import collect, is_collecting
 from linnet.fuse.trace import Step, bias_of
@@ -89,7 +89,7 @@ def misfit(plan: Plan, projected: Source | Tensor, others: OtherOperands) -> str
 
 
 def kind_of(tensor: Tensor) -> tuple:
-    return type(tensor), tensor.shape, tensor.dtype, tensor.device
+    return type(tensor), tensor.shape, tensor.dtype, tensor.device, tensor.layout, tensor.is_neg()
 
 
 def expected(
@@ -119,7 +119,8 @@ def wrong_kind(name: str, tensor: Tensor, shape: tuple[int, ...], x: Tensor | No
         return f"{name} has the shape {tuple(tensor.shape)} instead of {shape}"
     if x is not None and (tensor.dtype, tensor.device) != (x.dtype, x.device):
         return f"{name} is {tensor.dtype} on {tensor.device}, and x is {x.dtype} on {x.device}"
-    return None if is_plain_tensor(tensor) else f"{name} is of the class {type(tensor).__name__}"
+    reason = unreadable(tensor)
+    return None if reason is None else f"{name} {reason}"
 
 
 def fused_scan(

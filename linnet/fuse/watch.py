@@ -97,12 +97,13 @@ class Watch:
         return list(values_in(chain((own["_parameters"],), map(PARAMETERS, self.spaces))))
 
     def addresses_now(self) -> list:
-        """These change with the tensor in `parameter.data`: addresses, shapes, layout."""
+        """These change with the tensor in `parameter.data`: addresses, shapes, layout, the negative bit."""
         tensors = self.placed
         return [
             *map(Tensor.data_ptr, tensors),
             *map(Tensor.size, tensors),
             all(map(Tensor.is_contiguous, tensors)),
+            any(map(Tensor.is_neg, tensors)),
         ]
 
     def settings_changed(self) -> bool:

@@ -61,7 +61,7 @@ def run(name: str, score: Traced, memory: Keys, others: dict[str, Tensor]) -> No
     mask = None if memory.mask is None else memory.mask.contiguous()
     operands = {"k": memory.keys, "v": memory.values, "w": memory.vector, **others}
     # Referenced until the kernel has run.
-    laid_out = {operand: tensor.contiguous() for operand, tensor in operands.items()}
+    laid_out = {operand: tensor.resolve_neg().contiguous() for operand, tensor in operands.items()}
     steps, rows = (len(others["q"]), batch) if name == "memory" else (1, len(others["q"]))
     sizes = [steps, rows, rows // batch, heads, length, size, 0 if mask is None else mask.data_ptr()]
     addresses = [laid_out[operand].data_ptr() for operand in OPERANDS[name]]

@@ -184,7 +184,7 @@ def whole_bias(bias: Tensor | None, count: int, dtype: torch.dtype) -> Tensor:
     if bias is None:
         return zeros(count, dtype)
     bias, missing = as_dtype(bias, dtype), count - len(bias)
-    return torch.cat([zeros(missing, dtype), bias]) if missing else bias.contiguous()
+    return torch.cat([zeros(missing, dtype), bias]) if missing else bias.resolve_neg().contiguous()
 
 
 def panel_bias(bias: Tensor | None, count: int, size: int, dtype: torch.dtype) -> Tensor:

@@ -13,7 +13,7 @@ from linnet.fuse.cpu.outer_heads import OuterRecipe
 from linnet.fuse.cpu.width import vector_width
 from linnet.fuse.operands import Flags
 from linnet.fuse.outer_inputs import Misfit, OuterInputs, falls_into_vectors
-from linnet.fuse.recording import is_plain_tensor
+from linnet.fuse.recording import unreadable
 from linnet.fuse.samples import for_each_sample
 from linnet.fuse.states import collect
 
@@ -150,8 +150,9 @@ def check_inputs(recipe: OuterRecipe, flags: Flags, inputs: OuterInputs) -> None
 
 
 def check_tensor(name: str, tensor: Tensor, shape: tuple[int, ...], like: Tensor) -> None:
-    if not is_plain_tensor(tensor):
-        raise Misfit(f"{name} is of the class {type(tensor).__name__}")
+    reason = unreadable(tensor)
+    if reason is not None:
+        raise Misfit(f"{name} {reason}")
     if tensor.shape != shape:
         raise Misfit(f"{name} must have shape {shape}; got {tuple(tensor.shape)}")
     if tensor.device != like.device:

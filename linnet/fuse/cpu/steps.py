@@ -27,7 +27,7 @@ from linnet.fuse.cpu.threads import parallel_for
 from linnet.fuse.cpu.width import vector_width
 from linnet.fuse.outer_inputs import Misfit, OuterInputs, OuterSettings
 from linnet.fuse.plan import Plan
-from linnet.fuse.recording import is_plain_tensor
+from linnet.fuse.recording import unreadable
 from linnet.fuse.unit import CannotFuse, Int8Linear, Linear, Named, Norm, Operation, Shift
 
 # With fewer multiplications than this, threads do not share a kernel: while other processes keep the cores
@@ -64,8 +64,9 @@ class StepProgram:
 
     def weight(self, name: str, weight: Tensor, shape: Sequence[int]) -> Tensor:
         """Return `weight` if a kernel can read it without a copy, else raise CannotFuse."""
-        if not is_plain_tensor(weight) or weight.layout is not torch.strided or weight.is_neg():
-            raise CannotFuse(f"{name} is of the class {type(weight).__name__}")
+        reason = unreadable(weight)
+        if reason is not None:
+            raise CannotFuse(f"{name} {reason}")
         if tuple(weight.shape) != tuple(shape):
             raise CannotFuse(f"{name} has the shape {tuple(weight.shape)} instead of {tuple(shape)}")
         if weight.dtype is not self.dtype or weight.device.type != "cpu":

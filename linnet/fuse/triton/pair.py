@@ -18,7 +18,7 @@ from linnet.fuse.operands import Operands
 from linnet.fuse.plan import Fusible
 from linnet.fuse.samples import for_each_sample
 from linnet.fuse.scan import OtherOperands, aliases, ends, reference_gradients, wants_gradients
-from linnet.fuse.triton.passes import Side, backward_together, forward_together
+from linnet.fuse.triton.passes import Side, backward_together, forward_together, laid_out
 
 
 class Scanned(NamedTuple):
@@ -29,7 +29,7 @@ class Scanned(NamedTuple):
     others: OtherOperands
 
     def tensors(self) -> tuple[Tensor, ...]:
-        return (self.joint, *self.others.tensors(self.joint.dtype, laid_out=lambda tensor: tensor))
+        return (self.joint, *self.others.tensors(self.joint.dtype, laid_out))
 
 
 def pair_scan(ahead: Scanned, back: Scanned) -> tuple[Tensor, list[dict[str, Tensor]]]:

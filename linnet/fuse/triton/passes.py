@@ -22,8 +22,8 @@ Needed = Sequence[bool]
 
 
 def laid_out(tensor: Tensor) -> Tensor:
-    """Return the tensor: these kernels read any strides."""
-    return tensor
+    """Return the tensor with its signs in memory: these kernels read any strides."""
+    return tensor.resolve_neg()
 
 
 def run_forward(
@@ -140,7 +140,7 @@ class Side:
         dfinals: Sequence[Tensor],
     ):
         self.operands, self.traced = operands, operands.plan.traced
-        self.sequences, self.dy, self.dfinals = sequences, dy, dfinals
+        self.sequences, self.dy, self.dfinals = sequences, laid_out(dy), dfinals
         needs = iter(needed)
         groups = ([operands.joint], operands.extras, operands.weights, operands.states, operands.matrices)
         self.need_joint, self.need_extras, self.need_weights, _, self.need_matrices = (
