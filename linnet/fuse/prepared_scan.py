@@ -133,13 +133,11 @@ class PreparedScan:
 
     def example(self, cell: Unit, state: Named) -> Operands:
         """Operands like those of a call; raises CannotFuse if the weights do not fit."""
-        projection, weights, key = cell.input, list(weights_of(cell, self.stage).values()), self.key
-        matrices = matrices_of(cell, self.stage)
+        weights, key = list(weights_of(cell, self.stage).values()), self.key
+        matrices, flags = matrices_of(cell, self.stage), (None, None, key.reverse)
         chunk, x = steps_at_once(key.batch), new_empty((1, key.batch, key.input_size), key.dtype)
-        reduce = reduction_of(projection)
-        read = x if reduce is None else x.new_empty(1, key.batch, len(reduce))
-        joint = new_empty((chunk, key.batch, len(projection.weight)), key.dtype)
-        source, flags = Source(read, projection.weight, projection.bias), (None, None, key.reverse)
+        source = source_like(cell, x)
+        joint = new_empty((chunk, key.batch, len(source.weight)), key.dtype)
         states = [state[name] for name in self.plan.traced.states]
         extras = [x.new_empty(1, key.batch, states[0].shape[-1]) for _ in self.plan.extras]
         if self.plan.traced.weights != tuple(weights_of(cell, self.stage)):
@@ -215,6 +213,13 @@ class PreparedScan:
         else:
             location = self.packing.run().data_ptr(), weight.shape[1]
         self.arguments.put_numbers("matrix.input", *location, self.biases.now().data_ptr())
+
+
+def source_like(cell: Unit, x: Tensor) -> Source:
+    """What the kernel reads in place of x [T, B, input_size]: the shapes only, not the numbers."""
+    projection, reduce = cell.input, reduction_of(cell.input)
+    read = x if reduce is None else x.new_empty(*x.shape[:-1], len(reduce))
+    return Source(read, projection.weight, projection.bias)
 
 
 def check_stays(cell: Unit, x: Tensor, tensors: Sequence[Tensor]) -> None:

@@ -126,7 +126,8 @@ def quick_step(stepped: Stepped, root: nn.Module, x: Tensor, state: Named) -> tu
     root   the cell or the layer, which contains everything that the step depends on
     """
     states = list(state.values())
-    if not is_usual() or not all(map(is_readable, (x, *states))):
+    # The loop returns the results of an empty batch.
+    if not len(x) or not is_usual() or not all(map(is_readable, (x, *states))):
         return None
     prepared, cell = prepared_for(stepped, root), stepped.cell
     if prepared.reason is not None or prepared.steps.reason is not None:
@@ -153,12 +154,12 @@ def prepared_call(stepped: Stepped, root: nn.Module, x: Tensor, state: Named, ki
     """
     if not is_undisturbed() or is_collecting() or not all(map(is_readable, (x, *state.values()))):
         return None
-    cache = stepped.plan_cache
-    unable = cache.prepared is not None and getattr(cache.prepared, kind).reason is not None
-    if unable or cache.wasted >= MOST_WASTED or not x.shape[1]:
+    if stepped.plan_cache.wasted >= MOST_WASTED or not x.shape[1]:
         return None
     prepared = prepared_for(stepped, root)
-    return prepared if prepared.reason is None else None
+    # Asked of what is prepared for the module as it is now: a reason may have passed.
+    able = prepared.reason is None and getattr(prepared, kind).reason is None
+    return prepared if able else None
 
 
 def wants_gradients(prepared: Prepared, x: Tensor, states: Iterable[Tensor]) -> bool:

@@ -16,15 +16,15 @@ from torch import Tensor
 from linnet.fuse.cpu.call import side_by_side
 from linnet.fuse.cpu.cell_step import PreparedStep, by_name, stage_weights
 from linnet.fuse.cpu.steps import StepProgram
-from linnet.fuse.fused import extras_of
+from linnet.fuse.fused import check_fit, extras_of
 from linnet.fuse.operands import Operands, Source
 from linnet.fuse.plan import Fusible, Method
 from linnet.fuse.planning import matrices_of, one_step
 from linnet.fuse.pools import Pools
 from linnet.fuse.prepared_backward import PreparedBackward, run_prepared
-from linnet.fuse.prepared_scan import check_stays, plan_of
+from linnet.fuse.prepared_scan import check_stays, plan_of, source_like
 from linnet.fuse.prepared_weights import PreparedWeights
-from linnet.fuse.scan import ProjectedScan, ScanResults
+from linnet.fuse.scan import OtherOperands, ProjectedScan, ScanResults
 from linnet.fuse.trace import name_in_unit
 from linnet.fuse.unit import Named, Unit
 
@@ -40,7 +40,8 @@ class RecordedStep(PreparedStep):
     def __init__(self, cell: Unit, method: Method, like: Tensor, backwards: Pools[PreparedBackward]):
         self.plan, self.stage, self.backwards = plan_of(cell, method), cell.stages()[0], backwards
         self.program = StepProgram(len(like), like.dtype)
-        made, old, new = self.build(cell, self.checked_weights(cell, like))
+        source = source_like(cell, like[None])
+        made, old, new = self.build(cell, source, self.checked_weights(cell, source))
         results = [*made, *new, *old, *new]
         self.writes = self.program.copy(*zip(results, results, strict=True))
         self.program.finish()
@@ -51,17 +52,22 @@ class RecordedStep(PreparedStep):
         self.dtype, self.shapes = like.dtype, [each.shape for each in new]
         self.weights, self.is_bare = PreparedWeights(cell, self.stage), cell.input.is_bare
 
-    def checked_weights(self, cell: Unit, like: Tensor) -> Named:
-        """The weights of the plan; raises CannotFuse if one of those that a step reads is not a parameter."""
-        weights = stage_weights(cell, self.stage, self.plan)
-        read = [cell.input.weight, cell.input.bias, *matrices_of(cell, self.stage), *weights.values()]
-        check_stays(cell, like, [weight for weight in read if weight is not None])
+    def checked_weights(self, cell: Unit, source: Source) -> Named:
+        """The weights of the plan; raises CannotFuse if one that a step reads does not fit or stay."""
+        weights, matrices = stage_weights(cell, self.stage, self.plan), matrices_of(cell, self.stage)
+        states = [self.program.buffer(cell.states[name]) for name in self.plan.traced.states]
+        extras = [states[0][None] for _ in self.plan.extras]
+        check_fit(cell, self.plan, source, OtherOperands(extras, list(weights.values()), states, matrices))
+        read = [*source[1:], *matrices, *weights.values()]
+        check_stays(cell, source.x, [weight for weight in read if weight is not None])
         return weights
 
-    def build(self, cell: Unit, weights: Named) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
+    def build(
+        self, cell: Unit, source: Source, weights: Named
+    ) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
         """Append the kernels. Returns projections, output and products, the old states, and the new ones."""
         program, sizes = self.program, cell.states
-        x = program.buffer(cell.input.weight.shape[1])
+        x = program.buffer(source.x.shape[-1])
         old, new = ({name: program.buffer(size) for name, size in sizes.items()} for _ in range(2))
         width = next(iter(sizes.values()))
         extras = {name_in_unit(name): program.buffer(width) for name in self.plan.extras}

@@ -135,6 +135,25 @@ def test_a_weight_that_shrinks_between_two_steps_is_noticed():
             cell(torch.randn(2, 16))
 
 
+@pytest.mark.parametrize("change", ["fewer columns", "more columns"])
+@pytest.mark.parametrize("cell", [False, True], ids=["layer", "cell"])
+@pytest.mark.parametrize("unit", EVERY, ids=NAMES)
+def test_a_single_step_with_gradients_compares_the_input_matrix_with_x(unit, cell, change):
+    """Forward alone, which reads x by its address: backward is torch's product, with its own check."""
+    module = (unit.cell_class if cell else unit)(16, 16, dtype=torch.float64)
+    x = torch.randn(*(() if cell else (1,)), 2, 16, dtype=torch.float64)
+    module(x)
+    weight = (module if cell else module.first_cell).input.weight
+    kept = weight.data
+    weight.data = changes(weight)[change]
+    with pytest.raises(RuntimeError):
+        module(x)
+    weight.data = kept
+    with linnet.backend("reference"):
+        expected = module(x)[0].detach()
+    same(module(x)[0].detach(), expected)
+
+
 def test_a_unit_that_can_have_no_kernel_says_so_without_a_warning(caplog: pytest.LogCaptureFixture):
     """There is nothing that its user could change; tests treat warnings as errors."""
     warn_once.cache_clear()

@@ -140,3 +140,16 @@ def test_threads_may_step_one_module():
     for found in at_once(*[partial(train, rnn)] * 4, times=5):
         for each in found:
             same(each, expected)
+
+
+def test_steps_are_prepared_again_when_a_weight_fits_again(prepared_steps):
+    rnn = build("gru")
+    weight, x = rnn.first_cell.input.weight, draw(1, BATCH, SIZE)
+    rnn(x)
+    kept, weight.data = weight.data, weight.data[:, :-1].clone()
+    with pytest.warns(linnet.FallbackWarning, match="the input matrix"), pytest.raises(RuntimeError):
+        rnn(x)
+    weight.data = kept
+    before = prepared_steps()
+    rnn(x)
+    assert prepared_steps() == before + 1

@@ -82,6 +82,22 @@ def test_an_empty_batch_gives_empty_results_and_gradients_of_zero(
     assert not any(p.grad.any() for p in rnn.parameters() if p.grad is not None)
 
 
+@over_units
+@pytest.mark.parametrize("int8", [False, True], ids=["float32", "int8"])
+def test_an_empty_batch_without_gradients_gives_empty_results(unit: Any, int8: bool):
+    """A single step, after one with rows, and a sequence."""
+    rnn, cell = (linnet.quantize(each) if int8 else each for each in (unit(3, 4, 2), unit.cell_class(3, 4)))
+    with torch.no_grad():
+        for batch in (2, 0, 0):
+            for steps in (1, 3):
+                y, state = rnn(torch.zeros(steps, batch, 3))
+                assert y.shape == (steps, batch, rnn.output_size)
+                assert all(s.shape[:2] == (2, batch) for s in tensors(state))
+            cell_y, held = cell.run_step(torch.zeros(batch, 3))
+            assert cell_y.shape == (batch, cell.output_size)
+            assert all(s.shape[0] == batch for s in tensors(held))
+
+
 @over_pairs
 def test_an_empty_batch_is_as_in_torch(theirs: Any, ours: Any):
     x = torch.zeros(5, 0, 3)
