@@ -22,8 +22,11 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
+from linnet.layers.sizes import refuse_missing_weights, too_large
+
 FORMAT = 1
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
+LARGEST_CONFIG = 2**24  # bytes
 # Arguments that say where a module is; a file of weights says which dtype they have.
 PLACES = ("device", "dtype")
 # What can be done to a module after its constructor, by name: it takes the module and named options.
@@ -93,22 +96,55 @@ class Pretrained(nn.Module):
     @classmethod
     def from_config(cls: type[Model], config: Mapping[str, Any], where: str) -> Model:
         """Build the module that a config.json describes, without its weights."""
-        if config.get("linnet") != FORMAT:
-            raise ValueError(f"{where} is not a config.json of Linnet, or one of a newer version")
-        if config["class"] != cls.__name__:
-            raise ValueError(
-                f"{where} describes a model of the class {config['class']}, and this is {cls.__name__}; "
-                f"call {config['class']}.from_pretrained"
-            )
+        check_config(config, where, cls.__name__)
         kinds = typing.get_type_hints(cls.__init__)
-        made: Any = cls(**{name: read(value, kinds.get(name)) for name, value in config["arguments"].items()})
-        for name, options in config["changes"].items():
-            if name not in CHANGES:
-                raise ValueError(
-                    f"{where} names the change {name!r}; this version knows {', '.join(CHANGES)}"
-                )
-            made = CHANGES[name](made, **options)
+        try:
+            made: Any = cls(
+                **{name: read(value, kinds.get(name)) for name, value in config["arguments"].items()}
+            )
+            for name, options in config["changes"].items():
+                made = CHANGES[name](made, **options)
+        except (TypeError, ValueError, OverflowError, RuntimeError) as error:
+            raise ValueError(f"{where} describes a model that cannot be built: {error}") from None
         return made
+
+    @classmethod
+    def from_weights(
+        cls: type[Model], config: Any, where: str, weights: Mapping[str, torch.Tensor], file: str
+    ) -> Model:
+        """Build the module of a config.json with its weights.
+
+        Memory is allocated only when the weights are known to fit: the config may be a stranger's, of any
+        size.
+        """
+        check_config(config, where, cls.__name__)
+        if wrong := too_large(config["arguments"], weights):
+            raise ValueError(f"{where} has {wrong}")
+        with torch.device("meta"):
+            # What is done later, such as rounding, needs numbers; it does not change how many there are.
+            refuse_missing_weights(file, cls.from_config({**config, "changes": {}}, where), weights)
+        model = cls.from_config(config, where)
+        load_weights(model, weights, file)
+        return model.eval()
+
+
+def check_config(config: Any, where: str, name: str) -> None:
+    """Raise unless a config.json describes a module of the class `name`."""
+    if not isinstance(config, Mapping) or config.get("linnet") != FORMAT:
+        raise ValueError(f"{where} is not a config.json of Linnet, or one of a newer version")
+    arguments, changes = config.get("arguments"), config.get("changes")
+    if not isinstance(arguments, Mapping) or not isinstance(changes, Mapping):
+        raise ValueError(f"{where} needs the objects 'arguments' and 'changes'; save_pretrained writes them")
+    if config.get("class") != name:
+        raise ValueError(
+            f"{where} describes a model of the class {config.get('class')}, and this is {name}; "
+            f"call {config.get('class')}.from_pretrained"
+        )
+    for place in set(PLACES) & arguments.keys():
+        raise ValueError(f"{where} has the argument {place!r}; a file of weights has no device or dtype")
+    for change, options in changes.items():
+        if change not in CHANGES or not isinstance(options, Mapping):
+            raise ValueError(f"{where} names the change {change!r}; this version knows {', '.join(CHANGES)}")
 
 
 def takes_more(signature: inspect.Signature) -> bool:
@@ -192,22 +228,32 @@ def hub_folder() -> Any:
             return ModelCard(default_card(self.model) if self.card is None else self.card)
 
         @classmethod
-        def _from_pretrained(cls, *, model_id: str, **options: Any) -> Any:
-            def file(name: str) -> Path:
-                if Path(model_id).is_dir():
-                    return Path(model_id) / name
-                return Path(hf_hub_download(repo_id=model_id, filename=name, **options))
+        def from_pretrained(cls, name_or_folder: str | Path, model_class: type[Pretrained], **options: Any):  # type: ignore[override]
+            """Not that of the mixin, which takes arguments from config.json before they are checked."""
 
-            model_class: type[Pretrained] = options.pop("model_class")
-            options.pop("config", None)
+            def file(name: str) -> Path:
+                if Path(name_or_folder).is_dir():
+                    return Path(name_or_folder) / name
+                return Path(hf_hub_download(repo_id=str(name_or_folder), filename=name, **options))
+
             path = file(CONFIG)
-            if not path.exists():
-                raise FileNotFoundError(f"{path} does not exist; save_pretrained writes it")
-            model = model_class.from_config(json.loads(path.read_text(encoding="utf-8")), str(path))
-            load_weights(model, load_file(file(WEIGHTS)), str(file(WEIGHTS)))
-            return model.eval()
+            config, weights = read_config(path), file(WEIGHTS)
+            return model_class.from_weights(config, str(path), load_file(weights), str(weights))
 
     return HubFolder
+
+
+def read_config(path: Path) -> Any:
+    if not path.exists():
+        raise FileNotFoundError(f"{path} does not exist; save_pretrained writes it")
+    if path.stat().st_size > LARGEST_CONFIG:
+        raise ValueError(
+            f"{path} has {path.stat().st_size:,} bytes; a config.json has at most {LARGEST_CONFIG:,}"
+        )
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is not JSON in UTF-8: {error}") from None
 
 
 def load_weights(model: nn.Module, weights: Mapping[str, torch.Tensor], where: str) -> None:

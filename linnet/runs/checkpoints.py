@@ -24,6 +24,7 @@ from torch import Tensor, nn
 
 from linnet.base.files import sync_folder
 from linnet.base.settings import fingerprint
+from linnet.layers.sizes import too_large
 from linnet.layers.torch_names import convert_state_dict
 from linnet.runs import untrusted
 from linnet.runs.config import RunConfig
@@ -42,8 +43,6 @@ from linnet.runs.untrusted import (
 MANIFEST = "manifest.json"
 WEIGHTS = "model.safetensors"
 FILES = re.compile(r"model\.safetensors|state\.pt|rank-[0-9]{1,6}\.pt")
-ANY_MODEL = 100_000
-"""Sizes up to this can be allocated without a check."""
 # What Linnet 0.1.0 wrote into a manifest, which it did not seal.
 OLD_NAMES = {
     "last": ("step", "position", "rows", "world", "guard", "files"),
@@ -246,7 +245,8 @@ def load_model(checkpoint: Checkpoint, config: RunConfig, task: Any) -> Any:
     Memory is allocated only when the weights are known to fit: the settings may be a stranger's, of any size.
     """
     weights, settings = read_weights(checkpoint.path), checkpoint.path.parent / "config.json"
-    refuse_larger(settings, dataclasses.asdict(config.model), sum(each.numel() for each in weights.values()))
+    if wrong := too_large(dataclasses.asdict(config.model), weights):
+        raise Mismatch(f"{settings} has {wrong}")
     try:
         with torch.device("meta"):
             sketch = task.build()
@@ -263,15 +263,6 @@ def load_model(checkpoint: Checkpoint, config: RunConfig, task: Any) -> Any:
     model = task.build()
     model.load_state_dict(converted)
     return model.eval()
-
-
-def refuse_larger(settings: Path, model: Mapping[str, Any], count: int) -> None:
-    """Raise if a size in the settings is larger than the number of weights: no model could have it."""
-    sizes = {**model, **model.get("unit_options", {})}
-    for name, value in sizes.items():
-        for size in value if isinstance(value, (list, tuple)) else (value,):
-            if isinstance(size, int) and size > max(count, ANY_MODEL):
-                raise Mismatch(f"{settings} has {name}={size:,}, and there are {count:,} weights in all")
 
 
 def refuse_other_settings(checkpoint: Checkpoint, config: RunConfig) -> None:

@@ -139,6 +139,59 @@ def test_other_configs_are_refused(config: dict[str, Any], answer: str, tmp_path
         linnet.SRU.from_pretrained(tmp_path)
 
 
+SRU = {"linnet": 1, "class": "SRU", "changes": {}}
+
+
+@pytest.mark.parametrize(
+    ("config", "answer"),
+    [
+        ("[]", "is not a config.json of Linnet"),
+        ('"SRU"', "is not a config.json of Linnet"),
+        ("no JSON", "is not JSON in UTF-8"),
+        ("[" * 100_000, "is not JSON in UTF-8"),
+        ({**SRU, "arguments": []}, "needs the objects 'arguments' and 'changes'"),
+        ({"linnet": 1, "class": "SRU"}, "needs the objects 'arguments' and 'changes'"),
+        ({"linnet": 1, "arguments": {}, "changes": {}}, "of the class None"),
+        ({**SRU, "arguments": {}, "changes": {"int8": []}}, "names the change 'int8'"),
+        ({**SRU, "arguments": {"input_size": 3, "hidden_siz": 4}}, "describes a model that cannot be built"),
+        ({**SRU, "arguments": {"device": "cpu", "input_size": 3, "hidden_size": 4}}, "the argument 'device'"),
+    ],
+)
+def test_damaged_configs_are_refused(config: Any, answer: str, tmp_path: Path):
+    linnet.SRU(3, 4).save_pretrained(tmp_path)
+    (tmp_path / "config.json").write_text(config if isinstance(config, str) else json.dumps(config))
+    with pytest.raises(ValueError, match=answer):
+        linnet.SRU.from_pretrained(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "answer"),
+    [
+        ({"hidden_size": 4, "num_layers": 1_000_000}, "num_layers of 1,000,000 layers, and there are 4 ten"),
+        ({"hidden_size": 20_000}, r"has 64 weights, and the model of its config\.json needs 320,000"),
+        ({"hidden_size": 10**30}, "hidden_size=1,000,0"),
+        ({"hidden_size": -4}, "cannot be built"),
+    ],
+)
+@pytest.mark.parametrize("changes", [{}, {"int8": {}}], ids=["float", "int8"])
+def test_sizes_are_compared_with_the_weights_before_memory_is_allocated(
+    arguments: dict[str, Any], answer: str, changes: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    linnet.SRU(3, 4).save_pretrained(tmp_path)
+    config = {**SRU, "arguments": {"input_size": 3, **arguments}, "changes": changes}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    devices, build = [], linnet.SRU.__init__
+
+    def note_device(rnn: linnet.SRU, *given: Any, **named: Any) -> None:
+        devices.append(torch.get_default_device())
+        build(rnn, *given, **named)
+
+    monkeypatch.setattr(linnet.SRU, "__init__", note_device)
+    with pytest.raises(ValueError, match=answer):
+        linnet.SRU.from_pretrained(tmp_path)
+    assert torch.device("cpu") not in devices
+
+
 def test_an_empty_folder_is_named(tmp_path: Path):
     with pytest.raises(FileNotFoundError, match=r"config\.json does not exist; save_pretrained writes it"):
         linnet.SRU.from_pretrained(tmp_path)
