@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import linnet.base.command as _command  # noqa: F401, Ctrl-C during the imports that follow
 import linnet.fuse.ops as _registered  # noqa: F401, a saved program needs its operations
 from linnet.base.memory import reuse_memory
 from linnet.deploy.c import export_c

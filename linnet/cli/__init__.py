@@ -10,6 +10,7 @@ from functools import partial
 from importlib import import_module
 from importlib.metadata import version
 
+from linnet.base.command import INTERRUPTED
 from linnet.cli.parser import LazyParser, Parser
 from linnet.runs.untrusted import harmless
 
@@ -46,8 +47,9 @@ def add_options(name: str, command: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    options = parser().parse_args(arguments)
     try:
+        # Parsing imports the modules of the command, which takes time.
+        options = parser().parse_args(arguments)
         options.run(options)
         sys.stdout.flush()
     except BrokenPipeError:
@@ -55,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except KeyboardInterrupt:
         print("linnet: stopped; the same command resumes from the last checkpoint", file=sys.stderr)
-        return 130
+        return INTERRUPTED
     except (RuntimeError, ValueError, OSError, ImportError) as error:
         print(f"linnet: {harmless(error)}", file=sys.stderr)
         return getattr(error, "exit_code", 1)

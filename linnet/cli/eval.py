@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from linnet.cli.folders import task_of
@@ -14,19 +14,25 @@ from linnet.cli.parser import path_name
 from linnet.deploy.quantize import quantize
 from linnet.runs.config import options as options_of
 from linnet.runs.load import TrainedRun, load
+from linnet.tasks import TASKS
 from linnet.train import dynamic
+
+FILES = ("path", "source")
+FILES_OF_SPLITS = ("valid_path", "test_path", "valid_source", "test_source")
+SPLITS_HELP = "all: the whole file --path, or every split of a set (valid test; all of a file that you give)"
 
 
 def add_options(command: argparse.ArgumentParser) -> None:
     command.description = (
-        "Evaluate a trained model on its own data, or on other data of the same kind (--path): unknown words "
-        "become <unk>. The run comes first: `linnet eval RUN --help` shows the options of its data."
+        "Evaluate a trained model on its own data, or on all of another file of the same kind (--path): "
+        "unknown words become <unk>. The run comes first: `linnet eval RUN --help` shows the options of its "
+        "data."
     )
     task = task_of(getattr(command, "first_word", None))
     add = command.add_argument
     add("folder", type=path_name, metavar="RUN")
     add_checkpoint(command)
-    add("--splits", nargs="+", choices=("train", "valid", "test", "all"), default=["valid", "test"])
+    add("--splits", nargs="+", choices=TASKS[task].splits, help=SPLITS_HELP)
     add("--dynamic", action="store_true", help="keep learning while evaluating")
     add(
         "--int8",
@@ -45,19 +51,25 @@ def run(options: argparse.Namespace) -> None:
     trained, given = load(options.folder, options.checkpoint), given_options(options, options.filled_for)
     if trained.config.task != options.filled_for:
         raise ValueError("the run comes first: linnet eval RUN ...")
-    trained = trained.on(**given)
+    trained, splits = trained.on(**given), options.splits or default_splits(given, trained.task.splits)
     if options.int8 is not None:
         trained = in_int8(trained, options)
     if options.dynamic:
         evaluate = dynamic_evaluation(options, trained.task, trained.model)
-        for split in options.splits:
+        for split in splits:
             say(result_line(split, evaluate(split)))
         return
-    for split in options.splits:
+    for split in splits:
         figures, sections = trained.examine(split)
         say(result_line(split, figures))
         for section in sections:
             say(f"\n{section.title} ({split}). {section.about}\n\n{section_table(section)}\n")
+
+
+def default_splits(given: Collection[str], known: Collection[str]) -> list[str]:
+    """All of a file that was given, unless further files are its splits."""
+    is_whole = any(name in given for name in FILES) and not any(name in given for name in FILES_OF_SPLITS)
+    return ["all"] if is_whole and "all" in known else ["valid", "test"]
 
 
 def in_int8(trained: TrainedRun, options: argparse.Namespace) -> TrainedRun:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from linnet.data.errors import DataError, unknown
 from linnet.data.sources import CORPORA, Parts, Source, Wanted
+from linnet.data.text import read_bytes, read_text
 from linnet.data.vocabulary import (
     LEVELS,
     UNK,
@@ -82,6 +83,12 @@ def load_corpus(
     vocabulary = vocabulary or VOCABULARIES[level](source, parts, options)
     tensors = {label: encoded(name, label, getattr(parts, label), vocabulary) for label in PARTS}
     return Corpus(name, level, vocabulary, **tensors, about=f"{source.about} {parts.note}".strip())
+
+
+def load_whole(path: str | Path, vocabulary: Vocabulary) -> Tensor:
+    """Load all of a text of the user's, which may be too short to be split, with a known vocabulary."""
+    text = read_bytes(path) if vocabulary.level == "byte" else read_text(path)
+    return encoded(str(path), "whole", text, vocabulary)
 
 
 def encoded(name: str, label: str, text: str | bytes, vocabulary: Vocabulary) -> Tensor:

@@ -40,6 +40,7 @@ from linnet.data.labelled import (
     load_from,
 )
 from linnet.data.padded import ORDERS, Example, PaddedBatch, Sequences, collate
+from linnet.data.tables import Labelled
 from linnet.data.vectors import read_vectors
 from linnet.data.vocabulary import EOS, UNK, Vocabulary, by_frequency
 from linnet.models.classifier import CNN, Classifier, ClassifierConfig
@@ -161,20 +162,24 @@ class Classify(WordTask):
 
     @cached_property
     def texts(self) -> Splits:
-        columns = {name: getattr(self.data, name) for name in self.text_options}
-        wanted = Wanted(texts=columns, **{name: getattr(self.data, name) for name in READ})
-        return load_from(self.sets, self.data.set, wanted)
+        return self.read_splits(self.data)
+
+    def read_splits(self, data: Any) -> Splits:
+        columns = {name: getattr(data, name) for name in self.text_options}
+        wanted = Wanted(texts=columns, **{name: getattr(data, name) for name in READ})
+        return load_from(self.sets, data.set, wanted)
+
+    def rows(self, split: str) -> list[Labelled]:
+        return self.every_row if split == "all" else getattr(self.texts, split)
 
     @cached_property
     def words(self) -> dict[str, list[Words]]:
-        """The words of each row of each split; equal words are one object, which saves half the memory."""
-        return {
-            split: [
-                [[*map(sys.intern, self.split_words(text))] for text in row.texts]
-                for row in getattr(self.texts, split)
-            ]
-            for split in SPLITS
-        }
+        """The words of each row of the three splits."""
+        return {split: self.words_in(self.rows(split)) for split in SPLITS}
+
+    def words_in(self, rows: Sequence[Labelled]) -> list[Words]:
+        """The words of each row; equal words are one object, which saves half the memory."""
+        return [[[*map(sys.intern, self.split_words(text))] for text in row.texts] for row in rows]
 
     def words_of(self, split: str) -> Iterator[str]:
         """All words of a split."""
@@ -222,12 +227,13 @@ class Classify(WordTask):
 
     def examples(self, split: str, longest: int | None = None) -> list[Example]:
         index = {label: number for number, label in enumerate(self.classes)}
-        rows = getattr(self.texts, split)
+        rows = self.rows(split)
         for row in rows:
             check_label(split, row, index)
+        words_of_rows = self.words_in(rows) if split == "all" else self.words[split]
         return [
             self.example([words[:longest] for words in texts], index[row.label])
-            for texts, row in zip(self.words[split], rows, strict=True)
+            for texts, row in zip(words_of_rows, rows, strict=True)
         ]
 
     def example(self, texts: Words, label: int | None = None) -> Example:
@@ -314,7 +320,7 @@ class Classify(WordTask):
         return shortened(self.classes[number])
 
     def mistakes(self, split: str, found: Sequence[tuple[float, int, int, int]]) -> Section:
-        examples = getattr(self.texts, split)
+        examples = self.rows(split)
 
         def row(mistake: tuple[float, int, int, int]) -> tuple[str, ...]:
             probability, number, label, answer = mistake

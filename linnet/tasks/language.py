@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from linnet.base.settings import Checked, option
 from linnet.data.batches import TAILS, Window, epoch_generator, varied_windows, window_count, windows
-from linnet.data.corpora import ORDERS, Corpus, load_corpus
+from linnet.data.corpora import ORDERS, Corpus, load_corpus, load_whole
 from linnet.data.errors import DataError
 from linnet.data.sources import CORPORA
 from linnet.data.vocabulary import LEVELS, Vocabulary
@@ -160,6 +160,8 @@ class Language(VocabularyTask):
 
     def tokens(self, split: str) -> Tensor:
         """Return the tokens of a split; "all" is the whole text."""
+        if split == "all" and self.data.path is not None:
+            return load_whole(self.data.path, self.vocabulary)
         if split == "all":
             return torch.cat([getattr(self.corpus, name) for name in SPLITS])
         return getattr(self.corpus, split)

@@ -52,6 +52,7 @@ NO_TAG = "<none>"
 TAGS = "tags.json"
 KINDS = {"pos": 1, "ner": 3}  # of tags, with their columns in CoNLL-2003
 FEATURES = 4
+FIRST_OF_ALL = 2**40  # the number of the first question of the split "all"
 MOST_WORDS = 30  # of a text, in a plot of attention
 
 
@@ -149,7 +150,9 @@ class Read(WordTask):
 
     @cached_property
     def questions(self) -> Splits:
-        data = self.data
+        return self.read_splits(self.data)
+
+    def read_splits(self, data: ReadData) -> Splits:
         return load_questions(
             data.set, WantedFiles(data.data_dir, data.path, data.valid_path, data.test_path)
         )
@@ -191,6 +194,8 @@ class Read(WordTask):
         return rows
 
     def examples(self, split: str) -> list[Example]:
+        if split == "all":
+            return [self.example(row, number) for number, row in enumerate(self.every_row, FIRST_OF_ALL)]
         before = sum(len(getattr(self.questions, each)) for each in SPLITS[: SPLITS.index(split)])
         return [
             self.example(row, number) for number, row in enumerate(getattr(self.questions, split), before)
@@ -262,10 +267,15 @@ class Read(WordTask):
         return [self.judged(*span) for span in spans if span[0] != IGNORE]
 
     def judged(self, number: int, first: int, last: int, probability: float) -> Found:
-        row = self.every_question[number]
+        row = self.question(number)
         words, right = words_of(row.text), [each.text for each in row.answers]
         answer = row.text[words[first].first : words[last].end]
         return Found(probability, exact_match(answer, right), best_f1(answer, right), answer, row)
+
+    def question(self, number: int) -> Question:
+        if number >= FIRST_OF_ALL:
+            return self.every_row[number - FIRST_OF_ALL]
+        return self.every_question[number]
 
     @cached_property
     def every_question(self) -> list[Question]:

@@ -113,7 +113,9 @@ class Tag(TextTask):
 
     @cached_property
     def sentences(self) -> Splits:
-        data = self.data
+        return self.read_splits(self.data)
+
+    def read_splits(self, data: TagData) -> Splits:
         columns = Columns(data.word_column, data.tag_column)
         return load_tagged(
             data.set, WantedTags(data.data_dir, data.path, data.valid_path, data.test_path, columns)
@@ -159,7 +161,8 @@ class Tag(TextTask):
 
     def examples(self, split: str) -> list[Example]:
         if split not in self.encoded:
-            self.encoded[split] = [self.example(each) for each in getattr(self.sentences, split)]
+            rows = self.every_row if split == "all" else getattr(self.sentences, split)
+            self.encoded[split] = [*map(self.example, rows)]
         return self.encoded[split]
 
     @cached_property

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -16,7 +17,7 @@ from linnet.data.batches import epoch_generator
 from linnet.data.padded import FIXED_ORDERS, BatchPlan, Example, PaddedBatch, batch_count, padded_batches
 from linnet.data.vectors import vector_size
 from linnet.data.vocabulary import Vocabulary
-from linnet.tasks.base import Task
+from linnet.tasks.base import SPLITS, Task
 
 VOCABULARY = "vocabulary.json"
 
@@ -40,6 +41,23 @@ class VocabularyTask(Task):
 
 class TextTask(VocabularyTask):
     """A task whose splits are lists of examples."""
+
+    splits: ClassVar[tuple[str, ...]] = (*SPLITS, "all")
+
+    def read_splits(self, data: Any) -> Any:
+        """Read the rows of training, validation and test."""
+        raise NotImplementedError(f"{type(self).__name__} does not read files of its user")
+
+    @cached_property
+    def every_row(self) -> list[Any]:
+        """The rows of the split "all": those of the file --path, or of every split of a set."""
+        if self.data.set == "own":
+            # With a file for each split, nothing is cut off.
+            path = self.data.path
+            return self.read_splits(replace(self.data, valid_path=path, test_path=path)).train
+        # The test set may be the validation set, too.
+        parts = {id(part): part for part in self.read_splits(self.data)}
+        return [row for part in parts.values() for row in part]
 
     @abstractmethod
     def examples(self, split: str) -> Sequence[Example]:
@@ -85,10 +103,11 @@ class TextTask(VocabularyTask):
 
     @classmethod
     def implied(cls, given: Mapping[str, Any]) -> dict[str, Any]:
-        """A path means the set "own", another set has no path, and vectors have a size."""
+        """A path means the set "own" and no other files, another set has no path, and vectors have a size."""
         follows: dict[str, Any] = {}
         if given.get("path") is not None:
-            follows["set"] = "own"
+            # Not the other files of a run or a recipe, which belong to its own path.
+            follows = {"set": "own", "valid_path": None, "test_path": None}
         elif "set" in given:
             follows = {"path": None, "valid_path": None, "test_path": None}
         if given.get("vectors") is not None and "embedding_size" not in given:

@@ -326,9 +326,9 @@ def test_the_size_of_vectors_follows_from_the_file(table: Path, tmp_path: Path):
 
 
 def test_settings_that_follow_from_others():
-    assert Classify.implied({"path": "a.csv"}) == {"set": "own", "path": "a.csv"}
-    none = {"path": None, "valid_path": None, "test_path": None}
-    assert Classify.implied({"set": "mr"}) == {"set": "mr", **none}
+    no_more = {"valid_path": None, "test_path": None}
+    assert Classify.implied({"path": "a.csv"}) == {"set": "own", "path": "a.csv", **no_more}
+    assert Classify.implied({"set": "mr"}) == {"set": "mr", "path": None, **no_more}
 
 
 # ------------------------------------------------------------------------------------------- batches

@@ -202,7 +202,7 @@ def test_eval_prints_scores_with_their_signatures(
     assert "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:" in printed
     assert "case:lc" in printed
     assert GERMAN[0] in printed
-    other = ["--source", str(folder / "a.de"), "--target", str(folder / "a.en"), "--splits", "all"]
+    other = ["--source", str(folder / "a.de"), "--target", str(folder / "a.en")]
     assert main(["eval", str(run), *other]) == 0
     assert "all: loss" in capsys.readouterr().out
 

@@ -81,6 +81,10 @@ def test_eval_reads_another_text_with_the_vocabulary_of_the_run(
     found = load(run).evaluate("all", path=str(other))
     assert f"all: loss {found['loss']:.5g}" in capsys.readouterr().out
     assert found["tokens"] == len(other.read_text()) - 1
+    assert cli.main(["eval", str(run), "--path", str(other)]) == 0
+    assert f"all: loss {found['loss']:.5g}" in capsys.readouterr().out
+    other.write_text("the wind sings in the light tree")
+    assert load(run).evaluate("all", path=str(other))["tokens"] == len(other.read_text())
 
 
 def test_a_checkpoint_of_another_model_is_refused_with_both_fingerprints(
