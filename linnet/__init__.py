@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import linnet.base.command as _command  # noqa: F401, Ctrl-C during the imports that follow
 import linnet.fuse.ops as _registered  # noqa: F401, a saved program needs its operations
 from linnet.base.memory import reuse_memory
+from linnet.base.version import __version__ as __version__
 from linnet.deploy.c import export_c
 from linnet.deploy.checkpoints import load_foreign
 from linnet.deploy.javascript import export_js
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
 
     from linnet.analysis.lens.page import Lens
     from linnet.runs.load import TrainedRun
-
-__version__ = "0.1.0"
 
 
 def lens(model: nn.Module, vocabulary: Any, **options: Any) -> Lens:

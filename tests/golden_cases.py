@@ -17,12 +17,12 @@ from unittest.mock import patch
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.func import functional_call
 
 import linnet
 from linnet.deploy.checkpoints import convert
-from linnet.layers.torch_names import convert_state_dict
+from linnet.layers.torch_names import TorchCell, TorchProjection
 
 # More vectors of the same kind can be tried: LINNET_GOLDEN=folder.
 OURS = Path(__file__).parent / "golden"
@@ -97,9 +97,33 @@ def files() -> list[Path]:
 
 def run(rnn: linnet.Recurrent, parameters: dict[str, Tensor], x: Tensor, state: Any, **kwargs: Any):
     """Run with the given parameters, and with nothing but them."""
-    parameters = convert_state_dict(rnn, parameters)  # the cases name them as Linnet 0.1.0 did
+    parameters = named_as_in_torch(rnn, parameters)
     assert set(parameters) == {name for name, _ in rnn.named_parameters()}
     return functional_call(rnn.double(), parameters, (x, state), kwargs)
+
+
+def named_as_in_torch(module: nn.Module, parameters: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The cases call all parameters weight and bias, and have LSTM's content first, as its authors do."""
+    parameters = dict(parameters)
+    for name, cell in module.named_modules():
+        if isinstance(cell, TorchCell):
+            rename_of_cell(cell, f"{name}." if name else "", parameters)
+    return parameters
+
+
+def rename_of_cell(cell: TorchCell, prefix: str, parameters: dict[str, Tensor]) -> None:
+    gates = list(cell.input.parts)
+    content_first = sorted(gates, key=lambda gate: gate != "content")
+    order = [content_first.index(gate) for gate in gates]
+    for name, projection in cell.named_children():
+        for kind in ("weight", "bias") if isinstance(projection, TorchProjection) else ():
+            tensor = parameters.pop(f"{prefix}{name}.{kind}", None)
+            if tensor is not None:
+                own = projection.weight_name if kind == "weight" else projection.bias_name
+                chunks = tensor.chunk(len(gates)) if gates != content_first and name != "projection" else None
+                parameters[f"{prefix}{name}.{own}"] = (
+                    tensor if chunks is None else torch.cat([chunks[number] for number in order])
+                )
 
 
 def of_cell(parameters: dict[str, Tensor]) -> dict[str, Tensor]:

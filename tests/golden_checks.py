@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 import torch
-from golden_cases import Vectors, matching
+from golden_cases import Vectors, matching, named_as_in_torch
 from golden_units import Parameters, under
 from torch import Tensor, nn
 from torch.func import functional_call
 
 from linnet.layers.spans import SpanLogits
-from linnet.layers.torch_names import convert_state_dict
 
 
 def files(*patterns: str) -> Any:
@@ -71,7 +70,7 @@ def call(
     module: nn.Module, parameters: Parameters, *inputs: Any, function: Callable[..., Any] | None = None
 ) -> Any:
     """module(*inputs), or function(module, *inputs), with these parameters and no others."""
-    parameters = convert_state_dict(module, parameters)  # the cases name them as Linnet 0.1.0 did
+    parameters = named_as_in_torch(module, parameters)
     assert set(parameters) == {name for name, _ in module.named_parameters()}
     run = Calling(module.double(), function or nn.Module.__call__)
     return functional_call(run, under("module", parameters), inputs)

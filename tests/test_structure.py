@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 import subprocess
 import sys
 from collections.abc import Container, Iterator
@@ -277,8 +278,5 @@ def test_importing_leaves_the_random_numbers_alone():
 
 
 def test_the_package_has_a_version_and_is_typed():
-    major, minor, patch = linnet.__version__.split(".")
-    assert major.isdigit()
-    assert minor.isdigit()
-    assert patch
+    assert re.fullmatch(r"\d+\.\d+\.\d+(\.dev\d+)?", linnet.__version__)
     assert (PACKAGE / "py.typed").is_file()

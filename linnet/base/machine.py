@@ -6,9 +6,14 @@ import platform
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from linnet.base.version import __version__
+
 
 def installed_version(package: str) -> str:
     """Return the version of a distribution, or "" if it is not installed."""
+    if package == "linnet-rnn":
+        # An editable install keeps the version with which it was made.
+        return __version__
     try:
         return version(package)
     except PackageNotFoundError:

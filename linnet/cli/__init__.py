@@ -8,9 +8,9 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 from importlib import import_module
-from importlib.metadata import version
 
 from linnet.base.command import INTERRUPTED
+from linnet.base.version import __version__
 from linnet.cli.parser import LazyParser, Parser
 from linnet.runs.untrusted import harmless
 
@@ -34,7 +34,7 @@ def parser() -> Parser:
     made = Parser(
         prog="linnet", description="Light recurrent networks: inspect them, measure them, train them."
     )
-    made.add_argument("--version", action="version", version=f"linnet {version('linnet-rnn')}")
+    made.add_argument("--version", action="version", version=f"linnet {__version__}")
     commands = made.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=LazyParser)
     for name, text in COMMANDS.items():
         commands.add_parser(name, help=text).fill = partial(add_options, name)

@@ -11,7 +11,7 @@ the next call. GRU's candidate, whose two biases are not added, has both.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -137,8 +137,7 @@ class TorchCell(Cell):
         return {name: tensor for name, tensor in tensors.items() if tensor is not None}
 
     def convert_state_dict(self, tensors: dict[str, Any], prefix: str = "") -> None:
-        """Rename and reorder, in place, what torch's cell or Linnet 0.1.0 has saved."""
-        self.convert_old(tensors, prefix)
+        """Rename, in place, what torch's cell has saved."""
         if not self.has_torch_layout:
             return
         for name in ("input.weight_ih", "recurrent.weight_hh", "projection.weight_hr"):
@@ -151,13 +150,6 @@ class TorchCell(Cell):
             tensors[f"{prefix}input.bias_ih"] = torch.cat([first[:shared] + second[:shared], first[shared:]])
             if stored:
                 tensors[f"{prefix}recurrent.bias_hh"] = second[shared:]
-
-    def convert_old(self, tensors: dict[str, Any], prefix: str) -> None:
-        """Linnet 0.1.0 called all parameters weight and bias."""
-        for name, module in self.named_children():
-            if isinstance(module, TorchProjection):
-                move(tensors, f"{prefix}{name}.weight", f"{prefix}{name}.{module.weight_name}")
-                move(tensors, f"{prefix}{name}.bias", f"{prefix}{name}.{module.bias_name}")
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, *args: Any) -> None:
         self.second_bias.clear()
@@ -233,14 +225,8 @@ def move(tensors: dict[str, Any], old: str, new: str) -> None:
         tensors[new] = tensors.pop(old)
 
 
-def reorder_rows(tensor: Tensor, old: Sequence[str], new: Sequence[str]) -> Tensor:
-    """The rows of each gate, in another order of gates."""
-    parts = dict(zip(old, tensor.chunk(len(old)), strict=True))
-    return torch.cat([parts[name] for name in new])
-
-
 def convert_state_dict(module: nn.Module, tensors: dict[str, Any]) -> dict[str, Any]:
-    """Return a state dict with the names and the order of gates that the cells in `module` have now."""
+    """Return a state dict of torch's modules with the names that the cells in `module` have."""
     tensors = dict(tensors)
     for name, each in module.named_modules():
         if isinstance(each, (TorchCell, TorchStack)):

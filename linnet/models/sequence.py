@@ -93,7 +93,7 @@ class SequenceModel(Encoder):
 
     @property
     def stack(self) -> list[Recurrent]:
-        # One module of several layers: its dropouts are unit options, and runs of 0.1.0 call it `rnn`.
+        # One module of several layers: its dropouts are unit options.
         return [self.rnn]
 
     def forward(self, x: Tensor, state: Any = None) -> tuple[Tensor, Any]:

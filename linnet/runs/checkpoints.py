@@ -25,10 +25,9 @@ from torch import Tensor, nn
 from linnet.base.files import sync_folder
 from linnet.base.settings import fingerprint
 from linnet.layers.sizes import too_large
-from linnet.layers.torch_names import convert_state_dict
 from linnet.runs import untrusted
 from linnet.runs.config import RunConfig
-from linnet.runs.errors import Damaged, Mismatch, log, missing, room_for
+from linnet.runs.errors import Damaged, Mismatch, missing, room_for
 from linnet.runs.records import config_from, refuse_changed, small_json, sync
 from linnet.runs.untrusted import (
     check,
@@ -43,15 +42,6 @@ from linnet.runs.untrusted import (
 MANIFEST = "manifest.json"
 WEIGHTS = "model.safetensors"
 FILES = re.compile(r"model\.safetensors|state\.pt|rank-[0-9]{1,6}\.pt")
-# What Linnet 0.1.0 wrote into a manifest, which it did not seal.
-OLD_NAMES = {
-    "last": ("step", "position", "rows", "world", "guard", "files"),
-    "best": ("step", "metrics", "guard", "files"),
-}
-
-
-# What Linnet 0.1.0 compared as well: a digest of the model's settings, which has since got more fields.
-OLD_GUARDS = ("model",)
 
 
 class Checkpoint(NamedTuple):
@@ -190,10 +180,8 @@ def read(path: Path, name: str) -> Checkpoint:
     where = path / MANIFEST
     value = untrusted.read_json(where)
     check(value is not None, where, "it is missing")
-    manifest = untrusted.unsealed(where, value, OLD_NAMES[name])
-    check(manifest.get("name", name) == name, where, f"it is that of another checkpoint than {name!r}")
-    if "name" not in manifest:
-        log.warning("%s was written by Linnet 0.1.0, without a seal: damage to it is not noticed", where)
+    manifest = untrusted.unsealed(where, value)
+    check(manifest.get("name") == name, where, f"it is that of another checkpoint than {name!r}")
     check_object(where, "it", manifest, ("step", "files"))
     check_count(where, "step", manifest["step"])
     if name == "best":
@@ -234,7 +222,7 @@ def read_tensors(path: Path) -> Any:
 
 
 def load_weights(path: Path, model: nn.Module) -> None:
-    weights = convert_state_dict(model, read_weights(path))
+    weights = read_weights(path)
     refuse_other_shapes(path / WEIGHTS, weights, model)
     model.load_state_dict(weights)
 
@@ -252,25 +240,22 @@ def load_model(checkpoint: Checkpoint, config: RunConfig, task: Any) -> Any:
             sketch = task.build()
     except (TypeError, ValueError, OverflowError, RuntimeError) as error:
         raise Damaged(f"{settings} describes a model that cannot be built: {error}") from None
-    converted = convert_state_dict(sketch, weights)
-    # Weights with the names of version 0.1.0 have another code than the same model has now.
-    has_old_names = converted.keys() != weights.keys()
-    here = {**task.describe(), "weights": shape_code(weights if has_old_names else sketch.state_dict())}
+    here = {**task.describe(), "weights": shape_code(sketch.state_dict())}
     files = "".join(f"; {name} was changed or is that of another run" for name in task.asset_files)
     refuse_foreign(checkpoint.path, guard_of(checkpoint), here, files)
     refuse_other_settings(checkpoint, config)
-    refuse_other_shapes(checkpoint.path / WEIGHTS, converted, sketch)
+    refuse_other_shapes(checkpoint.path / WEIGHTS, weights, sketch)
     model = task.build()
-    model.load_state_dict(converted)
+    model.load_state_dict(weights)
     return model.eval()
 
 
 def refuse_other_settings(checkpoint: Checkpoint, config: RunConfig) -> None:
-    """Raise if config.json was changed after the checkpoint; version 0.1.0 recorded no settings in it."""
+    """Raise if config.json was changed after the checkpoint."""
     path = checkpoint.path / MANIFEST
-    if "settings" in checkpoint.manifest:
-        there = config_from(f"{path}, settings", checkpoint.manifest["settings"])
-        refuse_changed(f"{path} was written with other settings than those of config.json:", there, config)
+    check_object(path, "it", checkpoint.manifest, ("settings",))
+    there = config_from(f"{path}, settings", checkpoint.manifest["settings"])
+    refuse_changed(f"{path} was written with other settings than those of config.json:", there, config)
 
 
 def refuse_other_shapes(path: Path, weights: Mapping[str, Tensor], model: nn.Module) -> None:
@@ -292,8 +277,7 @@ def shape_code(weights: Mapping[str, Tensor]) -> str:
 
 def refuse_foreign(path: Path, there: Mapping[str, Any], here: Mapping[str, Any], files: str = "") -> None:
     """Raise unless the task of a checkpoint and this task describe themselves in the same way."""
-    names = [name for name in {**there, **here} if name not in OLD_GUARDS]
-    wrong = [name for name in names if there.get(name) != here.get(name)]
+    wrong = [name for name in {**there, **here} if there.get(name) != here.get(name)]
     if wrong:
         text = "; ".join(f"{name} is {there.get(name)!r} there and {here.get(name)!r} here" for name in wrong)
         raise Mismatch(f"the checkpoint {path} is of another model or vocabulary: {text}{files}")

@@ -192,31 +192,8 @@ def from_dict(values: Mapping[str, Any]) -> RunConfig:
         raise ValueError(f"task is the name of a task; got {task!r}")
     known = {"task": str, **parts(task)}
     refuse_unknown("a run", values, known)
-    values = with_nonlinearity(with_logger(values))
     made = {name: settings_from(known[name], value) for name, value in values.items() if name != "task"}
     return RunConfig(task=task, **made)
-
-
-def with_logger(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings with `logger` in place of the `tensorboard` of version 0.1.0."""
-    loop = values.get("loop")
-    if not isinstance(loop, Mapping) or "tensorboard" not in loop:
-        return dict(values)
-    logger = ["tensorboard"] if loop["tensorboard"] else []
-    kept = {name: value for name, value in loop.items() if name != "tensorboard"}
-    return {**values, "loop": {"logger": logger, **kept}}
-
-
-def with_nonlinearity(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings with `nonlinearity` in place of the `activation` that RNN had in version 0.1.0."""
-    model = values.get("model")
-    if not isinstance(model, Mapping) or model.get("unit") != "rnn":
-        return dict(values)
-    options = model.get("unit_options")
-    if not isinstance(options, Mapping) or "activation" not in options:
-        return dict(values)
-    renamed = {"nonlinearity" if name == "activation" else name: value for name, value in options.items()}
-    return {**values, "model": {**model, "unit_options": renamed}}
 
 
 def from_json(text: str) -> RunConfig:

@@ -16,7 +16,7 @@ from linnet.runs.checkpoints import FILES, MANIFEST
 from linnet.runs.config import RunConfig, to_json
 from linnet.runs.errors import Damaged
 from linnet.runs.records import claim, read_config, write_atomically
-from linnet.runs.untrusted import SEAL, has_folder, read_json, unsealed
+from linnet.runs.untrusted import has_folder, read_json, unsealed
 from linnet.tasks import TASKS
 
 NAMES = (
@@ -53,7 +53,7 @@ def has_settings(folder: Path) -> bool:
 def has_seal(checkpoint: Path) -> bool:
     try:
         value = read_json(checkpoint / MANIFEST) if has_folder(checkpoint) else None
-        return isinstance(value, dict) and SEAL in value and bool(unsealed(checkpoint, value, ()))
+        return isinstance(value, dict) and bool(unsealed(checkpoint, value))
     except (OSError, Damaged):
         return False
 

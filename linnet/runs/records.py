@@ -112,11 +112,11 @@ class Rows:
         """Return the digests of the first bytes of both files."""
         return [digest(path, length) for path, length in zip(self.paths, lengths, strict=True)]
 
-    def check(self, lengths: list[int], digests: list[str] | None) -> None:
-        """Raise if the rows before a checkpoint have changed; version 0.1.0 wrote no digests."""
+    def check(self, lengths: list[int], digests: list[str]) -> None:
+        """Raise if the rows before a checkpoint have changed."""
         for path, length in zip(self.paths, lengths, strict=True):
             refuse_shorter(path, length)
-        for path, known, found in zip(self.paths, digests or (), self.digests(lengths), strict=False):
+        for path, known, found in zip(self.paths, digests, self.digests(lengths), strict=True):
             check(known == found, path, "rows before the last checkpoint are not those that were written")
 
     def check_end(self, lengths: list[int], row: Row) -> None:
@@ -312,7 +312,7 @@ def read_result(folder: Path) -> Row | None:
     value = read_json(path)
     if value is None:
         return None
-    result = unsealed(path, value, (*FIGURES, *TIMES))
+    result = unsealed(path, value)
     check_object(path, "it", result, (*FIGURES, *TIMES))
     for name in (*FIGURES[:5], *TIMES):
         (check_finite if name in TIMES else check_count)(path, name, result[name])
@@ -350,7 +350,7 @@ def read_details(folder: Path) -> list[Section]:
     value = read_json(path)
     if value is None:
         return []
-    found = unsealed(path, value, ())
+    found = unsealed(path, value)
     check_object(path, "it", found, ("sections",))
     check(isinstance(found["sections"], list), path, "its sections are not a list")
     return [section_from(path, each) for each in found["sections"]]

@@ -153,13 +153,11 @@ def sealed(value: Mapping[str, Any]) -> dict[str, Any]:
     return {**value, SEAL: seal_of(value)}
 
 
-def unsealed(path: Path, value: Any, old_names: Collection[str]) -> dict[str, Any]:
-    """Return a sealed value if it is unchanged. Linnet 0.1.0 wrote no seals, and only `old_names`."""
+def unsealed(path: Path, value: Any) -> dict[str, Any]:
+    """Return a sealed value if it is unchanged."""
     check(isinstance(value, dict), path, "it is not an object")
+    check(SEAL in value, path, "it has no seal")
     content = {name: each for name, each in value.items() if name != SEAL}
-    if SEAL not in value:
-        check(set(content) == set(old_names), path, "it has no seal")
-        return content
     check(value[SEAL] == seal_of(content), path, "its seal is that of another content")
     return content
 

@@ -199,9 +199,8 @@ class Language(VocabularyTask):
     # ----------------------------------------------------------------------------------- a trained run
 
     def describe(self) -> dict[str, Any]:
-        # Run directories of Linnet 0.1.0 call this task "language".
         return {
-            "task": "language",
+            "task": self.name,
             "corpus": self.data.corpus,
             "level": self.vocabulary.level,
             "vocabulary": self.vocabulary.fingerprint,

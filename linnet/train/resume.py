@@ -45,12 +45,12 @@ def check_whole(folder: Path, rows: Rows, checkpoint: Checkpoint) -> None:
     """Raise unless everything that a continued run reads is as it was when the checkpoint was written."""
     path, manifest = checkpoint
     check_manifest(path / checkpoints.MANIFEST, manifest)
-    rows.check(manifest["rows"], manifest.get("rows_sha256"))
+    rows.check(manifest["rows"], manifest["rows_sha256"])
     if manifest["position"]["history"]:
         best = checkpoints.must_find(folder, "best")
         # One that was kept after this checkpoint will be kept again, and will then be the same.
         newer = best.manifest["step"] > manifest["position"]["evaluated"]
-        same = manifest.get("best") in (None, checkpoints.seal_of(best))
+        same = manifest["best"] == checkpoints.seal_of(best)
         check(same or newer, best.path, f"it is not the one with which {path} was written")
 
 
@@ -95,7 +95,7 @@ def refuse_lost(folder: Path, rows: Rows, reasons: list[str]) -> None:
 
 def check_manifest(path: Path, manifest: Row) -> None:
     """Raise unless the values of a manifest have the types that a run writes."""
-    check_object(path, "it", manifest, ("position", "rows", "world", "guard"))
+    check_object(path, "it", manifest, ("position", "rows", "rows_sha256", "world", "guard", "best"))
     check_position(path, manifest["position"], manifest["step"])
     check_count(path, "world", manifest["world"], least=1)
     check(manifest["world"] <= len(manifest["files"]), path, f"it has {manifest['world']} processes")
@@ -104,7 +104,7 @@ def check_manifest(path: Path, manifest: Row) -> None:
     check(isinstance(manifest["rows"], list) and len(manifest["rows"]) == 2, path, "rows are two lengths")
     for length in manifest["rows"]:
         check_count(path, "the length of rows", length)
-    digests = manifest.get("rows_sha256", ["", ""])
+    digests = manifest["rows_sha256"]
     check(isinstance(digests, list) and len(digests) == 2, path, "rows_sha256 are two digests")
 
 

@@ -109,7 +109,7 @@ class Store:
         checkpoints.load_weights(path, self.updater.model)
         self.updater.choose_optimiser()
         self.load_states(path, manifest["world"])
-        self.row_lengths, self.best_seal = manifest["rows"], manifest.get("best")
+        self.row_lengths, self.best_seal = manifest["rows"], manifest["best"]
         self.saved_step, self.saved_time = self.context.here.step, time.monotonic()
         # All processes have read it before one of them may replace it.
         fabric.barrier()

@@ -31,7 +31,7 @@ from linnet.base.options import choose
 from linnet.fuse.unit import Named
 from linnet.layers.init import INITS, clear_, gated_
 from linnet.layers.projection import norm_of_state
-from linnet.layers.torch_names import OfInput, OfState, TorchCell, TorchStack, move
+from linnet.layers.torch_names import OfInput, OfState, TorchCell, TorchStack
 
 
 class GRUState(NamedTuple):
@@ -121,14 +121,6 @@ class GRUCell(TorchCell):
 
     def returned(self, y: Tensor, state: Any) -> Any:
         return (y, state) if self.form == "ran" else state
-
-    def convert_old(self, tensors: dict[str, Any], prefix: str) -> None:
-        """Linnet 0.1.0 had the candidate's matrix on its own."""
-        gates, candidate = f"{prefix}recurrent.weight", f"{prefix}candidate.weight"
-        if self.has_torch_layout and gates in tensors and candidate in tensors:
-            tensors[gates] = torch.cat([tensors[gates], tensors.pop(candidate)])
-            move(tensors, f"{prefix}candidate.bias", f"{prefix}recurrent.bias")
-        super().convert_old(tensors, prefix)
 
 
 class GRU(TorchStack, cell=GRUCell):

@@ -19,7 +19,7 @@ the matrices are in torch's order of gates, i, f, content, o.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -29,7 +29,7 @@ from linnet.fuse.unit import Named
 from linnet.layers.activations import pointwise
 from linnet.layers.init import INITS, chrono_, clear_, gated_
 from linnet.layers.projection import norm_of_state
-from linnet.layers.torch_names import OfInput, OfOutput, OfState, TorchCell, TorchStack, reorder_rows
+from linnet.layers.torch_names import OfInput, OfOutput, OfState, TorchCell, TorchStack
 from linnet.units.janet import check_chrono
 
 
@@ -139,21 +139,6 @@ class LSTMCell(TorchCell):
             o = torch.sigmoid(peep(o + o_h, self.p_o, c))
             h = o * h
         return h, {"h": h, "c": c}
-
-    def convert_old(self, tensors: dict[str, Any], prefix: str) -> None:
-        """Linnet 0.1.0 had the content first."""
-        new = list(self.input.parts)
-        old = ["content", *(name for name in new if name != "content")]
-        for name in (
-            "input.weight",
-            "input.bias",
-            "input.norm.weight",
-            "input.norm.bias",
-            "recurrent.weight",
-        ):
-            if new != old and f"{prefix}input.weight" in tensors and f"{prefix}{name}" in tensors:
-                tensors[prefix + name] = reorder_rows(tensors[prefix + name], old, new)
-        super().convert_old(tensors, prefix)
 
 
 def peep(a: Tensor, p: Tensor | None, c: Tensor) -> Tensor:

@@ -457,8 +457,10 @@ def test_a_classifier_has_its_classes_and_bad_models_say_why():
     assert lens(bare, ["a", "b", "c"], labels=list("12345")).models[0].info["unit"] == "SRU"
 
 
-def test_the_command_writes_the_lens_of_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    run = Path(__file__).parent.parent / "runs" / "linnet-0.1.0"
+def test_the_command_writes_the_lens_of_runs(
+    small_language_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    run = small_language_run
     assert main(["lens", str(run), str(run), "--text", "Hello", "--out", str(tmp_path / "both.html")]) == 0
     assert "both.html" in capsys.readouterr().out
     page = (tmp_path / "both.html").read_text(encoding="utf-8")

@@ -12,13 +12,10 @@ from linnet.cli import main
 from linnet.models.generate import generate
 from tools.run_steps import CC, STRICT, checked
 
-RUN = Path(__file__).parent.parent / "runs" / "linnet-0.1.0"
-
 
 @pytest.fixture
-def run(tmp_path: Path) -> Path:
-    """A language model of characters, which Linnet 0.1.0 trained."""
-    return Path(shutil.copytree(RUN, tmp_path / "run"))
+def run(small_language_run: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(small_language_run, tmp_path / "run"))
 
 
 def test_a_language_model_comes_with_its_vocabulary(run: Path, capsys: pytest.CaptureFixture[str]):

@@ -112,7 +112,7 @@ DAMAGE = {
     "a changed bit": lambda data: data[:-20] + bytes([data[-20] ^ 1]) + data[-19:],
     "zeros": lambda data: bytes(len(data)),
     "a digest alone": lambda data: data[:32],
-    "a file of version 0.1.0": lambda data: hashlib.sha256(data[80:]).digest() + data[80:],
+    "another digest": lambda data: hashlib.sha256(data[80:]).digest() + data[80:],
 }
 
 

@@ -12,7 +12,6 @@ from helpers import identical, liven, randn, same
 from torch import Tensor, nn
 
 import linnet
-from linnet.layers.torch_names import convert_state_dict, reorder_rows
 
 PAIRS = [
     pytest.param(nn.LSTM, linnet.LSTM, {}, id="LSTM"),
@@ -220,53 +219,3 @@ def test_the_usual_initialisers_do_what_they_say(initialise: Any):
             "content": {0.0},
             "o": {0.0},
         }
-
-
-# -------------------------------------------------------------------- checkpoints of Linnet 0.1.0
-
-OLD = [
-    (linnet.LSTM, {}),
-    (linnet.LSTM, {"norm": "layer", "bias": False}),
-    (linnet.LSTM, {"output_gate": False, "peepholes": True}),
-    (linnet.LSTM, {"content": "linear"}),
-    (linnet.LSTM, {"norm": "rms", "norm_on": "all"}),
-    (linnet.LSTM, {"proj_size": 2, "prenorm": "layer"}),
-    (linnet.GRU, {}),
-    (linnet.GRU, {"bias": False}),
-    (linnet.GRU, {"form": "before"}),
-    (linnet.GRU, {"norm": "layer", "norm_on": "all"}),
-    (linnet.RNN, {"layer_norm": True}),
-]
-
-
-def old_state_dict(rnn: Any) -> dict[str, Tensor]:
-    """As Linnet 0.1.0 saved it: the content first, the candidate on its own, no names of torch."""
-    found: dict[str, Tensor] = {}
-    new = list(rnn.first_cell.input.parts)
-    old = ["content", *(name for name in new if name != "content")]
-    for key, tensor in rnn.state_dict().items():
-        key = key.replace("weight_ih", "weight").replace("weight_hh", "weight").replace("weight_hr", "weight")
-        key = key.replace("bias_ih", "bias").replace("bias_hh", "bias")
-        head, _, kind = key.rpartition("recurrent.")
-        if isinstance(rnn, linnet.GRU) and rnn.first_cell.has_torch_layout and kind in ("weight", "bias"):
-            if kind == "weight":
-                found[key], tensor = tensor[:-4], tensor[-4:]
-            found[f"{head}candidate.{kind}"] = tensor
-        elif "content" in new and tensor.shape[0] == 4 * len(new):
-            found[key] = reorder_rows(tensor, new, old)
-        else:
-            found[key] = tensor
-    return found
-
-
-@pytest.mark.parametrize(("unit", "options"), OLD, ids=str)
-def test_older_checkpoints_load(unit: Any, options: dict[str, Any]):
-    rnn = liven(unit(3, 4, 2, **options))
-    old = old_state_dict(rnn)
-    assert not any("_hh" in name for name in old)
-    again = unit(3, 4, 2, **options, dtype=torch.double)
-    again.load_state_dict(old)
-    identical(again.state_dict(), rnn.state_dict())
-    assert (
-        list(convert_state_dict(nn.ModuleDict({"rnn": rnn}), {f"rnn.{k}": v for k, v in old.items()})) != []
-    )

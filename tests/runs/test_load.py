@@ -1,4 +1,4 @@
-"""linnet.load: a trained run from its directory alone, and those that Linnet 0.1.0 wrote."""
+"""linnet.load: a trained run from its directory alone."""
 
 from __future__ import annotations
 
@@ -17,45 +17,42 @@ from linnet.runs.records import read_config, read_metrics, read_result
 from linnet.tasks import TASKS
 from linnet.train.loop import train
 
-OLD = Path(__file__).parent / "linnet-0.1.0"
-LINES = ("the linnet sings in the tree", "a light wing beats in the wind", "the wind is in the tree")
-
 
 @pytest.fixture
-def old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of a run that Linnet 0.1.0 made, with its text in the current folder, as its settings say."""
+def finished(small_language_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of a finished run, with its text in the current folder, as its settings say."""
     monkeypatch.chdir(tmp_path)
-    text = "\n".join(LINES[i * i % 3] for i in range(120)) + "\n"
-    Path("birds.txt").write_text(text, encoding="utf-8")
-    shutil.copytree(OLD, tmp_path / "run")
-    return tmp_path / "run"
+    shutil.copy(small_language_run.parent / "birds.txt", tmp_path)
+    return Path(shutil.copytree(small_language_run, tmp_path / "run"))
 
 
-def test_a_run_of_0_1_0_is_read_and_used(old: Path):
-    run, result = linnet.load(old), read_result(old) or {}
+def test_a_run_is_read_and_used(finished: Path):
+    run, result = linnet.load(finished), read_result(finished) or {}
     assert (run.config.model.unit, run.step) == ("ran", result["best_step"])
     Path("birds.txt").unlink()
-    (answer,) = linnet.load(old).predict("the wi", tokens=4)
+    (answer,) = linnet.load(finished).predict("the wi", tokens=4)
     assert answer.startswith("the wi")
 
 
-def test_a_run_of_0_1_0_has_the_figures_that_it_had(old: Path):
-    assert linnet.load(old).evaluate("test") == pytest.approx((read_result(old) or {})["test"], rel=1e-6)
+def test_a_run_has_the_figures_that_it_had(finished: Path):
+    assert linnet.load(finished).evaluate("test") == pytest.approx(
+        (read_result(finished) or {})["test"], rel=1e-6
+    )
 
 
-def test_a_run_of_0_1_0_continues(old: Path):
-    config = override(read_config(old), {"steps": 12})
-    train(config, old)
+def test_a_finished_run_continues(finished: Path):
+    config = override(read_config(finished), {"steps": 12})
+    train(config, finished)
     train(config, "whole")
-    rows = [[row for row in read_metrics(Path(name)) if row["step"] > 6] for name in (old, "whole")]
-    assert [row["step"] for row in rows[0]] == [8, 9, 10, 12, 12, 12]
+    rows = [[row for row in read_metrics(Path(name)) if row["step"] > 6] for name in (finished, "whole")]
+    assert {row["step"] for row in rows[0]} == {8, 10, 12}
     for one, other in zip(*rows, strict=True):
         assert one["loss"] == pytest.approx(other["loss"], rel=1e-5)
 
 
-def test_a_run_without_its_corpus_predicts_and_says_what_is_missing(old: Path):
+def test_a_run_without_its_corpus_predicts_and_says_what_is_missing(finished: Path):
     Path("birds.txt").unlink()
-    run = linnet.load(old)
+    run = linnet.load(finished)
     assert len(run.vocabulary) == 15
     with pytest.raises(FileNotFoundError, match=r"birds\.txt"):
         run.evaluate("test")

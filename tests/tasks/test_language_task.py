@@ -169,7 +169,7 @@ def test_it_describes_what_a_checkpoint_must_fit():
     described = make().describe()
     assert described["vocabulary"] == "abc"
     assert described["vocabulary_size"] == V
-    assert described["task"] == "language"  # as in the checkpoints of 0.1.0
+    assert described["task"] == "lm"
 
 
 def test_a_split_or_a_tail_that_is_none_is_refused():

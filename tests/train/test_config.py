@@ -141,23 +141,6 @@ def test_the_length_of_a_run_with_a_cosine_schedule_is_fixed():
     assert "logger" in changeable(override(config, {"schedule": "cosine"}))
 
 
-def test_settings_of_version_0_1_0_may_name_the_activation_of_an_rnn():
-    found = recipe("nru-psmnist-rnn-id")
-    config = override(RunConfig(task=found.task), found.settings)
-    old = to_dict(config)
-    options = old["model"]["unit_options"]
-    options["activation"] = options.pop("nonlinearity")
-    assert from_dict(old) == config
-
-
-def test_settings_of_version_0_1_0_may_ask_for_tensorboard():
-    old = to_dict(RunConfig())
-    del old["loop"]["logger"]
-    for wanted, logger in ((True, ("tensorboard",)), (False, ())):
-        old["loop"]["tensorboard"] = wanted
-        assert from_dict(old).loop.logger == logger
-
-
 def test_stuck_is_worse_than_the_best_of_long_ago():
     assert not stuck([3, 2, 1, 1.5, 1.5], 2)
     assert stuck([1, 5, 5, 5], 2)

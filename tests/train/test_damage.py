@@ -19,8 +19,8 @@ import linnet
 from linnet import cli
 from linnet.runs import checkpoints
 from linnet.runs.config import RunConfig, override
-from linnet.runs.errors import Stopped
-from linnet.runs.records import Row, read_metrics, read_result
+from linnet.runs.errors import Damaged, Stopped
+from linnet.runs.records import Row, read_result
 from linnet.train import loop
 from linnet.train.loop import train
 
@@ -355,33 +355,22 @@ def test_the_figures_of_a_finished_run_are_sealed(
     assert metrics(tmp_path / "run") == metrics(whole)
 
 
-# ------------------------------------------------------------------------------------- version 0.1.0
+def test_a_manifest_without_a_seal_is_damaged(run: Path):
+    """Whoever can remove the seal could change the rest as well."""
+    for path in run.glob("last*/manifest.json"):
+        manifest = json.loads(path.read_text())
+        names = ("step", "position", "rows", "world", "guard", "files")
+        path.write_text(json.dumps({name: manifest[name] for name in names}))
+    with pytest.raises(Damaged, match=r"last/manifest\.json is damaged: it has no seal"):
+        train(SETTINGS, run)
 
 
-def as_in_0_1_0(run: Path) -> None:
-    """What version 0.1.0 would have left there."""
-    shutil.rmtree(run / "last.old")
-    for name, names in checkpoints.OLD_NAMES.items():
-        place = run / name / "manifest.json"
-        manifest = json.loads(place.read_text())
-        place.write_text(json.dumps({each: manifest[each] for each in names}, indent=2))
-    if result := read_result(run):
-        (run / "result.json").write_text(json.dumps(result, indent=2))
-
-
-def test_runs_of_0_1_0_are_read_and_gone_on_with(run: Path, whole: Path, caplog: pytest.LogCaptureFixture):
-    as_in_0_1_0(run)
-    train(SETTINGS, run)
-    assert metrics(run) == metrics(whole)
-    assert "last/manifest.json was written by Linnet 0.1.0, without a seal" in caplog.text
-    assert "seal" in json.loads((run / "last" / "manifest.json").read_text())
-
-
-def test_finished_runs_of_0_1_0_are_read(whole: Path, tmp_path: Path):
+def test_a_result_without_a_seal_is_damaged(whole: Path, tmp_path: Path):
     shutil.copytree(whole, tmp_path / "run")
-    as_in_0_1_0(tmp_path / "run")
-    assert train(SETTINGS, tmp_path / "run") == read_result(whole)
-    assert read_metrics(tmp_path / "run") == read_metrics(whole)
+    result = read_result(whole)
+    (tmp_path / "run" / "result.json").write_text(json.dumps(result))
+    with pytest.raises(Damaged, match=r"result\.json is damaged: it has no seal"):
+        read_result(tmp_path / "run")
 
 
 # --------------------------------------------------------------------------- on the real command line
