@@ -209,6 +209,11 @@ def why_not(direction: Direction) -> str | None:
         return f"it is on {weight.device}; move the model with .cpu()"
     if weight.dtype not in (torch.float32, torch.float64):
         return f"it is in {weight.dtype}; convert the model with .float()"
+    if direction.cell.is_quantised:
+        return (
+            "its products round their inputs to int8, for which no operator is written; export the model "
+            "before linnet.quantize, with quantize(..., activations=False), or one step with streaming=True"
+        )
     x = torch.empty(1, 1, direction.cell.input_size, device="meta")
     plans = direction.plans_for(tuple(direction.cell.extra_inputs(x)))
     if isinstance(plans, str):

@@ -416,6 +416,27 @@ NO_MATRIX = "its recurrence is not a plain matrix"
 UNFUSED = dict.fromkeys(("nru", "statisticalru"), NO_MATRIX)
 
 
+@pytest.mark.parametrize("unit", [linnet.GRU, linnet.SRU])
+def test_a_quantised_stack_is_an_error_instead_of_a_file_for_one_length(unit: type, path: Path):
+    quantised = linnet.quantize(unit(3, 4))
+    with pytest.raises(NotImplementedError, match=r"its products round their inputs to int8.*streaming=True"):
+        linnet.export_onnx(quantised, path, torch.randn(5, 2, 3))
+    linnet.export_onnx(quantised, path, streaming=True)
+    rounded = linnet.quantize(unit(3, 4), activations=False)
+    linnet.export_onnx(rounded, path, torch.randn(5, 2, 3))
+    assert described(onnx.load(path).graph.input[0]) == "x[time, batch, 3]"
+    agree(load(path), rounded, torch.randn(7, 4, 3))
+
+
+def test_an_empty_batch(path: Path):
+    """Not for LSTM and GRU: onnxruntime's own operators end the process."""
+    for unit in (linnet.SRU, linnet.RAN, linnet.RNN):
+        linnet.export_onnx(unit(3, 4), path, torch.randn(5, 2, 3))
+        output, *states = load(path)(torch.zeros(5, 0, 3))
+        assert output.shape == (5, 0, 4)
+        assert all(state.shape == (1, 0, 4) for state in states)
+
+
 @pytest.mark.parametrize(("name", "reason"), UNFUSED.items())
 def test_a_unit_that_has_no_kernel_says_so(name: str, reason: str, path: Path):
     unit = linnet.UNITS[name]
