@@ -45,9 +45,10 @@ class Stream:
         example = rnn.first_cell.example
         self.dtype, self.device = example.dtype, example.device
         sizes = [size for direction in self.layers for size in direction.cell.states.values()]
-        # The states of all layers side by side.
-        self.states = torch.zeros(batch, sum(sizes), dtype=self.dtype, device=self.device)
-        self.parts = self.states.split(sizes, -1)
+        with torch.inference_mode(False):  # a reset outside of that mode writes them, too
+            # The states of all layers side by side.
+            self.states = torch.zeros(batch, sum(sizes), dtype=self.dtype, device=self.device)
+            self.parts = self.states.split(sizes, -1)
         # One step at a time: a second thread would read a state that the first has half written.
         self.lock = Lock()
         self.prepare()
@@ -127,9 +128,14 @@ class Stream:
 
     def reset(self, rows: int | Iterable[int] | None = None) -> None:
         """Set the state to zeros; `rows`: only those rows of the batch."""
-        chosen = slice(None) if rows is None else torch.as_tensor(rows, device=self.device).reshape(-1)
+        chosen = slice(None) if rows is None else self.index_of(rows)
         with self.lock, torch.no_grad():
             self.states[chosen] = 0
+
+    def index_of(self, rows: int | Iterable[int]) -> Tensor:
+        listed = torch.as_tensor(rows if isinstance(rows, (int, Tensor)) else list(rows), device=self.device)
+        # torch takes an empty list for one of float32.
+        return listed.reshape(-1) if listed.numel() else listed.new_empty(0, dtype=torch.int64)
 
     def named_state(self) -> dict[str, Tensor]:
         """Return the states by name, [num_layers, batch, size]."""

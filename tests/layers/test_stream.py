@@ -144,6 +144,42 @@ def test_the_state_can_be_read_set_and_reset_by_row(name: str):
     follows(stream, rnn, xs)
 
 
+def kind(value):
+    return type(value).__name__
+
+
+@pytest.mark.parametrize("rows", [[], (), torch.tensor([], dtype=torch.int64), range(0), iter([])], ids=kind)
+def test_a_reset_of_no_row_changes_nothing(rows):
+    stream = linnet.stream(build("sru"), 3)
+    stream(draw(3, 12))
+    before = tensors(stream.state)
+    stream.reset(rows)
+    identical(tensors(stream.state), before)
+
+
+@pytest.mark.parametrize("rows", [range(0, 3, 2), {0, 2}, iter([0, 2]), torch.tensor([0, 2])], ids=kind)
+def test_rows_may_be_any_iterable(rows):
+    stream = linnet.stream(build("sru"), 3)
+    stream(draw(3, 12))
+    stream.reset(rows)
+    assert [bool(row.any()) for row in stream.state.transpose(0, 1)] == [False, True, False]
+
+
+@pytest.mark.parametrize("inside", ["made", "used"])
+@pytest.mark.parametrize("name", ["sru", "lstm", "nru", "statisticalru"])
+def test_a_stream_may_be_made_and_used_in_inference_mode_and_outside(name: str, inside: str):
+    rnn, xs = build(name), draw(3, 2, 12)
+    with torch.inference_mode(inside == "made"):
+        stream = linnet.stream(rnn, 2)
+        first = [stream(x) for x in xs]
+    with torch.inference_mode(inside == "used"):
+        state = stream.state
+        stream.reset([0])
+        stream.state = state
+        stream.reset()
+        identical([stream(x) for x in xs], first)
+
+
 def test_a_state_or_an_input_that_does_not_fit_is_an_error():
     stream = linnet.stream(build("lstm"), 2)
     with pytest.raises(ValueError, match=r"the state 'h' of LSTM must have shape \(2, 2, 12\)"):
