@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from functools import partial
+from pathlib import Path
 
 from linnet.analysis.report import write_report
 from linnet.analysis.runs import read_run, unit_name
@@ -11,6 +12,7 @@ from linnet.cli.folders import RUNS, data_name, overwrite
 from linnet.cli.options import add_run_options, add_sources, run_config
 from linnet.cli.output import is_first_process, result_line, say
 from linnet.cli.parser import LazyParser, path_name
+from linnet.runs.config import RunConfig
 from linnet.tasks import TASKS
 from linnet.train.progress import choose
 
@@ -39,7 +41,7 @@ def run(options: argparse.Namespace) -> None:
     from linnet.train.loop import train
 
     config = run_config(options, options.task)
-    folder = options.folder or RUNS / (options.recipe or f"{data_name(config)}-{unit_name(config)}")
+    folder = options.folder or default_folder(options.recipe, config)
     if options.overwrite:
         overwrite(folder, config)
     result = train(config, folder, choose())
@@ -48,3 +50,7 @@ def run(options: argparse.Namespace) -> None:
     say(result_line("valid", result["valid"]))
     say(result_line("test", result["test"]))
     say(f"{result['tokens_per_second']:,.0f} tokens/s; the run is in {folder}")
+
+
+def default_folder(recipe: str | None, config: RunConfig) -> Path:
+    return RUNS / (recipe or f"{data_name(config)}-{unit_name(config)}")
