@@ -24,7 +24,7 @@ from linnet.data.errors import DataError, unknown
 from linnet.data.files import File, read_any
 from linnet.data.kjv import labelled_verses
 from linnet.data.sets import Described, WantedFiles
-from linnet.data.tables import Columns, Labelled, read_rows
+from linnet.data.tables import Columns, Labelled, any_field_size, read_rows
 from linnet.data.text import decode_utf8
 from linnet.data.vocabulary import WORD
 
@@ -197,7 +197,9 @@ def csv_rows(
 
     first   the number of the first class in this file; `names` counts from 0
     """
-    rows = csv.reader(io.StringIO(source.text(number, wanted), newline=""))
+    contents = source.text(number, wanted)
+    with any_field_size(len(contents)):
+        rows = [*csv.reader(io.StringIO(contents, newline=""))]
     return [
         Labelled(joined([row[column] for column in text]), source.class_name(row[label], first))
         for row in rows

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -97,27 +98,58 @@ def read_file(path: Path, columns: Columns) -> Iterator[Labelled]:
 
 
 def read_csv(path: str, contents: str, columns: Columns) -> Iterator[Labelled]:
-    return read_delimited(path, csv.DictReader(io.StringIO(contents, newline=""), strict=True), columns)
+    return read_delimited(path, contents, columns)
 
 
 def read_tsv(path: str, contents: str, columns: Columns) -> Iterator[Labelled]:
     """Tabs separate columns, and quotation marks are part of the text, as in GLUE."""
-    lines = io.StringIO(contents, newline="")
-    return read_delimited(
-        path, csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE, strict=True), columns
-    )
+    return read_delimited(path, contents, columns, delimiter="\t", quoting=csv.QUOTE_NONE)
 
 
-def read_delimited(path: str, reader: csv.DictReader, columns: Columns) -> Iterator[Labelled]:
+def read_delimited(path: str, contents: str, columns: Columns, **form: Any) -> Iterator[Labelled]:
+    reader = csv.DictReader(io.StringIO(contents, newline=""), strict=True, **form)
     try:
-        check_columns(f"{path}, line 1 (the header)", reader.fieldnames or (), columns)
-        for row in reader:
-            where = f"{path}, line {reader.line_num:,}"
-            check_width(where, row, len(reader.fieldnames or ()))
-            yield labelled(where, row, columns)
+        with any_field_size(len(contents)):
+            rows = numbered_rows(path, reader, columns)
     except csv.Error as error:
         # The reader counts a line after it has read it.
         raise DataError(f"{path}, line {reader.line_num + 1:,} is not a row of a table: {error}") from None
+    return (labelled(where, row, columns) for where, row in rows)
+
+
+def numbered_rows(
+    path: str, reader: csv.DictReader, columns: Columns
+) -> list[tuple[str, dict[str | Any, str | Any]]]:
+    """Return the rows, each with the file and its line."""
+    header, rows = reader.fieldnames or (), []
+    check_columns(f"{path}, line 1 (the header)", header, columns)
+    check_twins(f"{path}, line 1 (the header)", header, columns)
+    for row in reader:
+        where = f"{path}, line {reader.line_num:,}"
+        check_width(where, row, len(header))
+        rows.append((where, row))
+    return rows
+
+
+@contextmanager
+def any_field_size(most: int) -> Iterator[None]:
+    """Within this, the csv module reads fields of up to `most` characters; the limit is the process's."""
+    before = csv.field_size_limit(max(most, csv.field_size_limit()))
+    try:
+        yield
+    finally:
+        csv.field_size_limit(before)
+
+
+def check_twins(where: str, found: Sequence[str], columns: Columns) -> None:
+    """Raise if a column that is read has the name of another: it is not known which is meant."""
+    for option, name in columns.by_option.items():
+        numbers = [str(number) for number, each in enumerate(found, 1) if each == name]
+        if len(numbers) > 1:
+            raise DataError(
+                f"{where} has the column {name!r} {len(numbers)} times (columns {', '.join(numbers)}); "
+                f"rename all but one, or name another column of the {option} with --{option}"
+            )
 
 
 def check_columns(where: str, found: Any, columns: Columns) -> None:

@@ -38,9 +38,19 @@ def decode_utf8(where: str, contents: bytes) -> str:
 def parse_json(where: str, contents: str | bytes) -> Any:
     """Return the value of a JSON text that is not trusted."""
     try:
-        return json.loads(contents)
+        return json.loads(contents, object_pairs_hook=without_twins)
     except (ValueError, RecursionError) as error:
         raise DataError(f"{where} is not JSON: {error}") from None
+
+
+def without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a JSON object; Python's own reader takes the last of two values with one name."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twin = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"an object has the name {twin!r} twice")
+    return found
 
 
 def read_text(path: str | Path) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import hashlib
 import json
@@ -39,6 +40,20 @@ def pairs(rows: list[Labelled]) -> list[tuple[str, str]]:
 
 
 # ------------------------------------------------------------------------------------------ tables
+
+
+def test_long_fields_are_read(tmp_path: Path):
+    """The csv module has a limit of 131,072 characters, which is not changed for others."""
+    before, text = csv.field_size_limit(), "bird " * 40_000
+    for name, between in (("a.csv", ","), ("a.tsv", "\t")):
+        path = written(tmp_path, name, f"text{between}label\n{text}{between}long\n")
+        assert pairs(read_labelled(path)) == [(text, "long")]
+    assert csv.field_size_limit() == before
+
+
+def test_columns_of_one_name_that_are_not_read_do_not_matter(tmp_path: Path):
+    path = written(tmp_path, "a.csv", "id,text,id,label\n1,x,2,y\n")
+    assert pairs(read_labelled(path)) == [("x", "y")]
 
 
 @pytest.mark.parametrize(
@@ -83,6 +98,13 @@ def test_a_folder_with_one_folder_per_class(tmp_path: Path):
             r"line 1 \(the header\) has no column 'label'.*Name the column of the label with",
         ),
         ("a.csv", "", r"line 1 \(the header\) has no column 'text'; it has none"),
+        ("a.csv", "text,label,text\nx,y,z\n", r"has the column 'text' 2 times \(columns 1, 3\).*with --text"),
+        ("a.tsv", "label\ttext\tlabel\nx\ty\tz\n", r"has the column 'label' 2 times \(columns 1, 3\)"),
+        (
+            "a.jsonl",
+            '{"text": "x", "label": "y", "text": "z"}\n',
+            r"line 1 is not JSON: an object has the name 'text' twice",
+        ),
         ("a.csv", "text,label\n", r"a\.csv has no rows; expected a text and a label"),
         ("a.csv", "text,label\nx,y\nx\n", r"line 3 has 1 columns; expected 2"),
         ("a.csv", "text,label\nx,y,z\n", r"line 2 has 3 columns; expected 2"),
