@@ -53,10 +53,11 @@ def quantize(model: nn.Module, skip: Sequence[str] = (), activations: bool = Tru
     skip = [skip] if isinstance(skip, str) else skip
     skipped = names_to_skip(model, skip)
     made = copy.deepcopy(model).eval()
-    for name, module in list(made.named_modules()):
-        kind = REPLACEMENTS.get(type(module))
-        if kind is not None and name not in skipped:
-            made = put(made, name, kind(module, activations))
+    with torch.inference_mode(False):  # torch does not count the changes of inference tensors
+        for name, module in list(made.named_modules()):
+            kind = REPLACEMENTS.get(type(module))
+            if kind is not None and name not in skipped:
+                made = put(made, name, kind(module, activations))
     for module in made.modules():
         if isinstance(module, Cell):
             module.is_quantised = activations and isinstance(module.input, Quantised)

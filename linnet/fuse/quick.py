@@ -40,6 +40,12 @@ MOST_STEPS, MOST_SCANS = 8, 4
 MOST_WASTED = 8
 
 
+UNCOUNTED = (
+    "its int8 matrices are inference tensors, whose changes torch does not count; quantize the model, load "
+    "it and move it outside of torch.inference_mode()"
+)
+
+
 class Stepped(Protocol):
     """A cell on its own, or a layer."""
 
@@ -76,6 +82,8 @@ class Prepared:
         self.watch.watch_settings(stepped.plan_cache.settings, cell)
         if self.watch.hooked:
             self.reason = "it has hooks"
+        elif not self.watch.originals.are_counted:
+            self.reason = UNCOUNTED
 
 
 def prepared_for(stepped: Stepped, root: nn.Module) -> Prepared:

@@ -1,20 +1,21 @@
 """Detects whether a module has changed since something was prepared for it.
 
 Inspecting a module through its interface at each step would cost more than the step. `Watch` compares the
-objects in the dictionaries of all modules inside, in a few calls of C code: parameters, modules, modes,
-options, replaced methods. It does not detect weights that change in place, which it need not: kernels read
-the weights themselves.
+objects in the dictionaries of all modules inside, in a few calls of C code: parameters, buffers, modules,
+modes, options, replaced methods. It does not detect weights that change in place, which it need not: kernels
+read the weights themselves. Only int8 matrices are read from packed copies; `Originals` detects whether the
+tensors have changed that such copies were made from.
 """
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
-from operator import is_, itemgetter
+from operator import attrgetter, is_, itemgetter
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor, is_tensor, nn
 from torch.nn.modules.module import _has_any_global_hook
 
 from linnet.fuse.hooks import has_replaced_forward
@@ -23,13 +24,36 @@ from linnet.fuse.settings import Settings
 from linnet.fuse.unit import Unit
 
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-MODULES, PARAMETERS = itemgetter("_modules"), itemgetter("_parameters")
+MODULES, PARAMETERS, BUFFERS = itemgetter("_modules"), itemgetter("_parameters"), itemgetter("_buffers")
 # How many attributes a module without any of its own has, such as nn.Identity. It can only gain attributes.
 BARE = len(vars(nn.Module()))
 
 
+class Originals:
+    """Tensors that a copy was made from: have they changed since?
+
+    torch counts changes in place, but not those through `.data` or NumPy, nor those of inference tensors. An
+    assignment to `.data` is not counted either; it changes the address.
+    """
+
+    def __init__(self, tensors: Sequence[Tensor]):
+        self.tensors = tensors
+        self.are_counted = not any(map(Tensor.is_inference, tensors))
+        # They keep the memory, so that no other tensor gets its address.
+        self.memory = [tensor.detach() for tensor in tensors]
+        self.state = self.now() if self.are_counted else None
+
+    def now(self) -> list:
+        tensors = self.tensors
+        layout = (*map(Tensor.data_ptr, tensors), *map(Tensor.size, tensors), *map(Tensor.stride, tensors))
+        return [*layout, *map(attrgetter("dtype"), tensors), *map(attrgetter("_version"), tensors)]
+
+    def hold(self) -> bool:
+        return self.are_counted and self.now() == self.state
+
+
 class Watch:
-    """Watches the modules in `root`; a hook on one of those in `unhooked` is a change, too.
+    """Watches the modules in `root`, and whether one of those in `unhooked` has a hook.
 
     It references the modules inside `root` and all of their objects, but not `root` itself, which may
     reference it.
@@ -49,9 +73,11 @@ class Watch:
         self.objects = self.objects_now(own)
         self.tensors = self.tensors_now(own)
         self.hooks = [getattr(module, name) for module in unhooked for name in HOOKS]
-        self.hooked = any(self.hooks) or any(map(has_replaced_forward, unhooked)) or _has_any_global_hook()
+        self.had_hooks = self.has_hooks()
+        self.hooked = self.had_hooks or any(map(has_replaced_forward, unhooked))
         self.placed = [tensor for tensor in self.tensors if tensor is not None]
         self.addresses = self.addresses_now()
+        self.originals = Originals(list(copied_in(self.modules)))
         self.settings: list[tuple[Settings, Callable[[], Any], tuple]] = []
 
     def watch_settings(self, settings: Settings, cell: Unit) -> None:
@@ -67,12 +93,15 @@ class Watch:
             and self.objects_hold(own)
             and self.tensors_hold(own)
             and self.addresses_now() == self.addresses
-            and not any(self.hooks)
+            and self.originals.hold()
             and sum(map(len, self.bare)) == BARE * len(self.bare)
             and all(map(is_, map(type, self.modules), self.kinds))
-            and not _has_any_global_hook()
+            and self.has_hooks() is self.had_hooks
             and not (self.settings and self.settings_changed())
         )
+
+    def has_hooks(self) -> bool:
+        return any(self.hooks) or bool(_has_any_global_hook())
 
     def objects_hold(self, own: dict) -> bool:
         """Python compares the objects of two lists by `is` first, so this is fast unless one has changed."""
@@ -94,10 +123,12 @@ class Watch:
         return len(found) == len(self.tensors) and all(map(is_, found, self.tensors))
 
     def tensors_now(self, own: dict) -> list:
-        return list(values_in(chain((own["_parameters"],), map(PARAMETERS, self.spaces))))
+        """Parameters and buffers."""
+        spaces = (own, *self.spaces)
+        return list(values_in(chain(map(PARAMETERS, spaces), map(BUFFERS, spaces))))
 
     def addresses_now(self) -> list:
-        """These change with the tensor in `parameter.data`: addresses, shapes, layout, the negative bit."""
+        """These change with an assignment to `.data`: addresses, shapes, layout, the negative bit."""
         tensors = self.placed
         return [
             *map(Tensor.data_ptr, tensors),
@@ -108,6 +139,13 @@ class Watch:
 
     def settings_changed(self) -> bool:
         return any(settings.key(cell()) != key for settings, cell, key in self.settings)
+
+
+def copied_in(modules: Iterable[nn.Module]) -> Iterator[Tensor]:
+    """The tensors of those modules that keep packed copies of them."""
+    for module in modules:
+        if getattr(type(module), "keeps_copies", False):
+            yield from filter(is_tensor, values_in((module._parameters, module._buffers)))
 
 
 def values_in(spaces: Iterable[dict]) -> Iterator:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from linnet.fuse.backend import may_use_cpu_kernel
 from linnet.fuse.unit import Int8Linear as Int8Product
 from linnet.fuse.unit import Linear
+from linnet.fuse.watch import Originals
 from linnet.layers.embedding import WordEmbedding
 from linnet.layers.int8 import dequantised, product, quantised
 from linnet.layers.projection import Projection
@@ -37,14 +38,13 @@ class Int8Matrix:
 
     def __init__(self, numbers: Tensor, scales: Tensor, activations: bool):
         self.numbers, self.scales, self.activations = numbers, scales, activations
-        self.versions = numbers._version, scales._version
+        self.originals = Originals((numbers, scales))
         self.packed: Int8Panels | None = None
         self.float32: Tensor | None = None
 
     def is_of(self, numbers: Tensor, scales: Tensor) -> bool:
         """Whether this is made of these tensors, as they are now."""
-        same = self.numbers is numbers and self.scales is scales
-        return same and self.versions == (numbers._version, scales._version)
+        return self.numbers is numbers and self.scales is scales and self.originals.hold()
 
     def panels(self) -> Int8Panels:
         if self.packed is None:
@@ -88,6 +88,8 @@ class Quantised(nn.Module):
     """A module with int8 matrices. Its attributes are those of the module that it replaces."""
 
     activations: bool
+    # Kernels read packed copies of its tensors; see fuse/watch.py.
+    keeps_copies = True
 
     def take(self, module: nn.Module, names: tuple[str, ...], activations: bool) -> None:
         """Take over everything of `module`, with the matrices `names` in int8."""
@@ -165,7 +167,10 @@ class Quantised(nn.Module):
 
 
 def own_tensor(tensor: Tensor | None) -> Tensor | None:
-    return None if tensor is None else tensor.detach()
+    if tensor is None:
+        return None
+    # torch does not count the changes of an inference tensor.
+    return tensor.clone() if tensor.is_inference() else tensor.detach()
 
 
 class Int8Linear(Quantised, nn.Linear):
