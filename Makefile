@@ -4,7 +4,7 @@ VENV ?= .venv
 READY := $(VENV)/.ready
 BIN := $(VENV)/bin
 
-.PHONY: run test check format bench docs soak targets compat clean
+.PHONY: run test quick check format bench docs soak targets compat clean
 
 # Threads that wait must not spin: on a busy machine they would take the cores from those that work.
 run: $(READY)  ## train and compare language models of six units: a table, samples, a page
@@ -12,6 +12,9 @@ run: $(READY)  ## train and compare language models of six units: a table, sampl
 
 test: check  ## every check: format, lint, types, tests
 	OMP_WAIT_POLICY=passive $(BIN)/python -m pytest -n 2 --dist worksteal
+
+quick: $(READY)  ## the tests of what changed, in less than two minutes; QUICK="--list" to see which
+	OMP_WAIT_POLICY=passive $(BIN)/python -m tools.quick $(QUICK)
 
 check: $(READY)
 	$(BIN)/ruff format --check .

@@ -7,7 +7,6 @@ import inspect
 import re
 import subprocess
 import sys
-from collections.abc import Container, Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import pytest
 
 import linnet
 from linnet.fuse import backends
+from tools.imports import import_graph, imported, module_name
 
 PACKAGE = Path(linnet.__file__).parent
 
@@ -28,17 +28,6 @@ RANK = {folder: rank for rank, folder in enumerate(FOLDERS)} | {
 }
 
 UNITS = [unit.__name__ for unit in linnet.UNITS.values()]
-
-
-def imported(source: str, package: str) -> Iterator[str]:
-    """The modules that a file of `package` imports, wherever in the file it does so, by their full names."""
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Import):
-            yield from (name.name for name in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            parents = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
-            base = ".".join([*parents, *([node.module] if node.module else [])])
-            yield from (f"{base}.{name.name}" for name in node.names)
 
 
 def pointing_up(source: str, folder: str, package: str) -> list[str]:
@@ -120,27 +109,8 @@ def test_the_package_imports_nothing_that_is_not_in_the_wheel():
 # ---------------------------------------------------------------------------- circles
 
 
-def name_of(path: Path) -> str:
-    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-
-
 def imports_of_package() -> dict[str, set[str]]:
-    """Which modules each module of the package imports, at any time: also those imported in functions."""
-    paths = {name_of(path): path for path in PACKAGE.rglob("*.py")}
-    graph = {}
-    for name, path in paths.items():
-        package = name if path.stem == "__init__" else name.rpartition(".")[0]
-        found = (module_in(full, paths) for full in imported(path.read_text(encoding="utf-8"), package))
-        graph[name] = {module for module in found if module is not None} - {name}
-    return graph
-
-
-def module_in(full: str, modules: Container[str]) -> str | None:
-    """The module that an imported name is in: `linnet.units.sru.SRU` is in `linnet.units.sru`."""
-    while full and full not in modules:
-        full = full.rpartition(".")[0]
-    return full or None
+    return import_graph({module_name(path, PACKAGE.parent): path for path in PACKAGE.rglob("*.py")})
 
 
 def circle_in(graph: dict[str, set[str]]) -> list[str]:
