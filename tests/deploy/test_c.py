@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 import linnet
+from linnet.deploy.source.c_programs import piece_text
 from linnet.deploy.step.build import outputs_of
 from linnet.layers import int8
 from tests.fuse.user_units import Leaky, Moving
@@ -56,6 +57,27 @@ def test_its_own_programs_run_clean(speaker: Case, tmp_path: Path, weights: str)
     assert text.startswith("café")
     assert len(text) == len("café") + 30 + 1
     assert set(text) <= set(VOCABULARY)
+
+
+# Escape, a bell, a carriage return, delete, and one that a terminal may take for an escape sequence; and two
+# that reverse the direction of a line.
+OBEYED = ["\x1b", "\x07", "\r", "\x7f", "\x9b", "\u202e", "\u2066"]
+
+
+@needs_compiler
+def test_control_characters_of_the_vocabulary_are_shown_as_escapes(speaker: Case, tmp_path: Path):
+    vocabulary = ["\n", "\t", *OBEYED, *"abcdefghi", "é"]
+    folder = linnet.export_c(speaker.model, tmp_path / "c", vocabulary=vocabulary)
+    checked([str(CC), *STRICT, "model.c", "main.c", "-lm", "-o", "speak"], folder=folder)
+    text = checked(["./speak", "a\t\x1b\x9b\u202eé", "200", "9"], folder=folder)
+    assert text.startswith("a\t\\x1b\\x9b\\u202eé")
+    assert not set(text) & set(OBEYED)
+
+
+def test_bytes_that_are_a_part_of_a_letter_are_shown_as_they_are():
+    assert piece_text(b"\xc3") == '{1, "\\303", 0},'
+    assert piece_text(b"\xc3\x1b") == '{2, "\\303\\033", "\\303\\134x1b"},'
+    assert piece_text("\x1b") == piece_text(b"\x1b") == '{1, "\\033", "\\134x1b"},'
 
 
 @needs_compiler

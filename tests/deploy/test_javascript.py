@@ -80,6 +80,34 @@ def test_an_output_can_be_written_into_an_array_of_the_caller(export: Any, tmp_p
     assert new[0] != new[1]
 
 
+STATES = """
+import { Model, inputSize } from "./model.js";
+const model = new Model();
+const input = new Float32Array(inputSize);
+const { layer0_c: c } = model.start();
+for (const state of [
+  { layer0_c: c.slice(1) }, { layer0_c: [...c, 0] }, {}, null, undefined, { layer0_c: 3 },
+]) {
+  try {
+    model.step(state, input);
+    console.log("accepted");
+  } catch (error) {
+    console.log(`${error.name}: ${error.message}`);
+  }
+}
+model.step({ layer0_c: c }, input);
+"""
+
+
+@pytest.mark.parametrize("export", [linnet.export_js, pytest.param(linnet.export_wasm, marks=needs_zig)])
+def test_a_state_of_another_size_is_refused(export: Any, tmp_path: Path):
+    folder = export(linnet.SRU(5, 3), tmp_path / "out")
+    (folder / "states.mjs").write_text(STATES, encoding="utf-8")
+    lines = checked([str(NODE), str(folder / "states.mjs")]).splitlines()
+    message = "RangeError: the part layer0_c of the state is an array of 3 numbers, as start() makes it; got "
+    assert lines == [message + got for got in ("2", "4", *["undefined"] * 4)]
+
+
 def test_int8_is_that_of_python_and_a_quarter_of_the_size(tmp_path: Path):
     each = language_model(100, unit="sru", hidden_size=64, embedding_size=64)
     linnet.export_js(each.model, tmp_path / "whole")

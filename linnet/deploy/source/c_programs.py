@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from torch import Tensor
@@ -9,10 +10,13 @@ from torch import Tensor
 from linnet.deploy.source.c import float_text, indented, wrapped
 from linnet.deploy.source.folder import filled
 from linnet.deploy.step.program import INPUT, OUTPUT, Program
+from linnet.runs.untrusted import harmless
 
 Texts = Sequence[str | bytes]
 INT8_NOTE = """/* In int8, a last digit of difference may round a number to another of 127 levels. */
 """
+# Control characters but newline and tab.
+CONTROL = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]")
 UNKNOWN, END_OF_LINE = "<unk>", "<eos>"
 
 
@@ -81,8 +85,22 @@ def text_program(vocabulary: Texts, name: str, weights_file: bool) -> str:
 
 
 def piece_text(token: str | bytes) -> str:
-    """Bytes other than letters in octal, which takes at most three digits: nothing after it is part of it."""
+    """A token, and how it is shown if that is different."""
     data = token.encode("utf-8", "surrogatepass") if isinstance(token, str) else token
+    shown = shown_bytes(token)
+    return f"{{{len(data)}, {literal(data)}, {0 if shown == data else literal(shown)}}},"
+
+
+def shown_bytes(token: str | bytes) -> bytes:
+    """A token without control characters; bytes that are no text on their own may be a part of a letter."""
+    try:
+        text = token.decode() if isinstance(token, bytes) else token
+    except UnicodeDecodeError as error:
+        return CONTROL.sub(lambda found: b"\\x%02x" % found[0][0], error.object)
+    return harmless(text).encode()
+
+
+def literal(data: bytes) -> str:
+    """Bytes other than letters in octal, which takes at most three digits: nothing after it is part of it."""
     plain = bytes(range(32, 127)).translate(None, b'"\\?')
-    text = "".join(chr(byte) if byte in plain else f"\\{byte:03o}" for byte in data)
-    return f'{{{len(data)}, "{text}"}},'
+    return '"' + "".join(chr(byte) if byte in plain else f"\\{byte:03o}" for byte in data) + '"'

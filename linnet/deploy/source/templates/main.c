@@ -8,6 +8,7 @@
 typedef struct {
     int length;
     const char *text;
+    const char *shown; /* without control characters, which a terminal would obey; 0: the text itself */
 } piece;
 
 /* The texts of the tokens. */
@@ -40,12 +41,13 @@ static int token_of(const char *text, size_t length, size_t *read)
 
 static void show(int token)
 {
-    const piece *shown = &pieces[token];
-    if (tokens_are_words && strcmp(shown->text, "<eos>") == 0) {
+    const piece *given = &pieces[token];
+    if (tokens_are_words && strcmp(given->text, "<eos>") == 0) {
         putchar('\n');
         return;
     }
-    fwrite(shown->text, 1, (size_t)shown->length, stdout);
+    if (given->shown) fputs(given->shown, stdout);
+    else fwrite(given->text, 1, (size_t)given->length, stdout);
     if (tokens_are_words) putchar(' ');
 }
 

@@ -124,6 +124,9 @@ const initial = {
   @START@
 };
 
+// The parts of the state, with their sizes.
+const parts = Object.entries(initial).map(([name, make]) => [name, make().length]);
+
 const weights = {
   @WEIGHTS@
 };
@@ -147,6 +150,7 @@ export class Model {
   /** Read one input, change `state`, and return the output: a new array, or `into` if that is given. */
   step(state, input, into = new this.Numbers(outputSize)) {
     check(input);
+    checkState(state);
     const { @NAMES@ } = this.buffers;
     @STEP@
     into.set(output);
@@ -167,6 +171,14 @@ export class Model {
     return [
       @VALUES@
     ];
+  }
+}
+
+function checkState(state) {
+  for (const [name, size] of parts) {
+    const got = state?.[name]?.length;
+    if (got === size) continue;
+    throw new RangeError(`the part ${name} of the state is an array of ${size} numbers, as start() makes it; got ${got}`);
   }
 }
 

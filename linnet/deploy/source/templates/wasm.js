@@ -38,12 +38,21 @@ export class Model {
   /** Read one input, change `state`, and return the output: a new array, or `into` if that is given. */
   step(state, input, into = new Float32Array(outputSize)) {
     check(input);
+    checkState(state);
     for (const [name, numbers] of held) numbers.set(state[name]);
     if (!tokens) given.set(input);
     step(tokens ? input : 0);
     for (const [name, numbers] of held) state[name].set(numbers);
     into.set(found);
     return into;
+  }
+}
+
+function checkState(state) {
+  for (const [name, size] of parts) {
+    const got = state?.[name]?.length;
+    if (got === size) continue;
+    throw new RangeError(`the part ${name} of the state is an array of ${size} numbers, as start() makes it; got ${got}`);
   }
 }
 
