@@ -352,3 +352,14 @@ def test_first_look_answers_a_wrong_argument(
     with pytest.raises(SystemExit):
         first_look.main(arguments)
     assert answer in capsys.readouterr().err
+
+
+def test_every_entry_of_the_log_is_in_its_index():
+    """And the index names no others."""
+    _, index, *entries = re.split(r"^## ", (ROOT / "docs" / "log.md").read_text("utf-8"), flags=re.MULTILINE)
+    assert index.startswith("Index by subject\n")
+    titles = [entry.partition("\n")[0] for entry in entries]
+    assert all(re.match(r"\d{4}-\d\d-\d\d: ", title) for title in titles)
+    assert len(set(titles)) == len(titles)
+    named = {anchor: text for text, anchor in re.findall(r"\[([^\]]*)\]\(#([^)]*)\)", index)}
+    assert named == {slug(title): title.partition(": ")[2] for title in titles}
