@@ -74,6 +74,11 @@ class PreparedBackward:
         self.each = self.block * (1 + call.depth)
         self.arguments = Arguments(call.numbers(names, Cut(1, self.blocks, self.block)), names)
 
+    @property
+    def nbytes(self) -> int:
+        packings = (product.packing for product in self.products)
+        return sum(packing.panels.nbytes for packing in packings if packing is not None)
+
     def product_of(self, plan: Plan, product: Product, need: bool) -> PreparedProduct:
         shared = plan.start_of_shared_gradients(product, plan.projected) if self.projected else None
         start = None if shared is None else self.offsets[plan.projected[shared]]

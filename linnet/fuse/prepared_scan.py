@@ -130,6 +130,9 @@ class PreparedScan:
         self.joint = None if key.keep else operands.joint
         self.weights = PreparedWeights(cell, self.stage)
         self.is_bare = cell.input.is_bare
+        packings = self.packings if self.packing is None else [*self.packings, self.packing]
+        kept = [packing.panels for packing in packings] + ([] if self.joint is None else [self.joint])
+        self.nbytes = sum(tensor.nbytes for tensor in kept)
 
     def example(self, cell: Unit, state: Named) -> Operands:
         """Operands like those of a call; raises CannotFuse if the weights do not fit."""

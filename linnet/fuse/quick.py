@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from linnet.fuse.recorded_step import RecordedStep
 
 KERNEL_DTYPES = (torch.float32, torch.float64)
-# For how many batch sizes programs of single steps are kept, and scans of sequences, which are larger.
-MOST_STEPS, MOST_SCANS = 8, 4
 # A module that so often had other weights at the next call, as with torch.func.functional_call, is not worth
 # preparing for.
 MOST_WASTED = 8
@@ -70,10 +68,10 @@ class Prepared:
         cell = stepped.cell
         self.reason: str | None = None
         self.is_reused = False
-        self.steps: Pools[CellStep] = Pools(MOST_STEPS)
-        self.scans: Pools[PreparedScan] = Pools(MOST_SCANS)
-        self.backwards: Pools[PreparedBackward] = Pools(MOST_SCANS)
-        self.recorded: Pools[RecordedStep] = Pools(MOST_STEPS)
+        self.steps: Pools[CellStep] = Pools()
+        self.scans: Pools[PreparedScan] = Pools()
+        self.backwards: Pools[PreparedBackward] = Pools()
+        self.recorded: Pools[RecordedStep] = Pools()
         try:
             self.method = method_of(stepped)
         except CannotFuse as error:
@@ -225,7 +223,7 @@ def step_again(root: nn.Module, x: Tensor, states: Sequence[Any]) -> tuple[Tenso
     if cache is None or type(x) is not Tensor or torch.is_grad_enabled():
         return None
     prepared: Any = cache.prepared
-    pool = None if prepared is None else prepared.steps.free.get((x.shape, x.dtype))
+    pool = None if prepared is None else prepared.steps.find((x.shape, x.dtype))
     if not pool:
         return None
     try:
@@ -241,7 +239,7 @@ def step_again(root: nn.Module, x: Tensor, states: Sequence[Any]) -> tuple[Tenso
 def recorded_step_again(layer: Stepped, x: Tensor, states: Sequence[Any]) -> tuple[Tensor, Named] | None:
     """`step_again` with gradients, x [1, B, input_size]."""
     prepared: Any = layer.plan_cache.prepared
-    pool = None if prepared is None else prepared.recorded.free.get((x.shape, x.dtype))
+    pool = None if prepared is None else prepared.recorded.find((x.shape, x.dtype))
     if not pool or is_collecting():
         return None
     try:

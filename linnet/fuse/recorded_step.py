@@ -49,6 +49,8 @@ class RecordedStep(PreparedStep):
         self.made = [each.new_empty(1, *each.shape) for each in made]
         self.ends = [torch.empty_like(each) for each in new]
         self.sequences = [each.new_empty(2, *each.shape) for each in new]
+        likes = (*self.made, *self.ends, *self.sequences)
+        self.nbytes = self.program.nbytes + sum(each.nbytes for each in likes)
         self.dtype, self.shapes = like.dtype, [each.shape for each in new]
         self.weights, self.is_bare = PreparedWeights(cell, self.stage), cell.input.is_bare
 

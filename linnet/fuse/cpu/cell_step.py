@@ -176,6 +176,7 @@ class CellStep(PreparedStep):
         for i, made in enumerate(self.new):
             self.writes[6 * i + 9] = made.nbytes // batch
         program.finish()
+        self.nbytes = program.nbytes
 
     def __call__(self, x: Tensor, states: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
         reads, writes, each = self.reads, self.writes, self.each

@@ -45,11 +45,14 @@ class StepProgram:
         self.kernels: list[tuple[jit.Compiled, array[int], int, bool]] = []
         self.alive: list[object] = []
         self.table = array("q")
+        self.nbytes = 0  # of all buffers
 
     # ------------------------------------------------------------------------------- building
 
     def buffer(self, size: int) -> Tensor:
-        return torch.zeros(self.batch, size, dtype=self.dtype, device="cpu")
+        made = torch.zeros(self.batch, size, dtype=self.dtype, device="cpu")
+        self.nbytes += made.nbytes
+        return made
 
     def call(self, size: int) -> Call:
         return Call((1, self.batch, size), (None, None, False), self.dtype)
