@@ -68,6 +68,7 @@ def take(browser: Any, shot: Shot, folders: list[Path], out: Path) -> None:
         viewport={"width": shot.width, "height": 900},
         color_scheme="dark" if shot.dark else "light",
         device_scale_factor=1.5,
+        bypass_csp=True,  # wait_for_function evaluates a string in the page
     )
     with tempfile.TemporaryDirectory() as work:
         path = lens_of_runs(folders, shot.text).save(Path(work) / "lens.html")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -89,6 +91,15 @@ def open_page(browser: Any, tmp_path: Path) -> Iterator[Any]:
     assert logged == []
 
 
+def wait_until(page: Any, condition: str) -> None:
+    """Playwright's own function evaluates a string in the page, which the page's policy refuses."""
+    for _ in range(300):
+        if page.evaluate(condition):
+            return
+        page.wait_for_timeout(50)
+    raise AssertionError(f"never: {condition}")
+
+
 def tokens_of(text: str) -> torch.Tensor:
     return torch.tensor([WORDS.index(word) for word in text.split()])
 
@@ -168,17 +179,17 @@ def test_a_person_types_points_and_chooses_views(open_page: Any):
     assert page.locator(".words span").all_inner_texts() == TEXT.split()
     for tab in page.locator("[role=tab]").all():
         tab.click()
-        page.wait_for_function("!document.querySelector('.says').textContent.startsWith('Computing')")
+        wait_until(page, "!document.querySelector('.says').textContent.startsWith('Computing')")
         assert page.locator(".panel .figure svg[role=img]").get_attribute("aria-label")
         assert len(page.locator(".about").inner_text()) > 60
         assert page.locator(".says").inner_text()
     page.click("#tab-weights")
     column = page.locator(".panel .hits rect").nth(3).bounding_box()
     page.mouse.move(column["x"] + 5, column["y"] + 20)
-    page.wait_for_function("lens.selected === 3")
+    wait_until(page, "lens.selected === 3")
     assert "“sat”" in page.locator(".says").inner_text()
     page.fill("textarea", "the cat sat on the sofa")
-    page.wait_for_function("lens.readings[0].length === 6")
+    wait_until(page, "lens.readings[0].length === 6")
     assert page.locator(".notice").inner_text() == "Not in the vocabulary: sofa."
     page.click("#tab-next")
     best = page.locator("[data-write]").first
@@ -187,7 +198,7 @@ def test_a_person_types_points_and_chooses_views(open_page: Any):
     expected = "the cat sat on the sofa" + ("\n" if word == "<eos>" else f" {word}")
     assert page.input_value("textarea") == expected
     page.fill("textarea", "")
-    page.wait_for_function("lens.readings[0].length === 0")
+    wait_until(page, "lens.readings[0].length === 0")
     assert "Type something" in page.locator(".panel").inner_text()
 
 
@@ -195,15 +206,15 @@ def test_a_person_types_points_and_chooses_views(open_page: Any):
 def test_a_finger_chooses_words_views_and_what_to_write(open_page: Any):
     page = open_page(page_of(language_model("lrn"), "LRN"), width=390, touch=True)
     page.tap(".words span:nth-child(3)")
-    page.wait_for_function("lens.selected === 2")
+    wait_until(page, "lens.selected === 2")
     page.tap("#tab-weights")
     assert "“bird”" in page.locator(".says").inner_text()
     column = page.locator(".panel .hits rect").nth(1).bounding_box()
     page.touchscreen.tap(column["x"] + 5, column["y"] + 20)
-    page.wait_for_function("lens.selected === 1")
+    wait_until(page, "lens.selected === 1")
     page.tap("#tab-next")
     page.tap("[data-write] >> nth=0")
-    page.wait_for_function(f"lens.readings[0].length >= {len(TEXT.split())}")
+    wait_until(page, f"lens.readings[0].length >= {len(TEXT.split())}")
     assert len(page.input_value("textarea")) > len(TEXT)
     # As WCAG 2.2 asks (2.5.8): nothing to tap is smaller than 24 pixels.
     small = "[...document.querySelectorAll('.words span, button, select, input, [data-write]')]"
@@ -218,12 +229,12 @@ def test_similar_states_are_found_in_other_texts(open_page: Any):
     page = open_page(shown)
     page.click("#tab-similar")
     page.evaluate("lens.select(4)")
-    page.wait_for_function("document.querySelector('.says').textContent.includes('after “on”')")
+    wait_until(page, "document.querySelector('.says').textContent.includes('after “on”')")
     # The second text begins as the typed one does, so the model is in the very same state.
     assert page.locator(".says").inner_text() == "The states after “on” are most like those after “on”: 1."
     page.fill("input[aria-label=words]", "3")
     page.keyboard.press("Enter")
-    page.wait_for_function("document.querySelector('.says').textContent.includes('bird')")
+    wait_until(page, "document.querySelector('.says').textContent.includes('bird')")
     said = page.locator(".says").inner_text().replace("\u00a0", " ")
     assert said == "The states after “bird sat on” are most like those after “bird sat on”: 1."
     page.click("summary")
@@ -239,10 +250,10 @@ def test_without_other_texts_similar_states_are_those_of_the_typed_one(open_page
     page = open_page(page_of(language_model("rnn"), "RNN"))
     page.click("#tab-similar")
     page.fill("textarea", "the cat sat the cat")
-    page.wait_for_function("lens.readings[0].length === 5")
+    wait_until(page, "lens.readings[0].length === 5")
     assert "after “cat” are most like those after “cat”" in page.locator(".says").inner_text()
     page.fill("textarea", "the")
-    page.wait_for_function("lens.readings[0].length === 1")
+    wait_until(page, "lens.readings[0].length === 1")
     assert page.locator(".says").inner_text() == "There is no other place to compare with."
 
 
@@ -267,7 +278,7 @@ def test_the_keyboard_reaches_everything(open_page: Any):
     page.focus(".words [tabindex='0']")
     page.keyboard.press("Home")
     page.keyboard.press("ArrowRight")
-    page.wait_for_function("lens.selected === 1 && document.activeElement.textContent === 'small'")
+    wait_until(page, "lens.selected === 1 && document.activeElement.textContent === 'small'")
 
 
 CONTRAST = """() => {
@@ -315,7 +326,7 @@ def test_two_models_on_a_phone_with_enough_contrast(open_page: Any, dark: bool):
     page.click(".theme")
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(23, 23, 26)"
     page.set_viewport_size({"width": 1200, "height": 900})
-    page.wait_for_function("document.querySelectorAll('.panel')[1].getBoundingClientRect().x > 500")
+    wait_until(page, "document.querySelectorAll('.panel')[1].getBoundingClientRect().x > 500")
 
 
 @needs_chromium
@@ -382,7 +393,7 @@ def test_the_lens_of_a_trained_tagger_has_the_probabilities_of_its_crf(open_page
     page = open_page(lens_of_runs([folder]))
     assert page.input_value("textarea") in ("Anna Smith sang", "Rome 's birds slept")
     page.fill("textarea", "Anna's birds sang in Rome")
-    page.wait_for_function("lens.readings[0].length === 6")
+    wait_until(page, "lens.readings[0].length === 6")
     run = linnet.load(folder)
     words = run.task.words("Anna's birds sang in Rome")
     assert page.locator(".words span").all_inner_texts() == [word.lower() for word in words]
@@ -411,13 +422,13 @@ def test_the_lens_of_a_trained_classifier_has_its_predictions(open_page: Any, tm
     page = open_page(lens_of_runs([folder]))
     text = "What a (loud) bird, it wasn't!"
     page.fill("textarea", text)
-    page.wait_for_function("lens.readings[0].length > 8")
+    wait_until(page, "lens.readings[0].length > 8")
     (answer,) = linnet.load(folder).predict([text])
     found = page.evaluate("[...lens.readings[0].probabilities(lens.readings[0].length - 1)]")
     close(found, torch.tensor([answer["probabilities"][label] for label in ("bad", "good")]))
     assert f"the class is most probably “{answer['label']}”" in page.locator(".says").inner_text()
     page.click("#tab-similar")
-    page.wait_for_function("document.querySelector('.says').textContent.startsWith('The states')")
+    wait_until(page, "document.querySelector('.says').textContent.startsWith('The states')")
 
 
 # ------------------------------------------------------------------------------------ without a browser
@@ -429,6 +440,36 @@ def test_the_page_is_one_file_without_addresses():
     assert re.findall(r'(?:src|href)="(?!data:)[^"]*"', page) == []
     assert set(re.findall(r"https?://[^\s\"']+", page)) <= {"http://www.w3.org/2000/svg"}
     assert "/*" + "SCRIPT*/" not in page
+
+
+def test_the_page_runs_its_own_script_and_reaches_no_address():
+    """By its Content-Security-Policy, whose hashes are those of its script and its style."""
+    page = page_of(language_model("lrn"), "/*SCRIPT*/").html
+    (policy,) = re.findall(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)">', page)
+    rules = dict(rule.split(" ", 1) for rule in policy.split("; "))
+    for kind, element in (("script-src", "script"), ("style-src", "style")):
+        (text,) = re.findall(rf"<{element}[^>]*>(.*)</{element}>", page, re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        assert rules.pop(kind) == f"'sha256-{digest}'"
+    assert rules.pop("img-src") == "data:"
+    assert rules == dict.fromkeys(("default-src", "base-uri", "form-action"), "'none'")
+    assert "<title>Lens: /*SCRIPT*/</title>" in page
+
+
+@needs_chromium
+def test_the_browser_refuses_other_scripts_and_requests(browser: Any, tmp_path: Path):
+    page, logged = browser.new_page(), []
+    page.on("console", lambda message: logged.append(message.text))
+    page.goto(page_of(language_model("lrn"), "LRN").save(tmp_path / "lens.html").as_uri())
+    assert page.evaluate("lens.models.length") == 1
+    page.evaluate(
+        "document.body.append(Object.assign(document.createElement('script'), { text: 'ran = 1' }))"
+    )
+    page.evaluate("fetch('data:text/plain,x').catch(() => null)")
+    assert page.evaluate("typeof ran") == "undefined"
+    assert any("Executing inline script violates" in text for text in logged)
+    assert any("Refused to connect" in text for text in logged)
+    page.close()
 
 
 def test_modules_are_joined_in_the_order_in_which_they_need_each_other():
@@ -470,12 +511,20 @@ def test_the_command_writes_the_lens_of_runs(
     assert "one run or two; got 3" in capsys.readouterr().err
 
 
+class Notebook:
+    """A page without a policy, in which widgets are shown."""
+
+    def save(self, path: Path) -> Path:
+        path.write_text("<!doctype html><title>Notebook</title><body></body>", encoding="utf-8")
+        return path
+
+
 @needs_chromium
 def test_the_text_of_a_widget_is_that_of_its_page(open_page: Any):
     pytest.importorskip("anywidget", reason="anywidget is not installed")
     shown = page_of(language_model("rnn"), "RNN").widget(height=700)
     assert (shown.text, shown.height) == (TEXT, 700)
-    page = open_page(page_of(language_model("lrn"), "LRN"))
+    page = open_page(Notebook())
     page.evaluate(
         """async ([code, values]) => {
           const { default: widget } = await import(`data:text/javascript,${encodeURIComponent(code)}`);
@@ -488,7 +537,7 @@ def test_the_text_of_a_widget_is_that_of_its_page(open_page: Any):
         }""",
         [shown._esm, {"page": shown.page, "text": shown.text, "height": shown.height}],
     )
-    page.wait_for_function("widget.changed.length === 1 && widget.frame.contentWindow.lens")
+    wait_until(page, "widget.changed.length === 1 && widget.frame.contentWindow.lens")
     page.frame_locator("iframe").locator("textarea").fill("the cat")
     assert page.evaluate("widget.values.text") == "the cat"
     page.evaluate("widget.values.text = 'a bird'; widget.changed[0]()")
