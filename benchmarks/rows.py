@@ -13,20 +13,31 @@ from typing import Any
 import torch
 
 import linnet
+from benchmarks.records import COMMIT, INTEGER, NUMBER, TEXT, TIME, WORDS, YES_NO, RecordFile, Row, maybe
 from linnet.base.files import write_atomically
 from linnet.base.machine import installed_version, processor_name
 from linnet.bench.timing import Say
 
-COLUMNS = (
-    *("date", "commit", "what", "unit", "backend", "mode", "L", "B", "d", "dtype", "threads", "memory"),
-    *("p20_ms", "p50_ms", "p80_ms", "peak_mb", "ratio", "ratio_to", "target", "met"),
-    *("torch", "llvmlite", "linnet", "cpu"),
+RECORD = RecordFile(
+    {
+        **{"date": TIME, "commit": COMMIT, "what": WORDS, "unit": TEXT, "backend": TEXT, "mode": TEXT},
+        **{"L": maybe(INTEGER), "B": maybe(INTEGER), "d": maybe(INTEGER), "dtype": WORDS, "threads": INTEGER},
+        **{"memory": maybe("new|reused|huge pages"), "p20_ms": maybe(NUMBER), "p50_ms": maybe(NUMBER)},
+        **{"p80_ms": maybe(NUMBER), "peak_mb": maybe(NUMBER), "ratio": maybe(NUMBER), "ratio_to": TEXT},
+        **{
+            "target": maybe(f"{NUMBER}( ms| µs)?"),
+            "met": maybe(YES_NO),
+            "torch": WORDS,
+            "llvmlite": TEXT,
+            "linnet": TEXT,
+        },
+        "cpu": WORDS,
+    }
 )
+COLUMNS = tuple(RECORD.columns)
 PACKAGE = Path(linnet.__file__).parent
 # The memory of new tensors: from the system, or that of freed ones (linnet.reuse_memory).
 MEMORY = ("new", "reused")
-
-Row = dict[str, str]
 
 
 class Book:
@@ -34,6 +45,9 @@ class Book:
 
     def __init__(self, path: Path | None, threads: int, say: Say, device: str = "cpu", memory: str = "new"):
         self.path, self.say = path, say
+        if path is not None and path.exists():
+            # Before anything is measured.
+            read(path)
         self.circumstances = {**circumstances(threads, device), "memory": memory}
         self.rows: list[Row] = []
 
@@ -85,8 +99,7 @@ def read(path: Path) -> list[Row]:
         raise FileNotFoundError(
             f"there are no rows yet: {path} does not exist; `python -m benchmarks` writes it"
         )
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
+    return RECORD.read(path)
 
 
 def circumstances(threads: int, device: str = "cpu") -> dict[str, Any]:

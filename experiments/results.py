@@ -2,46 +2,37 @@
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.records import COMMIT, DATE, INTEGER, NUMBER, TEXT, WORDS, RecordFile, maybe
 from experiments.tables import HERE, Row, Table, why_not_run
 from linnet.runs.records import write_atomically
 
 RESULTS = HERE / "results.csv"
-COLUMNS = (
-    *("date", "commit", "cpu", "threads", "table", "row", "changed", "epochs", "steps"),
-    *("parameters", "valid", "test", "tokens_per_second", "note", "baseline", "solved", "repeats", "also"),
+RECORD = RecordFile(
+    {
+        **{"date": DATE, "commit": COMMIT, "cpu": WORDS, "threads": INTEGER, "table": WORDS, "row": WORDS},
+        **{"changed": TEXT, "epochs": maybe(INTEGER), "steps": maybe(INTEGER), "parameters": INTEGER},
+        **{"valid": maybe(NUMBER), "test": NUMBER, "tokens_per_second": maybe(INTEGER), "note": TEXT},
+        **{"baseline": maybe(NUMBER), "solved": maybe(rf"never|{INTEGER}")},
+        **{"repeats": maybe(rf"{NUMBER}( {NUMBER})*"), "also": TEXT},
+    },
+    key=("table", "row", "changed"),
 )
+COLUMNS = tuple(RECORD.columns)
 Result = dict[str, str]
 
 
 def read_results(path: Path = RESULTS) -> list[Result]:
-    if not path.exists():
-        return []
-    with path.open(encoding="utf-8", newline="") as file:
-        reader = csv.DictReader(file)
-        if not set(reader.fieldnames or ()) <= set(COLUMNS):
-            raise ValueError(f"{path} has other columns than {', '.join(COLUMNS)}; give another --results")
-        # Older files do not have all columns.
-        return [{**dict.fromkeys(COLUMNS, ""), **result} for result in reader]
+    return RECORD.read(path) if path.exists() else []
 
 
 def store(result: Result, path: Path = RESULTS) -> None:
     """Add a line, or replace the line of the same row with the same changes."""
-    lines = {key(old): old for old in [*read_results(path), result]}.values()
-    write_atomically(path, csv_of(COLUMNS, lines))
-
-
-def csv_of(columns: Sequence[str], lines: Iterable[Result]) -> bytes:
-    text = io.StringIO()
-    writer = csv.DictWriter(text, columns, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(lines)
-    return text.getvalue().encode()
+    lines = [*{key(old): old for old in [*read_results(path), result]}.values()]
+    write_atomically(path, RECORD.content(lines))
 
 
 def key(result: Result) -> tuple[str, str, str]:

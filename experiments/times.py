@@ -9,7 +9,6 @@ with other work. The results replace those of the table in times.csv, from which
 
 from __future__ import annotations
 
-import csv
 import tempfile
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -17,8 +16,9 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
+from benchmarks.records import COMMIT, INTEGER, NUMBER, TIME, WORDS, RecordFile
 from benchmarks.rows import circumstances
-from experiments.results import Result, csv_of, text
+from experiments.results import Result, text
 from experiments.tables import HERE, Row, Table, config_of, read_table
 from linnet.base.tables import markdown
 from linnet.bench.timing import Call, race
@@ -30,9 +30,13 @@ from linnet.train.loop import Run
 from linnet.train.progress import Silent
 
 TIMES = HERE / "times.csv"
-COLUMNS = (
-    *("date", "commit", "cpu", "threads", "table", "row"),
-    *("updates_per_epoch", "p20_ms", "p50_ms", "p80_ms", "tokens_per_second"),
+RECORD = RecordFile(
+    {
+        **{"date": TIME, "commit": COMMIT, "cpu": WORDS, "threads": INTEGER, "table": WORDS, "row": WORDS},
+        **{"updates_per_epoch": INTEGER, "p20_ms": NUMBER, "p50_ms": NUMBER, "p80_ms": NUMBER},
+        "tokens_per_second": INTEGER,
+    },
+    key=("table", "row"),
 )
 Say = Callable[[str], None]
 
@@ -74,23 +78,20 @@ def size_of(run: Run, milliseconds: float) -> dict[str, Any]:
 
 
 def line(values: dict[str, Any]) -> Result:
-    return {column: text(values[column]) for column in COLUMNS}
+    return {column: text(values[column]) for column in RECORD.columns}
 
 
 # ------------------------------------------------------------------------------------------- the file
 
 
 def read_times(path: Path = TIMES) -> list[Result]:
-    if not path.exists():
-        return []
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
+    return RECORD.read(path) if path.exists() else []
 
 
 def store(lines: Sequence[Result], path: Path = TIMES) -> None:
     """Add the lines of a table in place of those that it had."""
     others = [old for old in read_times(path) if old["table"] != lines[0]["table"]]
-    write_atomically(path, csv_of(COLUMNS, [*others, *lines]))
+    write_atomically(path, RECORD.content([*others, *lines]))
 
 
 def times_part(lines: Sequence[Result]) -> str:
@@ -129,6 +130,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     table = read_table(options.table)
     rows = [table.find(name) for name in options.rows]
     given = {"data_dir": options.data_dir} if options.data_dir else {}
+    read_times(options.times)  # a damaged file is an error before anything is measured
     lines = measure(table, rows, given, options.rounds, options.threads, print)
     store(lines, options.times)
     print(times_part(lines))

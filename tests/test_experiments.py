@@ -192,11 +192,17 @@ def test_the_readme_is_up_to_date():
     assert there == readme.page(), "run: python -m experiments.run --readme"
 
 
+LINE = {
+    **dict.fromkeys(results.COLUMNS, ""),
+    **{"date": "2026-11-17", "cpu": "a processor", "threads": "1", "table": "t", "row": "a"},
+    **{"parameters": "9", "test": "1.5"},
+}
+
+
 def test_a_line_takes_the_place_of_the_same_one(tmp_path: Path):
     path = tmp_path / "results.csv"
-    blank = dict.fromkeys(results.COLUMNS, "")
     for row, changed, test in (("a", "", "3"), ("b", "", "4"), ("a", "lr=1", "5"), ("a", "", "2")):
-        results.store({**blank, "table": "t", "row": row, "changed": changed, "test": test}, path)
+        results.store({**LINE, "row": row, "changed": changed, "test": test}, path)
     found = [(line["row"], line["changed"], line["test"]) for line in results.read_results(path)]
     assert found == [("a", "", "2"), ("b", "", "4"), ("a", "lr=1", "5")]
 
@@ -302,11 +308,33 @@ def test_figures_are_told_as_papers_tell_them():
     assert readme.paper_of(copies.find("eurnn-seed1")) == "solved in a few hundred updates"
 
 
+def test_a_damaged_file_of_results_is_an_error_before_a_training_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    path = tmp_path / "results.csv"
+    results.store(LINE, path)
+    damaged = path.read_text().replace("a processor", "a processor, edited by hand")
+    path.write_text(damaged)
+    command = [
+        "scrn_table4",
+        "--row",
+        "small-nd-wt",
+        "--results",
+        str(path),
+        "--run-dir",
+        str(tmp_path / "run"),
+    ]
+    assert run.main(command) == 1
+    assert "line 2 has 19 fields; expected 18" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+    assert path.read_text() == damaged
+
+
 def test_results_of_an_earlier_time_can_be_read(tmp_path: Path):
     path, old = tmp_path / "results.csv", [n for n in results.COLUMNS if n not in ("baseline", "solved")]
-    path.write_text(",".join(old) + "\n" + ",".join("x" for _ in old) + "\n")
+    path.write_text(",".join(old) + "\n" + ",".join(LINE[name] for name in old) + "\n")
     (line,) = results.read_results(path)
-    assert (line["solved"], line["table"]) == ("", "x")
+    assert (line["solved"], line["table"]) == ("", "t")
     path.write_text("date,mood\n")
     with pytest.raises(ValueError, match="other columns"):
         results.read_results(path)

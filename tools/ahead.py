@@ -14,13 +14,21 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
+from benchmarks.records import INTEGER, WORDS, RecordFile
 from benchmarks.recurrence import training_plans
 from linnet.fuse.plan import Plan
 from linnet.fuse.triton.kernels import compile_ahead
 from linnet.fuse.triton.loop import Recipe
 from linnet.units import UNITS
 
-COLUMNS = ("capability", "unit", "kernel", "dtype", "registers", "spilled", "shared", "ahead_of_time")
+RECORD = RecordFile(
+    {
+        **{"capability": INTEGER, "unit": WORDS, "kernel": WORDS, "dtype": WORDS, "registers": INTEGER},
+        **{"spilled": INTEGER, "shared": INTEGER, "ahead_of_time": "True|False"},
+    },
+    key=("capability", "unit", "kernel", "dtype"),
+)
+COLUMNS = tuple(RECORD.columns)
 # All units in float32; one unit of each kind also in bfloat16, as dtypes change only loads and stores.
 HALVES = ("sru", "lstm")
 

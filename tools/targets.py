@@ -12,8 +12,6 @@ results.
 from __future__ import annotations
 
 import argparse
-import csv
-import io
 import shutil
 import subprocess
 import sys
@@ -30,6 +28,7 @@ import torch
 from torch import Tensor
 
 import linnet
+from benchmarks.records import COMMIT, INTEGER, NUMBER, TIME, WORDS, RecordFile, Row
 from benchmarks.rows import circumstances, commit
 from linnet.base.files import write_atomically
 from tools.run_steps import NODE, STRICT, checked, run_modules, run_page
@@ -268,11 +267,18 @@ def report(name: str, cases: Sequence[Case], records: bool) -> bool:
 # ---------------------------------------------------------------------------------------- recorded
 
 
+RECORD = RecordFile(
+    {
+        **{"target": WORDS, "models": INTEGER, "difference": NUMBER, "worst": WORDS},
+        **{"date": TIME, "commit": COMMIT},
+    },
+    key=("target",),
+)
+
+
 def read_results(path: Path = RESULTS) -> dict[str, Result]:
     """Return the recorded results by target."""
-    if not path.exists():
-        return {}
-    rows = csv.DictReader(io.StringIO(path.read_text(encoding="utf-8")))
+    rows = RECORD.read(path) if path.exists() else []
     return {
         row["target"]: Result(
             row["target"],
@@ -289,15 +295,15 @@ def read_results(path: Path = RESULTS) -> dict[str, Result]:
 def record(results: Sequence[Result], path: Path = RESULTS) -> None:
     """Write these results; those of other targets stay."""
     known = {**read_results(path), **{result.target: result for result in results}}
-    text = io.StringIO()
-    rows = csv.DictWriter(text, Result.__dataclass_fields__, lineterminator="\n")
-    rows.writeheader()
-    rows.writerows(
-        {**asdict(known[name]), "difference": f"{known[name].difference:.2g}"}
-        for name in TARGETS
-        if name in known
-    )
-    write_atomically(path, text.getvalue().encode())
+    rows = [as_row(known[name]) for name in TARGETS if name in known]
+    write_atomically(path, RECORD.content(rows))
+
+
+def as_row(result: Result) -> Row:
+    return {
+        **{name: str(value) for name, value in asdict(result).items()},
+        "difference": f"{result.difference:.2g}",
+    }
 
 
 def main() -> int:

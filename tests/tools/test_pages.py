@@ -71,7 +71,7 @@ def test_a_readme_without_markers_is_left_alone(tmp_path: Path, measured: Path):
 
 def test_the_page_of_exports_has_a_row_for_each_recorded_target(tmp_path: Path):
     results = tmp_path / "targets.csv"
-    day = {"date": "2026-11-17T06:00:00Z", "commit": "abc"}
+    day = {"date": "2026-11-17T06:00:00Z", "commit": "abcdef0"}
     targets.record([targets.Result("js-node", 54, 1.7e-6, "lrn", **day)], results)
     targets.record([targets.Result("cortex-m7", 54, 2.6e-6, "sru", **day)], results)
     page = page_with(tmp_path / "deploy.md", "targets")

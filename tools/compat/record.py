@@ -7,15 +7,20 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import rows
-from benchmarks.rows import Row
+from benchmarks.records import COMMIT, INTEGER, NUMBER, TEXT, TIME, WORDS, YES_NO, RecordFile, Row, maybe
 from linnet.base.files import write_atomically
 from tools.compat.projects import PROJECTS, Project
 
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "compat.csv"
-COLUMNS = (
-    *("project", "version", "what", "contestant", "works", "why", "p50_ms", "ratio", "threads"),
-    *("date", "commit", "torch", "cpu"),
+RECORD = RecordFile(
+    {
+        **{"project": WORDS, "version": TEXT, "what": WORDS, "contestant": TEXT, "works": maybe(YES_NO)},
+        **{"why": TEXT, "p50_ms": maybe(NUMBER), "ratio": maybe(NUMBER), "threads": maybe(INTEGER)},
+        **{"date": TIME, "commit": COMMIT, "torch": WORDS, "cpu": WORDS},
+    },
+    key=("project", "what", "contestant"),
 )
+COLUMNS = tuple(RECORD.columns)
 
 
 def rows_of(project: Project, what: str, results: Mapping[str, Mapping[str, Any]]) -> list[Row]:
@@ -34,7 +39,7 @@ def failure(project: Project, what: str, why: str) -> list[Row]:
 
 
 def read(path: Path) -> list[Row]:
-    return rows.read(path) if path.exists() else []
+    return RECORD.read(path) if path.exists() else []
 
 
 def save(path: Path, new: Sequence[Row]) -> None:
@@ -43,4 +48,4 @@ def save(path: Path, new: Sequence[Row]) -> None:
     kept = [row for row in read(path) if (row["project"], row["what"]) not in replaced]
     order = list(PROJECTS)
     every = sorted([*kept, *new], key=lambda row: (order.index(row["project"]), row["what"]))
-    write_atomically(path, (rows.header(COLUMNS) + rows.lines(every, COLUMNS)).encode())
+    write_atomically(path, RECORD.content(every))
