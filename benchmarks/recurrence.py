@@ -76,7 +76,7 @@ def bytes_moved(unit: str, shape: Shape) -> dict[str, int]:
     return {"forward": (inputs + states + output) * size, "backward": (2 * inputs + states + 1) * size}
 
 
-def plan_of(unit: str):
+def plan_of(unit: str) -> Plan:
     (plans,) = {id(p): p for p in training_plans(unit)}.values()
     if isinstance(plans, str):
         raise ValueError(plans)

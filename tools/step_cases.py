@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -43,7 +44,7 @@ def case(name: str, model: nn.Module, run: Callable[[Tensor], Tensor], inputs: T
     return Case(name, model, inputs, outputs.reshape(len(inputs), -1))
 
 
-def stack(unit: type[linnet.Recurrent], layers: int, steps: int, **options) -> Case:
+def stack(unit: type[linnet.Recurrent], layers: int, steps: int, **options: Any) -> Case:
     torch.manual_seed(1)
     rnn = unit(INPUT_SIZE, 7, layers, **options)
     if unit is linnet.NRU:
@@ -79,7 +80,7 @@ def variants(steps: int) -> list[Case]:
     ]
 
 
-def language_model(steps: int, **options) -> Case:
+def language_model(steps: int, **options: Any) -> Case:
     torch.manual_seed(1)
     sizes = {"hidden_size": 8, "num_layers": 2, "embedding_size": 6}
     model = LanguageModel(TOKENS, LanguageModelConfig(**{**sizes, **options}))

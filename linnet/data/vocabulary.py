@@ -51,7 +51,7 @@ class Vocabulary:
     lowercase: bool = False
     merges: tuple[str, ...] = ()  # at level "bpe": the merges, in order
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.level not in LEVELS:
             raise unknown("level", self.level, LEVELS)
         if self.words not in WORDS:

@@ -153,7 +153,7 @@ def translation_table(sizes: list[Sizes]) -> dict[Callable, Callable]:
     """Return the translation for torch.onnx.export; it appends to `sizes`."""
     numbers = count()
 
-    def translate(plan, x, weight, bias, others, lengths, reverse):
+    def translate(plan: Any, x: Any, weight: Any, bias: Any, others: Any, lengths: Any, reverse: Any) -> Any:
         sizes.append((size_of(x, 0), size_of(x, 1)))
         call = OperatorCall(f"operator{next(numbers)}", plan, others)
         results = call.add_operator(x, weight, bias, lengths, reverse)

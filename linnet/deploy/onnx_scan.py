@@ -49,7 +49,7 @@ def translation_table(scans: list[Sizes]) -> dict[Callable, Callable]:
     """Return the translation of `linnet::scan` for torch.onnx.export; it appends to `scans`."""
     numbers = count()
 
-    def scan(plan, tensors, mask, resets, reverse):
+    def scan(plan: Any, tensors: Any, mask: Any, resets: Any, reverse: Any) -> Any:
         operands = Operands.of(plan_called(plan), (mask, resets, reverse), tensors)
         scans.append((size_of(operands.joint, 0), size_of(operands.joint, 1)))
         nodes, results = scan_nodes(f"scan{next(numbers)}", operands)

@@ -21,6 +21,7 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
+from torch.types import Device
 
 from linnet.base.options import check_number, check_rate, check_size, choose
 from linnet.base.suggest import no_such
@@ -98,10 +99,10 @@ class Classifier(TextEncoder):
         config: ClassifierConfig,
         *,
         characters: int = 0,
-        device=None,
-        dtype=None,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
     ):
-        where = {"device": device, "dtype": dtype}
+        where: dict[str, Any] = {"device": device, "dtype": dtype}
         super().__init__(
             vocabulary_size, config, characters=characters, bidirectional=config.bidirectional, **where
         )

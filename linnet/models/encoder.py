@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.types import Device
 
 from linnet.base.options import check_size
 from linnet.layers.characters import CharacterMax
@@ -115,10 +116,17 @@ class StackEncoder(Encoder):
 class TokenEncoder(StackEncoder):
     """Embedding (or one-hot tokens), dropouts, and a stack of layers by an EncoderConfig."""
 
-    def __init__(self, vocabulary_size: int, config: EncoderConfig, *, device=None, dtype=None):
+    def __init__(
+        self,
+        vocabulary_size: int,
+        config: EncoderConfig,
+        *,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
+    ):
         super().__init__()
         check_size("vocabulary_size", vocabulary_size)
-        where = {"device": device, "dtype": dtype}
+        where: dict[str, Any] = {"device": device, "dtype": dtype}
         self.vocabulary_size, self.config = vocabulary_size, config
         size = config.embedding_size
         self.embedding = nn.Embedding(vocabulary_size, size, **where) if size else None
@@ -161,12 +169,12 @@ class TextEncoder(StackEncoder):
         *,
         characters: int = 0,
         bidirectional: bool = False,
-        device=None,
-        dtype=None,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
     ):
         super().__init__()
         check_size("vocabulary_size", vocabulary_size)
-        where = {"device": device, "dtype": dtype}
+        where: dict[str, Any] = {"device": device, "dtype": dtype}
         self.vocabulary_size, self.config = vocabulary_size, config
         self.embedding = (
             WordEmbedding(vocabulary_size, config.embedding_size, config.tuned, **where)

@@ -17,7 +17,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor, nn
+from torch.types import Device
 
 from linnet.layers.embedding import IGNORE, check_tokens
 from linnet.layers.int8_modules import Quantised
@@ -57,8 +59,15 @@ class LanguageModel(TokenEncoder):
 
     config: LanguageModelConfig
 
-    def __init__(self, vocabulary_size: int, config: LanguageModelConfig, *, device=None, dtype=None):
-        where = {"device": device, "dtype": dtype}
+    def __init__(
+        self,
+        vocabulary_size: int,
+        config: LanguageModelConfig,
+        *,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
+    ):
+        where: dict[str, Any] = {"device": device, "dtype": dtype}
         super().__init__(vocabulary_size, config, **where)
         check_sobolev(config, self.stack)
         width = self.stack[-1].output_size

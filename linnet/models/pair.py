@@ -22,6 +22,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.types import Device
 
 from linnet.base.options import check_size, choose
 from linnet.layers.attention import AdditiveAttention, NormedLinear
@@ -89,10 +90,10 @@ class PairClassifier(TextEncoder):
         config: PairConfig,
         *,
         characters: int = 0,
-        device=None,
-        dtype=None,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
     ):
-        where = {"device": device, "dtype": dtype}
+        where: dict[str, Any] = {"device": device, "dtype": dtype}
         super().__init__(
             vocabulary_size, with_norm(config), characters=characters, bidirectional=True, **where
         )

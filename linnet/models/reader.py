@@ -25,6 +25,7 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.types import Device
 
 from linnet.base.options import check_rate, check_size, choose
 from linnet.layers.attention import AlignedAttention, GatedAttention, clear_padding
@@ -126,12 +127,12 @@ class DocumentReader(Pretrained):
         *,
         features: int = 0,
         tags: Sequence[int] = (),
-        device=None,
-        dtype=None,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
     ):
         super().__init__()
         check_size("features", features, least=0)
-        where = {"device": device, "dtype": dtype}
+        where: dict[str, Any] = {"device": device, "dtype": dtype}
         self.config, self.features = config, features
         size = config.embedding_size
         self.embedding = WordEmbedding(vocabulary_size, size, config.tuned, config.tuned_words, **where)
@@ -201,7 +202,7 @@ def join_layers(encoder: BidirectionalEncoder, encoded: Encoded) -> Tensor:
 class TagEmbedding(nn.Module):
     """Ids of `count` tags -> vectors of `size`, initialised with N(0, 1); one-hot vectors if size is 0."""
 
-    def __init__(self, count: int, size: int, device=None, dtype=None):
+    def __init__(self, count: int, size: int, device: Device = None, dtype: torch.dtype | None = None):
         super().__init__()
         check_size("the number of tags", count)
         self.count, self.size = count, size or count
@@ -238,10 +239,16 @@ class RNet(Pretrained):
     """
 
     def __init__(
-        self, vocabulary_size: int, config: ReaderConfig, *, characters: int, device=None, dtype=None
+        self,
+        vocabulary_size: int,
+        config: ReaderConfig,
+        *,
+        characters: int,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
     ):
         super().__init__()
-        where = {"device": device, "dtype": dtype}
+        where: dict[str, Any] = {"device": device, "dtype": dtype}
         self.config = config
         hidden, rate = config.hidden_size, config.read_dropout
         self.embedding = WordEmbedding(

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.types import Device
 
 from linnet.base.options import check_size
 from linnet.layers.recurrent import Recurrent
@@ -70,12 +71,12 @@ class SequenceModel(Encoder):
         *,
         one_hot: bool = False,
         last: bool = False,
-        device=None,
-        dtype=None,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
     ):
         super().__init__()
         check_size("output_size", output_size)
-        where = {"device": device, "dtype": dtype}
+        where: dict[str, Any] = {"device": device, "dtype": dtype}
         self.input_size, self.output_size, self.config = input_size, output_size, config
         self.one_hot, self.last = one_hot, last
         unit = find_unit(config.unit)

@@ -23,6 +23,7 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.types import Device
 
 from linnet.base.options import check_size, choose
 from linnet.layers.crf import CRF, reduced
@@ -109,8 +110,8 @@ class Tagger(StackEncoder):
         *,
         characters: int = 0,
         fixed_words: int = 0,
-        device=None,
-        dtype=None,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
     ):
         super().__init__()
         check_size("tags", tags)
@@ -165,7 +166,9 @@ class TrainedAndFixed(nn.Module):
     gradient is always 0; and updating the small table is faster than updating a hundred thousand rows.
     """
 
-    def __init__(self, trained: int, fixed: int, size: int, device=None, dtype=None):
+    def __init__(
+        self, trained: int, fixed: int, size: int, device: Device = None, dtype: torch.dtype | None = None
+    ):
         super().__init__()
         check_size("words", trained)
         check_size("fixed_words", fixed, least=0)

@@ -14,6 +14,9 @@ sentence; token 2 ends each sentence, on both sides. Padding never changes a res
 
 from __future__ import annotations
 
+import torch
+from torch.types import Device
+
 from linnet.models.recurrent_translator import RecurrentTranslator
 from linnet.models.transformer_translator import TransformerTranslator
 from linnet.models.translator_base import Decoded, Translator, TranslatorConfig
@@ -29,7 +32,12 @@ __all__ = [
 
 
 def make_translator(
-    source_words: int, target_words: int, config: TranslatorConfig, *, device=None, dtype=None
+    source_words: int,
+    target_words: int,
+    config: TranslatorConfig,
+    *,
+    device: Device = None,
+    dtype: torch.dtype | None = None,
 ) -> Translator:
     kind = RecurrentTranslator if config.form == "recurrent" else TransformerTranslator
     return kind(source_words, target_words, config, device=device, dtype=dtype)

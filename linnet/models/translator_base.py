@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.types import Device
 
 from linnet.base.options import check_rate, check_size, choose
 from linnet.fuse.linear import kept_matrices
@@ -96,7 +97,13 @@ class Translator(Pretrained):
     """
 
     def __init__(
-        self, source_words: int, target_words: int, config: TranslatorConfig, *, device=None, dtype=None
+        self,
+        source_words: int,
+        target_words: int,
+        config: TranslatorConfig,
+        *,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
     ):
         super().__init__()
         check_size("source_words", source_words)
@@ -107,7 +114,7 @@ class Translator(Pretrained):
                 f"{source_words} and {target_words} words: set shared=False"
             )
         self.source_words, self.target_words, self.config = source_words, target_words, config
-        where = {"device": device, "dtype": dtype}
+        where: dict[str, Any] = {"device": device, "dtype": dtype}
         self.add_tables(where)
         self.add_layers(where)
 

@@ -153,9 +153,10 @@ class Memory(Task):
         """Return the source that these settings describe."""
 
     def build(self) -> SequenceModel:
-        source, shape = self.source, {"one_hot": self.source.one_hot, "last": self.source.last}
+        source = self.source
+        sizes = source.input_size, source.output_size
         with unit_options_checked():
-            return SequenceModel(source.input_size, source.output_size, self.model, **shape)
+            return SequenceModel(*sizes, self.model, one_hot=source.one_hot, last=source.last)
 
     def batches(self, split: str, epoch: int = 0, first: int = 0) -> Iterator[SequenceBatch]:
         data = self.data
