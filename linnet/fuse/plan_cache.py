@@ -9,7 +9,9 @@ from types import MethodType
 from typing import Any
 from weakref import WeakValueDictionary
 
+import torch
 from torch.compiler import is_compiling
+from torch.nn.modules.module import _has_any_global_hook
 
 from linnet.fuse.available import no_cpu_kernels, no_triton_kernels
 from linnet.fuse.plan import Plan
@@ -77,6 +79,8 @@ class PlanCache:
             names -= {product.attribute for plan in plans for product in plan.traced.inner}
         self.settings.add(cell, names)
         plans = self.settings.opaque(cell, names) or plans
+        if isinstance(plans, str) and may_pass():
+            return plans
         # New names make the keys longer. Older plans are then not found any more, and are deleted first.
         self.plans[self.key(cell, extras, after, options)] = plans
         for old in list(self.plans)[:-MOST_PLANS]:
@@ -96,6 +100,14 @@ class PlanCache:
         if not all(same):
             raise AssertionError("the settings of a unit changed while it was compiled")
         return plans
+
+
+def may_pass() -> bool:
+    """Whether a reason may be gone at the next call, with what `undisturbed` cannot switch off.
+
+    Global hooks run on modules that a step calls; numbers that it creates have the default dtype.
+    """
+    return bool(_has_any_global_hook()) or torch.get_default_dtype() not in (torch.float32, torch.float64)
 
 
 def values_of(after: After, options: tuple) -> tuple:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from linnet.fuse.plan import Plan, Product
 from linnet.fuse.shared_traces import shared_trace
@@ -167,17 +167,18 @@ def inner_projections(cell: Unit) -> list[str]:
     ]
 
 
-class InnerProduct(nn.Module):
-    """Replaces a projection of a cell that a step calls with something that it has computed."""
+class InnerProduct:
+    """Replaces a projection of a cell that a step calls with something that it has computed.
+
+    Not a module, whose call runs the global hooks that exist at this moment: a trace is kept longer.
+    """
 
     def __init__(self, cell: Unit, attribute: str, multiply: Multiply):
-        super().__init__()
-        self.cell, self.attribute, self.multiply = [cell], attribute, multiply
+        self.cell, self.attribute, self.multiply = cell, attribute, multiply
 
-    def forward(self, source: Tensor) -> Named:
-        (cell,) = self.cell
-        projection = getattr(cell, self.attribute)
-        check_bare(cell, self.attribute)
+    def __call__(self, source: Tensor) -> Named:
+        projection = getattr(self.cell, self.attribute)
+        check_bare(self.cell, self.attribute)
         parts, biased = (list(map(safe_name, n)) for n in (projection.parts, projection.biased_parts))
         made = self.multiply(self.attribute, source, parts, biased)
         return {name_in_unit(name): part for name, part in made.items()}
@@ -217,6 +218,8 @@ def check_traced(traced: Traced, step: Step, size: int) -> None:
 
         try:
             y, new = step(given, states, weights, multiply=multiply)
+        except RecursionError:  # of the caller: there may be room at the next call
+            raise
         except RuntimeError as error:
             raise CannotFuse(f"its step runs on scalars only: {error}") from error
         ours = interpret(traced.forward, {name: t for group in groups for name, t in group.items()})

@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from linnet.fuse.frames import Call, all_variables, watching
@@ -159,14 +160,43 @@ class InnerProducts:
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Compute with real numbers on the CPU, with gradients, whatever modes are active outside."""
+    """Compute with real numbers on the CPU, with gradients, whatever modes are active outside.
+
+    What is computed here is kept, so it must not depend on them: compilers and tracers, torch.func, modes of
+    functions and of dispatch, autocast, a default device, inference mode, and hooks on saved tensors, as
+    those of torch.utils.checkpoint. Anomaly mode, which is one of the whole process, stays as it is; see
+    `Recorder.anomaly_check`.
+    """
     tracing = torch._C._get_tracing_state()
     torch._C._set_tracing_state(None)  # type: ignore[attr-defined]
     try:
-        with _disable_current_modes(), torch.device("cpu"), torch.inference_mode(False), torch.enable_grad():
+        with (
+            temporarily_clear_interpreter_stack(),
+            without_saved_tensors_hooks(),
+            _disable_current_modes(),
+            torch._C.DisableTorchFunction(),  # a default device, too
+            torch.autocast("cpu", enabled=False),
+            torch.inference_mode(False),
+            torch.enable_grad(),
+        ):
             yield
     finally:
         torch._C._set_tracing_state(tracing)  # type: ignore[attr-defined]
+
+
+@contextmanager
+def without_saved_tensors_hooks() -> Iterator[None]:
+    """They would replace the tensors that a trace knows by their identity."""
+    autograd: Any = torch._C._autograd
+    hooks = []
+    while (top := autograd._top_saved_tensors_default_hooks(True)) is not None:
+        hooks.append(top)
+        autograd._pop_saved_tensors_default_hooks()
+    try:
+        yield
+    finally:
+        while hooks:
+            autograd._push_saved_tensors_default_hooks(*hooks.pop())
 
 
 def record(
@@ -178,6 +208,8 @@ def record(
     try:
         with recorder:
             y, new = step(*groups, multiply=products) if multiplies else step(*groups)
+    except RecursionError:  # of the caller: there may be room at the next call
+        raise
     except (RuntimeError, TypeError, ValueError, LookupError, AttributeError) as error:
         where = user_line(traceback.extract_tb(error.__traceback__))
         raise NotPointwise(
@@ -191,13 +223,11 @@ def record(
     above = {f"d{name}": recorder.input(f"d{name}") for name in outputs}
     # A constant output has no gradient.
     varying = [name for name, output in outputs.items() if output.requires_grad]
-    with recorder:
-        gradients = torch.autograd.grad(
-            [outputs[name] for name in varying],
-            list(leaves.values()),
-            [above[f"d{name}"] for name in varying],
-            allow_unused=True,
-        )
+    gradients = recorder.gradients(
+        [outputs[name] for name in varying],
+        list(leaves.values()),
+        [above[f"d{name}"] for name in varying],
+    )
     backward = recorder.graph([*names, *above], {f"d.{n}": g for n, g in zip(names, gradients, strict=True)})
     inputs, weights = (*inputs, *products.parts), (*weights, *products.biases)
     return Traced(inputs, tuple(states), weights, forward, backward, tuple(products.products))
@@ -226,6 +256,10 @@ def trace_names(
     return {line.result: line for line in recorder.lines}, states, named
 
 
+# The answer to a question of anomaly mode.
+ANSWER = torch.zeros((), dtype=torch.bool, device="cpu")
+
+
 class Recorder(TorchDispatchMode):
     """Records each operation on scalars, in terms of the few operations that an emitter knows.
 
@@ -244,6 +278,34 @@ class Recorder(TorchDispatchMode):
         # Names by identity; the tensors are kept so that no identity is used twice.
         self.names: dict[int, Operand] = {}
         self.kept: list[Tensor] = []
+        # What `isnan` was asked of while differentiating, by the identity of its result; see `anomaly_check`.
+        self.asked: dict[int, Tensor] = {}
+        self.is_differentiating = False
+
+    def gradients(
+        self, outputs: Sequence[Tensor], leaves: Sequence[Tensor], above: Sequence[Tensor]
+    ) -> Sequence[Tensor | None]:
+        self.is_differentiating = True
+        try:
+            with self:
+                return torch.autograd.grad(outputs, leaves, above, allow_unused=True)
+        finally:
+            self.is_differentiating = False
+
+    def anomaly_check(self, op: str, value: Any) -> Any:
+        """In anomaly mode, autograd asks of each gradient `isnan(value)._is_any_true().item()`. It is not.
+
+        The numbers of a trace have no meaning. The mode is one of the whole process, so it is not switched
+        off: it would be off for other threads, too. Returns None if this is another operation.
+        """
+        if op == "isnan":
+            made = torch.isnan(value)
+            self.kept.append(made)
+            self.asked[id(made)] = value
+            return made
+        if op == "_is_any_true" and id(value) in self.asked:
+            return ANSWER
+        return False if op == "_local_scalar_dense" and value is ANSWER else None
 
     def input(self, name: str) -> Tensor:
         # Any value, except where relu and abs have no derivative.
@@ -260,6 +322,9 @@ class Recorder(TorchDispatchMode):
         op = func._schema.name.split("::")[1]
         in_place = op.endswith("_") and not op.endswith("__")
         op = op.rstrip("_") if in_place else op
+        answer = self.anomaly_check(op, *args[:1]) if self.is_differentiating else None
+        if answer is not None:
+            return answer
         if op not in RECORDED:
             return self.decompose(func, args, kwargs)
         result = func(*args, **kwargs)
@@ -289,6 +354,8 @@ class Recorder(TorchDispatchMode):
             return value
         if id(value) in self.names:
             return self.names[id(value)]
+        if id(value) in self.asked:
+            return self.add("ne", *[self.operand(self.asked[id(value)])] * 2)
         # A tensor that is neither an input nor computed from one, such as a buffer, may change after tracing.
         raise NotPointwise(f"step uses a tensor that is neither an input nor a parameter{user_line()}")
 

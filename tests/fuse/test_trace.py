@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import inspect
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +15,14 @@ import torch
 import torch.nn.functional as F
 from fused_runs import FUSED, OTHER_STEPS, WITH_INNER_PRODUCTS, Variant, plans_of
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.autograd.graph import saved_tensors_hooks
+from torch.overrides import TorchFunctionMode
+from torch.utils.checkpoint import checkpoint
+from torch.utils.flop_counter import FlopCounterMode
 
 import linnet
+from linnet.fuse import shared_traces
 from linnet.fuse.trace import OPERATIONS, NotPointwise, Pointwise, Traced, bias_of, trace
 
 Function = Callable[[Tensor, Tensor], Tensor]
@@ -372,20 +380,144 @@ def unit_of(function: Function) -> type[linnet.Recurrent]:
 # ------------------------------------------------------------------------------------ circumstances
 
 
-@pytest.mark.parametrize("around", [torch.no_grad, torch.inference_mode, torch.enable_grad])
-def test_a_trace_does_not_depend_on_the_mode_it_is_made_in(around: Any):
+class Swapping(TorchFunctionMode):
+    """Computes tanh where sigmoid is called."""
+
+    def __torch_function__(self, function, types, arguments=(), named=None):
+        return (torch.tanh if function is torch.sigmoid else function)(*arguments, **(named or {}))
+
+
+@contextmanager
+def deterministic() -> Iterator[None]:
+    torch.use_deterministic_algorithms(True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+def within(around: Callable[[], Any]) -> Callable[[Callable[[], Any]], Any]:
+    def run(job: Callable[[], Any]) -> Any:
+        with around():
+            return job()
+
+    return run
+
+
+def inside(call: Callable[[Callable[[Tensor], Tensor]], Any]) -> Callable[[Callable[[], Any]], Any]:
+    """Within a function that torch transforms or calls again."""
+
+    def run(job: Callable[[], Any]) -> Any:
+        made: list[Any] = []
+        call(lambda x: made.append(job()) or (x * x).sum())  # type: ignore[func-returns-value]
+        return made[0]
+
+    return run
+
+
+# Modes that may be active while a unit is first traced, and are gone when it runs again.
+PASSING: dict[str, Callable[[Callable[[], Any]], Any]] = {
+    "no_grad": within(torch.no_grad),
+    "inference mode": within(torch.inference_mode),
+    "anomaly mode": within(lambda: torch.autograd.set_detect_anomaly(True)),
+    "deterministic algorithms": within(deterministic),
+    "autocast": within(lambda: torch.autocast("cpu", torch.bfloat16)),
+    "forward mode": within(torch.autograd.forward_ad.dual_level),
+    "hooks on saved tensors": within(partial(saved_tensors_hooks, torch.clone, torch.clone)),
+    "a mode of functions": within(Swapping),
+    "a mode of dispatch": within(lambda: FlopCounterMode(display=False)),
+    "fake tensors": within(FakeTensorMode),
+    "a default device": within(lambda: torch.device("meta")),
+    "torch.func.grad": inside(lambda f: torch.func.grad(f)(torch.ones(3))),
+    "torch.func.vmap": inside(lambda f: torch.vmap(f, randomness="same")(torch.ones(3, 2))),
+    "torch.func.functionalize": inside(lambda f: torch.func.functionalize(f)(torch.ones(3))),
+    "checkpoint": inside(lambda f: checkpoint(f, torch.ones(3, requires_grad=True), use_reentrant=False)),
+}
+
+
+@pytest.mark.parametrize("mode", PASSING)
+def test_a_trace_does_not_depend_on_the_mode_it_is_made_in(mode: str):
     expected = traced(POINTWISE["softplus"])
-    with around():
-        assert traced(POINTWISE["softplus"]) == expected
+    assert PASSING[mode](partial(traced, POINTWISE["softplus"])) == expected
 
 
-@pytest.mark.parametrize("around", [torch.no_grad, torch.inference_mode])
-def test_a_unit_built_without_gradients_has_the_same_plans(around: Any):
-    with around():
-        rnn = linnet.LSTM(3, 5, peepholes=True)
-    expected = linnet.LSTM(3, 5, peepholes=True)
+@pytest.mark.parametrize("mode", PASSING)
+@pytest.mark.parametrize(
+    "build", [partial(linnet.LSTM, peepholes=True), partial(linnet.GRU, form="before")], ids=["LSTM", "GRU"]
+)
+def test_a_unit_has_the_same_plans_whatever_mode_it_was_built_in(build: Any, mode: str, monkeypatch):
+    monkeypatch.setattr(shared_traces, "TRACES", {})
+    expected = build(3, 5)
+    monkeypatch.setattr(shared_traces, "TRACES", {})
+    rnn = PASSING[mode](partial(build, 3, 5))
     for training in (True, False):
         assert plans_of(rnn, training)[0].plan == plans_of(expected, training)[0].plan
+
+
+def test_a_unit_built_in_anomaly_mode_runs_by_kernels():
+    """Even if its gradient is NaN for the number that a trace computes with."""
+    x = torch.randn(3, 2, 4, dtype=torch.float64)
+    with torch.autograd.set_detect_anomaly(True):
+        rnn = unit_of(lambda x, h: torch.sqrt(torch.relu(x - 0.5)) + h)(4, 13, dtype=torch.float64)
+        by_kernels = by("cpu", rnn, x)
+        assert torch.is_anomaly_enabled()
+    torch.testing.assert_close(by_kernels, by("reference", rnn, x))
+
+
+def by(backend: str, rnn: linnet.Recurrent, x: Tensor) -> Tensor:
+    with linnet.backend(backend):
+        return rnn(x)[0].detach()
+
+
+def test_a_gradient_may_ask_for_nan_in_any_mode():
+    class Careful(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, above):
+            return torch.where(above.isnan(), 0.0, 2 * above)
+
+    expected = traced(lambda x, h: Careful.apply(x) + h)
+    assert "ne" in [line.op for line in expected.backward.lines]
+    with torch.autograd.set_detect_anomaly(True):
+        found = traced(lambda x, h: Careful.apply(x) + h)
+    assert [line.op for line in found.backward.lines] == [line.op for line in expected.backward.lines]
+
+
+def test_a_refusal_that_may_pass_is_not_kept():
+    """A global hook runs on a module that the step calls."""
+    scale = nn.Tanh()
+    handle = nn.modules.module.register_module_forward_hook(
+        lambda module, inputs, output: output.sort().values if module is scale else None
+    )
+    try:
+        rnn = unit_of(lambda x, h: scale(x) + h)(3, 5)
+        with pytest.warns(linnet.FallbackWarning, match="every module has a hook"):
+            rnn(torch.randn(4, 2, 3))
+    finally:
+        handle.remove()
+    x = torch.randn(4, 2, 3)
+    torch.testing.assert_close(by("cpu", rnn, x), by("reference", rnn, x))
+
+
+def test_a_number_of_a_narrow_default_dtype_is_no_lasting_refusal():
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        rnn = unit_of(lambda x, h: torch.maximum(x, torch.scalar_tensor(0.3)) + h)(3, 5, dtype=torch.float32)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    x = torch.randn(4, 2, 3)
+    torch.testing.assert_close(by("cpu", rnn, x), by("reference", rnn, x))
+
+
+def test_a_trace_without_room_on_the_stack_is_no_refusal():
+    def step(x: Tensor, h: Tensor) -> Tensor:
+        raise RecursionError
+
+    with pytest.raises(RecursionError):
+        traced(step)
 
 
 def test_a_default_dtype_and_device_change_nothing():
