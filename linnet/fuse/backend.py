@@ -30,8 +30,9 @@ from linnet.fuse.backends import (
     SingleStep,
     extra_inputs_of,
 )
-from linnet.fuse.fused import UnitRun, fit_together
+from linnet.fuse.fused import UnitRun, project
 from linnet.fuse.fused import run_pair as run_fused_pair
+from linnet.fuse.random_state import RandomState
 from linnet.fuse.recording import is_recorded, opaque_to_kernels
 from linnet.fuse.unit import ByNature, CannotFuse, Flags, Named, Unit
 
@@ -137,11 +138,19 @@ def run(recurrence: Recurrence, x: Tensor, state: Named, flags: Flags) -> tuple[
         if made is not None:
             return made
     chosen = choose_backend(recurrence, x)
+    random = RandomState(x.device) if is_noisy(recurrence, chosen) else None
     try:
         return chosen.run(recurrence, x, state, flags)
     except CannotFuse as error:
         chosen = fall_back(recurrence.cell, error.reason)
+    if random is not None:  # kernels have drawn masks; the loop draws the same
+        random.restore()
     return chosen.run(recurrence, x, state, flags)
+
+
+def is_noisy(recurrence: Recurrence, chosen: Backend) -> bool:
+    """Whether kernels may draw random numbers and then be refused. A compiler decides before it draws."""
+    return recurrence.cell.training and isinstance(chosen, Kernels) and not chosen.mode.recorded
 
 
 def run_quickly(
@@ -229,17 +238,19 @@ def run_pair(
     """
     if not kernels_for(x).runs_pairs or any(choose_backend(each, x) is not TRITON for each in recurrences):
         return None
-    inputs = [extra_inputs_of(each, x) for each in recurrences]
-    plans = [each.plans_for(tuple(names)) for each, names in zip(recurrences, inputs, strict=True)]
-    if not fit_together(plans):
-        return None
-    runs = [
-        UnitRun(each.cell, *arguments)
-        for each, *arguments in zip(
-            recurrences, plans, [each.after for each in recurrences], inputs, states, flags, strict=True
-        )
-    ]
+    random = RandomState(x.device)
+    given = zip(recurrences, states, flags, strict=True)
     try:
-        return run_fused_pair(runs, x)
-    except CannotFuse:  # each direction, run separately, gives the reason
+        return run_fused_pair([projected_run(each, x, state, own) for each, state, own in given], x)
+    except CannotFuse:  # each direction, run separately, draws the same masks and gives the reason
+        random.restore()
         return None
+
+
+def projected_run(recurrence: Recurrence, x: Tensor, state: Named, flags: Flags) -> tuple[UnitRun, Tensor]:
+    """A run of one direction, and its projection: masks are drawn in the order of `Kernels.run`."""
+    inputs, cell = extra_inputs_of(recurrence, x), recurrence.cell
+    plans = recurrence.plans_for(tuple(inputs))
+    if isinstance(plans, str):
+        raise CannotFuse(plans)
+    return UnitRun(cell, plans, recurrence.after, inputs, state, flags), project(cell.input, x)

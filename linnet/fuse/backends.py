@@ -3,6 +3,9 @@
 reference   calls the unit's `step` in a loop over time; defines the result
 cpu         kernels for the CPU, compiled by LLVM
 triton      kernels for GPUs, compiled by Triton
+
+All draw random numbers in the same order, so that a seed gives the same masks: the noise on the state, the
+masks of the state, what `extra_inputs` draws, and the mask of the input of the projection.
 """
 
 from __future__ import annotations
@@ -85,9 +88,9 @@ class Reference(Backend):
     def run(self, recurrence: Recurrence, x: Tensor, state: Named, flags: Flags) -> tuple[Tensor, Named]:
         cell = recurrence.cell
         check_devices(cell, cell.unit_name, x)
-        inputs = {**cell.project(x), **recurrence.state_noise(x)}
-        step = partial(recurrence.step, masks=recurrence.state_masks(state))
-        return reference.scan(step, inputs, state, *flags)
+        noise, masks = recurrence.state_noise(x), recurrence.state_masks(state)
+        inputs = {**cell.project(x), **noise}
+        return reference.scan(partial(recurrence.step, masks=masks), inputs, state, *flags)
 
     def run_step(self, cell: Unit, x: Tensor, state: Named) -> tuple[Tensor, Named]:
         check_devices(cell, cell.unit_name, x)
@@ -131,13 +134,13 @@ class Kernels(Backend):
             # torch computes the projection for such a kernel, and accepts a matrix on meta without an error.
             check_devices(cell, cell.unit_name, x)
             return own(x, state, flags, self.mode.recorded)
-        inputs = extra_inputs_of(recurrence, x)
+        noise, masks = recurrence.state_noise(x), recurrence.state_masks(state)
+        inputs = {**cell.extra_inputs(x), **noise}
         plans = recurrence.plans_for(tuple(inputs))
         if isinstance(plans, str):
             raise CannotFuse(plans)
         if not self.has_inner_products and any(plan.traced.inner for plan in plans):
             raise CannotFuse(ByNature(f"there is no {self.name} kernel for products within a step"))
-        masks = recurrence.state_masks(state)
         run = UnitRun(recurrence.cell, plans, recurrence.after, inputs, state, flags, masks)
         return run_unit(run, x, self.mode)
 
@@ -263,4 +266,5 @@ class SingleStep:
 
 
 def extra_inputs_of(recurrence: Recurrence, x: Tensor) -> Named:
-    return {**recurrence.cell.extra_inputs(x), **recurrence.state_noise(x)}
+    noise = recurrence.state_noise(x)
+    return {**recurrence.cell.extra_inputs(x), **noise}

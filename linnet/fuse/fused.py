@@ -183,21 +183,27 @@ def check_fit(cell: Unit, plan: Plan, projected: Any, others: Any) -> None:
 # ------------------------------------------------------------------------------- both directions
 
 
-def fit_together(plans: Sequence[list[Plan] | str]) -> bool:
+def fit_together(plans: Sequence[list[Plan]]) -> bool:
     """Whether two directions with these plans can run in one launch: the same step, without a matrix."""
-    if any(isinstance(each, str) or len(each) > 1 or each[0].matrices for each in plans):
+    if any(len(each) > 1 or each[0].matrices for each in plans):
         return False
-    return len({each[0].text for each in plans if not isinstance(each, str)}) == 1
+    return len({each[0].text for each in plans}) == 1
 
 
-def run_pair(runs: Sequence[UnitRun], x: Tensor) -> tuple[Tensor, list[Named]]:
-    """Run both directions in one launch: their outputs side by side, and the final state of each."""
+def run_pair(pair: Sequence[tuple[UnitRun, Tensor]], x: Tensor) -> tuple[Tensor, list[Named]]:
+    """Run both directions in one launch: their outputs side by side, and the final state of each.
+
+    pair   for each direction its run, and the projection of x
+    """
+    runs = [run for run, _ in pair]
+    if not fit_together([run.plans for run in runs]):
+        raise CannotFuse("its directions have different steps")
     scan = scan_module()
     from linnet.fuse.triton.pair import Scanned, pair_scan
 
     scanned = []
-    for cell, (plan,), after, inputs, state, flags, _ in runs:
-        stage, joint = cell.stages()[0], project(cell.input, x)
+    for (cell, (plan,), after, inputs, state, flags, _), joint in pair:
+        stage = cell.stages()[0]
         others = scan.OtherOperands(*operands_of(cell, stage, plan, inputs, x, state), *flags)
         check_fit(cell, plan, joint, others)
         scanned.append(Scanned(Fusible(plan, partial(one_step, cell, stage, after)), joint, others))

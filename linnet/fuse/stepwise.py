@@ -50,7 +50,8 @@ class Stepwise:
         """x [T, B, input_size], or one step of it."""
         if self.kernels is None:
             return Projected(None, self.cell.project(x))
-        return Projected(self.cell.input.joint(x), self.cell.extra_inputs(x))
+        extra_inputs = self.cell.extra_inputs(x)  # first, as in `Cell.project`: both may draw masks
+        return Projected(self.cell.input.joint(x), extra_inputs)
 
     def advance(self, projected: Projected, state: Named) -> tuple[Tensor, Named]:
         """One step: the output [B, output_size] and the new state."""

@@ -91,7 +91,8 @@ class Cell(ShowsOptions, Unit):
 
     def project(self, x: Tensor) -> Named:
         """x [T, B, input_size], or one step of it, -> the inputs of `step` other than the state."""
-        return {**self.input(x), **self.extra_inputs(x)}
+        extra_inputs = self.extra_inputs(x)  # first, as with kernels: both may draw masks
+        return {**self.input(x), **extra_inputs}
 
     def extra_inputs(self, x: Tensor) -> Named:
         """Return further inputs of `step`, besides the projections and the state: x itself, or a mask."""

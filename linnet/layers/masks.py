@@ -8,6 +8,8 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
+from linnet.fuse.random_state import RandomState
+
 
 def keep_mask(shape: Sequence[int], rate: float, like: Tensor) -> Tensor:
     """Return a mask of zeros (with probability `rate`) and 1 / (1 - rate), which preserves the mean."""
@@ -20,10 +22,9 @@ Result = TypeVar("Result")
 
 def with_same_masks(device: torch.device, *calls: Callable[[], Result]) -> list[Result]:
     """Return the results of several calls that draw masks of the same shapes: each draws the same numbers."""
-    generator = torch if device.type == "cpu" else torch.get_device_module(device)
-    first, results = generator.get_rng_state(), []
+    first, results = RandomState(device), []
     for call in calls:
-        generator.set_rng_state(first)
+        first.restore()
         results.append(call())
     return results
 

@@ -148,7 +148,8 @@ def regularisers() -> None:
     """What the stack does around a step, from the same random numbers by both backends."""
     options: list[tuple[Variant, dict[str, Any]]] = [
         (variant(linnet.SRU), {"zoneout": 0.3, "bidirectional": True, "num_layers": 2, "dropout": 0.2}),
-        (variant(linnet.LSTM), {"state_dropout": 0.4}),
+        (variant(linnet.SRU), {"zoneout": 0.3, "bidirectional": True, "input_dropout": 0.2}),
+        (variant(linnet.LSTM), {"state_dropout": 0.4, "input_dropout": 0.2}),
         (variant(linnet.RAN), {"weight_drop": 0.4, "norm": "layer"}),
         (variant(linnet.LRN), {"weight_drop": 0.4, "bidirectional": True, "proj_size": 3}),
     ]
