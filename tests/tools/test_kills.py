@@ -141,6 +141,16 @@ def test_times_may_differ(tmp_path: Path, whole: Path):
     kills.compare_folders(whole, run.parent)
 
 
+def test_a_run_that_was_killed_before_its_first_checkpoint_says_so(tmp_path: Path, whole: Path):
+    killed = copy(whole, tmp_path / "killed")
+    notice = "run has no checkpoint yet: it starts from step 0, and its 2 rows of metrics.jsonl with it\n"
+    (killed / "errors").write_text(notice)
+    kills.compare_folders(whole, killed)
+    (killed / "errors").write_text(notice + "run/last is damaged\n")
+    with pytest.raises(Wrong, match="run/last is damaged"):
+        kills.compare_folders(whole, killed)
+
+
 def test_the_speeds_of_a_table_are_left_out(tmp_path: Path):
     (tmp_path / "output").write_text(
         "lrn: epoch 1  step 5  valid: loss 2.9  94 tokens/s\nmeasuring the speed of each model alone ...\n\n"
