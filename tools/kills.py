@@ -4,10 +4,10 @@
     python -m tools.kills --only read compare
 
 `linnet train` of every task in TASKS, `linnet compare` and `linnet search`, with the small settings of
-small_tasks.py, run as processes of their own. Each is killed with SIGKILL at random moments after it began
-to write, and the same command is started again, until it ends. All files that it leaves, and its last lines,
-must then be those of an undisturbed run, to the last byte, apart from times. The settings that a search draws
-are random, so each of its runs is compared with an undisturbed training with the same settings.
+small_tasks.py, run as processes of their own. Each is killed with SIGKILL at random moments, after a random
+number of writes, and the same command is started again, until it ends. All files that it leaves, and its
+last lines, must then be those of an undisturbed run, to the last byte, apart from times. The settings that a
+search draws are random, so each of its runs is compared with an undisturbed training with the same settings.
 
 The seed determines the units, the optimisers and the moments; what a process is doing at a moment varies.
 """
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import random
 import re
@@ -54,6 +55,13 @@ class Command(NamedTuple):
     name: str
     words: list[str]
     compare: Callable[[Path, Path], None]
+
+
+class Pace(NamedTuple):
+    """How often an undisturbed command adds or renames files, and the seconds from one time to the next."""
+
+    writes: int
+    seconds: float
 
 
 # --------------------------------------------------------------------------------------- commands
@@ -101,10 +109,15 @@ class Process:
                 env={**os.environ, "PYTHONPATH": path, "LINNET_CACHE": str(folder / "cache")},
             )
 
-    def wait_for_writing(self) -> None:
-        """Wait until the process has written something, or has ended."""
-        while not self.has_ended() and last_change(self.folder / RUN) == self.before:
-            time.sleep(0.005)
+    def watch(self, most: float = math.inf) -> int:
+        """Wait until the process has written `most` times, or has ended; return how often it has written."""
+        writes, last = 0, self.before
+        while writes < most and not self.has_ended():
+            now = last_change(self.folder / RUN)
+            if now == last:
+                time.sleep(0.002)
+            writes, last = writes + (now != last), now
+        return writes
 
     def has_ended(self) -> bool:
         if self.process.poll() is not None:
@@ -146,11 +159,11 @@ def last_change(folder: Path) -> int:
 
 def check(command: Command, folder: Path, kills: int, chance: random.Random) -> int:
     """Kill a command at least `kills` times; return how often it was killed. Raise Wrong for a difference."""
-    seconds = run_undisturbed(command, folder / "whole")
+    pace = run_undisturbed(command, folder / "whole")
     made = 0
     for number in count(1):
         killed = folder / f"killed-{number}"
-        made += run_with_kills(command, killed, seconds, kills - made, made, chance)
+        made += run_with_kills(command, killed, pace, kills - made, made, chance)
         command.compare(folder / "whole", killed)
         if made >= kills:
             return made
@@ -159,30 +172,31 @@ def check(command: Command, folder: Path, kills: int, chance: random.Random) -> 
     raise AssertionError("count() never ends")
 
 
-def run_undisturbed(command: Command, folder: Path) -> float:
-    """Return the seconds from the first write to the end."""
+def run_undisturbed(command: Command, folder: Path) -> Pace:
     process = Process(command.words, folder)
-    process.wait_for_writing()
+    process.watch(1)
     began = time.monotonic()
+    writes = process.watch()
     process.finish()
-    return time.monotonic() - began
+    return Pace(writes, (time.monotonic() - began) / writes)
 
 
 def run_with_kills(
-    command: Command, folder: Path, seconds: float, most: int, made: int, chance: random.Random
+    command: Command, folder: Path, pace: Pace, most: int, made: int, chance: random.Random
 ) -> int:
     """Start a command again after each kill, until it ends; return the number of kills, at most `most`."""
     for kills in range(most):
         process = Process(command.words, folder)
-        process.wait_for_writing()
-        moment = chance.uniform(0, seconds)
-        process.wait(moment)
+        # Moments are drawn by writes: by time, most would fall into the drawing of a page at the end.
+        writes, pause = process.watch(chance.randint(1, pace.writes)), chance.uniform(0, pace.seconds)
+        process.wait(pause)
         if process.has_ended():
             process.finish()
             return kills
         process.kill()
         step = ", ".join(checkpoint_steps(folder / RUN)) or "none"
-        print(f"{command.name}: kill {made + kills + 1} after {moment:.3f} s; checkpoint: {step}", flush=True)
+        when = f"{writes} of {pace.writes} writes and {pause:.3f} s"
+        print(f"{command.name}: kill {made + kills + 1} after {when}; checkpoint: {step}", flush=True)
     Process(command.words, folder).finish()
     return most
 
@@ -276,8 +290,8 @@ def conclusion(output: Path) -> str:
 
 
 def complaints(errors: Path) -> str:
-    """Return the warnings of all processes, without the one that follows from an early kill."""
-    lines = errors.read_text().splitlines()
+    """Return the warnings of all processes, each once, without the one that follows from an early kill."""
+    lines = sorted(set(errors.read_text().splitlines()))
     return "\n".join(line for line in lines if " has no checkpoint yet: it starts from step 0" not in line)
 
 

@@ -59,9 +59,9 @@ def test_every_task_a_comparison_and_a_search_are_killed(commands: dict[str, kil
 def test_a_run_that_was_killed_ends_with_the_same_results(
     tmp_path: Path, whole: Path, short: kills.Command, capsys: pytest.CaptureFixture[str]
 ):
-    made = kills.run_with_kills(short, tmp_path, 0.2, 1, 0, random.Random(0))
+    made = kills.run_with_kills(short, tmp_path, kills.Pace(8, 0.02), 1, 0, random.Random(0))
     assert made == 1
-    assert capsys.readouterr().out.startswith(f"{TASK}: kill 1 after 0.")
+    assert capsys.readouterr().out.startswith(f"{TASK}: kill 1 after ")
     kills.compare_folders(whole, tmp_path)
 
 
@@ -151,6 +151,13 @@ def test_a_run_that_was_killed_before_its_first_checkpoint_says_so(tmp_path: Pat
         kills.compare_folders(whole, killed)
 
 
+def test_a_warning_that_each_process_repeats_counts_once(tmp_path: Path, whole: Path):
+    one, two = (copy(whole, tmp_path / name) for name in ("one", "two"))
+    (one / "errors").write_text("a warning\n")
+    (two / "errors").write_text("a warning\na warning\n")
+    kills.compare_folders(one, two)
+
+
 def test_the_speeds_of_a_table_are_left_out(tmp_path: Path):
     (tmp_path / "output").write_text(
         "lrn: epoch 1  step 5  valid: loss 2.9  94 tokens/s\nmeasuring the speed of each model alone ...\n\n"
@@ -184,9 +191,9 @@ def test_the_runs_of_a_search_are_compared_with_the_same_settings_alone(
 def test_a_difference_ends_with_its_command(
     tmp_path: Path, whole: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    def run_undisturbed(command: kills.Command, folder: Path) -> float:
+    def run_undisturbed(command: kills.Command, folder: Path) -> kills.Pace:
         copy(whole, folder)
-        return 1.0
+        return kills.Pace(1, 1.0)
 
     def run_with_kills(command: kills.Command, folder: Path, *how: object) -> int:
         change_row(copy(whole, folder) / kills.RUN)
