@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -189,7 +190,9 @@ def svg_of(figure: Any, name: str, facecolor: str = "white") -> str:
     from matplotlib.backends.backend_svg import FigureCanvasSVG
 
     file = io.StringIO()
-    with house_style(), matplotlib.rc_context({"svg.hashsalt": name}):
+    with house_style(), matplotlib.rc_context({"svg.hashsalt": name}), warnings.catch_warnings():
+        # matplotlib only measures the text here: whoever shows the page has the font.
+        warnings.filterwarnings("ignore", "Glyph .* missing from font", UserWarning)
         FigureCanvasSVG(figure).print_figure(file, format="svg", facecolor=facecolor, metadata={"Date": None})
     return file.getvalue()
 

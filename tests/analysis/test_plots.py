@@ -308,3 +308,12 @@ def test_help_and_list_have_every_plot(capsys: pytest.CaptureFixture[str]):
     for name, plot in plots.PLOTS.items():
         assert f"{name:<15}{plot.about}\n" in listed
         assert plot.about in help_text
+
+
+def test_a_page_may_have_letters_that_matplotlib_has_no_font_for():
+    """The text of an SVG remains text: the browser has the font. A warning would be an error here."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(2, 2))
+    figure.suptitle("敤")
+    assert "敤" in drawing.svg_of(figure, "letters")
