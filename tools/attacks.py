@@ -284,10 +284,7 @@ MISFITS: dict[str, Callable[[Tensor], Tensor]] = {
 
 def check_stream(case: Case) -> None:
     """A few steps, a change as by `check_hooks` or `check_misfit`, and a few more."""
-    # A residual connection that fits two directions may fit no layer of one direction.
-    residual = case.options.get("residual", False) and not case.options.get("bidirectional")
-    options = {**case.options, "bidirectional": False, "residual": residual}
-    case = exactly(case, options=options, training=False, steps=min(case.steps, 6))
+    case = one_way(exactly(case, training=False, steps=min(case.steps, 6)))
     chance, rnn = random.Random(case.number), case.build()
     x = randn(case.number, case.steps, case.batch, case.input_size)
     with warnings.catch_warnings():
@@ -305,6 +302,13 @@ def check_stream(case: Case) -> None:
     # A stream says at once that its weights have another dtype; the loop promotes some of them.
     if not isinstance(found, str) or isinstance(expected, str):
         agree(case, found, expected, f"a stream after {what}", by_loop)
+
+
+def one_way(case: Case) -> Case:
+    """Return the case with one direction, as streams have."""
+    # A residual connection that fits two directions may fit no layer of one direction.
+    residual = case.options.get("residual", False) and not case.options.get("bidirectional")
+    return replace(case, options={**case.options, "bidirectional": False, "residual": residual}, built=[])
 
 
 def change_something(rnn: Recurrent, chance: random.Random) -> str:
@@ -368,6 +372,13 @@ class Differentiated:
 
 def same_as_alone(case: Case, jobs: Sequence[Callable[..., Results]], times: int = 1) -> None:
     expected = [job() for job in jobs]
+    for job, made, right in zip(jobs, together(jobs, times), expected, strict=True):
+        for each in made:
+            agree(case, each, right, "threads at once", job)
+
+
+def together(jobs: Sequence[Callable[..., Results]], times: int = 1) -> list[list[Outcome]]:
+    """What each job returns, `times` over; all of them start at the same moment, in threads."""
     found: list[list[Outcome]] = [[] for _ in jobs]
     gate = threading.Barrier(len(jobs))
 
@@ -382,8 +393,6 @@ def same_as_alone(case: Case, jobs: Sequence[Callable[..., Results]], times: int
         thread.start()
     for thread in threads:
         thread.join(PATIENCE)
-    for job, made, right in zip(jobs, found, expected, strict=True):
-        if len(made) < times:
-            raise Wrong("a thread hangs")
-        for each in made:
-            agree(case, each, right, "threads at once", job)
+    if any(len(made) < times for made in found):
+        raise Wrong("a thread hangs")
+    return found

@@ -11,7 +11,8 @@ The number of a case determines its unit, options, sizes and dtype. The checks:
     kill      two processes compile the case into one empty cache, and one is killed; the other, and a
               later one, must pass the parity check
     memory    repeated runs must not increase the memory of the process
-    others    changes that users make to modules: see attacks.py
+    others    changes that users make to modules (attacks.py); first calls in threads of fresh processes,
+              changed numbers of quantised modules, and empty batches (edges.py)
 
 Child processes run the cases, so that the number of a case is known even after a crash. After the cases,
 `linnet train`, `compare` and `search` are killed and repeated: see kills.py.
@@ -37,7 +38,7 @@ from pathlib import Path
 import torch
 
 from benchmarks.memory import resident, trim
-from tools import attacks, kills
+from tools import attacks, edges, kills
 from tools.cases import Case, draw
 from tools.outcomes import Wrong, compare, results
 
@@ -45,6 +46,7 @@ ROOT = Path(__file__).parents[1]
 SHARES = {
     **{"parity": 50, "threads": 6, "fork": 6, "memory": 2, "kill": 1},
     **{"changed": 5, "hooks": 10, "watched": 10, "misfit": 10, "races": 5, "stream": 10},
+    **{"first": 2, "buffers": 6, "empty": 4},
 }
 PATIENCE = 300  # seconds that a process or a thread may take for one case
 MOST_WRONG = 10  # wrong cases after which the soak stops
@@ -175,6 +177,9 @@ CHECKS: dict[str, Callable[[Case], None]] = {
     "misfit": attacks.check_misfit,
     "races": attacks.check_races,
     "stream": attacks.check_stream,
+    "first": edges.check_first,
+    "buffers": edges.check_buffers,
+    "empty": edges.check_empty,
 }
 
 

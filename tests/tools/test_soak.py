@@ -12,8 +12,11 @@ import pytest
 import torch
 
 from benchmarks.recurrence import launches
+from linnet.fuse import backend
+from linnet.fuse.watch import Originals
+from linnet.layers.recurrent import Recurrent
 from linnet.units import UNITS
-from tools import attacks, soak
+from tools import attacks, edges, soak
 from tools.cases import FLOOR, JUMPS, Case, draw, fusing, is_unstable
 from tools.outcomes import AS_THE_LOOP, TOLERANCES, Wrong, by_loop, compare, results, swing
 
@@ -240,3 +243,45 @@ def test_part_follows_part_until_the_time_is_up(
     assert parts == list(range(len(parts)))
     assert len(parts) > 1
     assert capsys.readouterr().out.endswith("0 wrong\n")
+
+
+def test_first_calls_that_crash_are_found(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(edges.sys, "executable", "false")
+    with pytest.raises(Wrong, match="a fresh process ended with 1"):
+        edges.check_first(SMALL)
+
+
+@pytest.mark.parametrize("kind", edges.FIRST)
+def test_first_calls_in_threads_agree_with_those_of_one_thread(kind: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(edges, "FIRST", {kind: edges.FIRST[kind]})
+    edges.first_calls(replace(SMALL, built=[]))
+    job = edges.FIRST[kind]
+
+    def wrong_in_a_thread(rnn: Recurrent, x: torch.Tensor) -> dict[str, torch.Tensor]:
+        off = x.shape[1] == 3 and soak.threading.current_thread() is not soak.threading.main_thread()
+        return {name: tensor + off for name, tensor in job(rnn, x).items()}
+
+    monkeypatch.setattr(edges, "FIRST", {kind: wrong_in_a_thread})
+    with pytest.raises(Wrong, match="the first calls"):
+        edges.first_calls(replace(SMALL, built=[]))
+
+
+def test_old_numbers_of_a_quantised_module_are_found(monkeypatch: pytest.MonkeyPatch):
+    case = replace(SMALL, unit="lstm", built=[])
+    edges.check_buffers(case)
+    monkeypatch.setattr(Originals, "hold", lambda self: True)
+    monkeypatch.setattr(edges, "CHANGES", {"numbers in place": edges.CHANGES["numbers in place"]})
+    with pytest.raises(Wrong, match="of a quantised module"):
+        edges.check_buffers(replace(case, built=[]))
+
+
+def test_an_empty_batch_that_fails_is_found(monkeypatch: pytest.MonkeyPatch):
+    case = replace(SMALL, flags="nothing", built=[])
+    edges.check_empty(case)
+
+    def failing(*arguments: object) -> None:
+        raise ValueError("no rows")
+
+    monkeypatch.setattr(backend, "run_quickly", failing)
+    with pytest.raises(Wrong, match="an empty batch of 1 steps: ValueError: no rows"):
+        edges.check_empty(case)
