@@ -165,6 +165,11 @@ def change_bias(module: Any) -> None:
         module.bias.add_(0.5)
 
 
+def replace_bias(module: Any) -> None:
+    if module.bias is not None:
+        module.bias = -module.bias
+
+
 CHANGES: dict[str, Callable[[Any], Any]] = {
     "nothing": lambda m: None,
     "numbers in place": lambda m: m.weight_int8.neg_(),
@@ -176,7 +181,7 @@ CHANGES: dict[str, Callable[[Any], Any]] = {
     ),
     "data of scales": lambda m: assign_data(m.weight_scale),
     "bias in place": change_bias,
-    "new bias": lambda m: m.bias is not None and setattr(m, "bias", -m.bias),
+    "new bias": replace_bias,
 }
 
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from benchmarks.recurrence import launches
-from linnet.fuse import backend
+from linnet.fuse import quick
 from linnet.fuse.watch import Originals
 from linnet.layers.recurrent import Recurrent
 from linnet.units import UNITS
@@ -282,6 +282,6 @@ def test_an_empty_batch_that_fails_is_found(monkeypatch: pytest.MonkeyPatch):
     def failing(*arguments: object) -> None:
         raise ValueError("no rows")
 
-    monkeypatch.setattr(backend, "run_quickly", failing)
+    monkeypatch.setattr(quick, "quick_step", failing)
     with pytest.raises(Wrong, match="an empty batch of 1 steps: ValueError: no rows"):
         edges.check_empty(case)
