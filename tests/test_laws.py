@@ -20,6 +20,7 @@ from torch.func import functional_call
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 import linnet
+from tools import variants
 
 
 @pytest.fixture(autouse=True)
@@ -28,18 +29,12 @@ def seeded():
     torch.manual_seed(0)
 
 
-class Variant(NamedTuple):
-    """A unit with options.
+class Variant(variants.Variant):
+    """A unit with options, in float64, with weights that are all at work."""
 
-    square   its input must be as wide as its hidden state
-    least    its least hidden size: a rank of 2 is none below 3
-    """
-
-    name: str
-    unit: type[linnet.Recurrent]
-    options: dict[str, Any]
-    square: bool = False
-    least: int = 1
+    @property
+    def name(self) -> str:
+        return str(self)
 
     def build(self, input_size: int, hidden_size: int, layers: int = 1, seed: int = 0, **more: Any) -> Any:
         rnn = self.unit(input_size, hidden_size, layers, **{**self.options, **more})
@@ -61,69 +56,19 @@ class Variant(NamedTuple):
         return "reduced" not in self.options
 
 
-def variant(unit: type[linnet.Recurrent], square: bool = False, least: int = 1, **options: Any) -> Variant:
-    name = "-".join([unit.__name__, *(f"{key}={value}" for key, value in options.items())])
-    return Variant(name, unit, options, square, least)
+def variant(unit: type[linnet.Recurrent], **options: Any) -> Variant:
+    return Variant(unit, options)
 
 
-PLAIN = [variant(unit) for unit in linnet.UNITS.values()]
-
+PLAIN = [Variant(*each) for each in variants.PLAIN]
+# The laws are about stacks: a reduced RAN reads as many channels as it has, not as many as it projects to.
 VARIANTS = [
-    *PLAIN,
-    variant(linnet.SRU, activation="tanh"),
-    variant(linnet.SRU, recurrent_gates=False, rescale=False, activation="tanh"),
-    variant(linnet.SRU, highway=False),
-    variant(linnet.SRU, square=True, highway_bias=-3.0),
-    variant(linnet.SRU, square=True, least=3, rescale=False, rank=2),
-    variant(linnet.SRU, square=True, skip="matrix", full_bias=True),
-    variant(linnet.LRN, activation="identity", bias=False, norm="layer"),
-    variant(linnet.LRN, norm="rms"),
-    variant(linnet.OLRN, activation="tanh", norm="layer"),
-    variant(linnet.RAN, activation="identity"),
-    variant(linnet.RAN, square=True, reduced=True),
-    variant(linnet.RAN, proj_size=2),
-    variant(linnet.NRU, memory_size=4, num_heads=1, head_activation="relu"),
-    variant(linnet.NRU, memory_size=9, num_heads=2, directions="per-head", head_reduction="sum"),
-    variant(linnet.NRU, memory_size=3, num_heads=2, directions="full", heads_read_input=True),
-    variant(linnet.NRU, memory_size=4, num_heads=4, layer_norm=True, heads_read_input=True, bias=False),
-    variant(linnet.SCRN, context_size=3, hidden_reads="previous"),
-    variant(linnet.SCRN, context_in_output=False, alpha=0.95, bias=False),
-    variant(linnet.ATR, activation="identity"),
-    variant(linnet.QRNN, pooling="f"),
-    variant(linnet.QRNN, pooling="ifo", zoneout=0.3),
-    variant(linnet.QRNN, highway=True),
-    variant(linnet.QRNN, window=2, pooling="f"),
-    variant(linnet.QRNN, window=2, pooling="fo", norm="rms"),
-    variant(linnet.QRNN, square=True, window=2, pooling="ifo", highway=True),
-    variant(linnet.JANET, beta=1.0),
-    variant(linnet.LSTM, peepholes=True),
-    variant(linnet.LSTM, output_gate=False, content="linear"),
-    variant(linnet.LSTM, content="linear", activation="identity", peepholes=True),
-    variant(linnet.LSTM, proj_size=2),
-    variant(linnet.GRU, form="before"),
-    variant(linnet.GRU, form="ran"),
-    variant(linnet.RNN, nonlinearity="relu", layer_norm=True),
-    variant(linnet.RNN, nonlinearity="sigmoid", init="identity"),
-    variant(linnet.StatisticalRU, statistics_size=7, summary_size=4, scales=(0.0, 0.9)),
-    variant(linnet.EURNN, bias=False),
-    variant(linnet.GORU, bias=False),
-    # What any unit can wear, on units that read their state in different ways.
-    variant(linnet.LRN, proj_size=2),
-    variant(linnet.SCRN, proj_size=3, norm="layer"),
-    variant(linnet.SRU, square=True, residual=True, prenorm="layer"),
-    variant(linnet.LSTM, square=True, residual=True, norm="rms"),
-    variant(linnet.LSTM, norm="rms", norm_on="all"),
-    variant(linnet.LSTM, norm="layer", norm_on="all", content="linear"),
-    variant(linnet.GRU, norm="layer", norm_on="all", form="before"),
-    variant(linnet.GRU, norm="rms", norm_on="all"),
-    variant(linnet.ATR, norm="rms", norm_on="all"),
-    variant(linnet.GRU, prenorm="rms", zoneout=0.4),
-    variant(linnet.LSTM, zoneout=0.25, peepholes=True),
+    Variant(*each) for each in variants.VARIANTS if not {"reduced", "proj_size"} <= each.options.keys()
 ]
 
 
-def over(variants: list[Variant]) -> Any:
-    return pytest.mark.parametrize("variant", variants, ids=[v.name for v in variants])
+def over(chosen: list[Variant]) -> Any:
+    return pytest.mark.parametrize("variant", chosen, ids=str)
 
 
 class Shape(NamedTuple):
@@ -159,7 +104,7 @@ SHAPES = st.builds(
 )
 
 
-def law(number: int, variants: list[Variant] = VARIANTS) -> Any:
+def law(number: int, chosen: list[Variant] = VARIANTS) -> Any:
     """Try a law on each variant, at `number` shapes of its own; `data` draws what else a law needs."""
 
     def decorate(test: Callable[[Variant, Shape, st.DataObject], None]) -> Any:
@@ -173,7 +118,7 @@ def law(number: int, variants: list[Variant] = VARIANTS) -> Any:
             holds()
 
         tried.__name__, tried.__doc__ = test.__name__, test.__doc__
-        return over(variants)(tried)
+        return over(chosen)(tried)
 
     return decorate
 

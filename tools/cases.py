@@ -15,6 +15,7 @@ from linnet.fuse.backend import backend
 from linnet.fuse.cpu import jit
 from linnet.layers.recurrent import Recurrent
 from linnet.units import UNITS
+from tools.variants import CHOICES, SHARED, YES_NO
 
 STEPS = (1, 2, 3, 7, 16, 33, 63, 100, 257)
 BATCHES = (1, 2, 3, 5, 8, 16, 33)
@@ -23,56 +24,6 @@ MOST = 200_000  # numbers in a sequence of states: enough for every path, and fa
 FLAGS = ("nothing", "lengths", "mask", "resets", "mask and resets", "packed")
 LAYOUTS = ("plain", "batch first", "strided", "cut out")
 GRADIENTS = ("all", "x", "parameters", "none")
-YES_NO = (True, False)
-# The options of each paper that change the equations. Options of the initialisation do not matter here.
-CHOICES: dict[str, dict[str, tuple[Any, ...]]] = {
-    "sru": {
-        "activation": ("identity", "tanh"),
-        "recurrent_gates": YES_NO,
-        "rescale": YES_NO,
-        "highway": YES_NO,
-        "highway_bias": (0.0, -1.0),
-        "skip": ("auto", "matrix"),
-        "rank": (0, 0, 2),
-        "cell_dropout_on": ("state", "gate"),
-        "full_bias": YES_NO,
-    },
-    "lrn": {"activation": ("tanh", "identity")},
-    "olrn": {"activation": ("tanh", "identity")},
-    "ran": {"activation": ("tanh", "identity"), "reduced": (False, False, True)},
-    "nru": {
-        "memory_size": (64, 16, 36),
-        "num_heads": (4, 1),
-        "head_activation": ("identity", "relu"),
-        "head_reduction": ("mean", "sum"),
-        "layer_norm": (False, False, True),
-    },
-    "scrn": {
-        "context_size": (None, 3),
-        "context_in_output": YES_NO,
-        "hidden_reads": ("new", "previous"),
-    },
-    "atr": {"activation": ("tanh", "identity")},
-    "qrnn": {"window": (1, 2), "pooling": ("f", "fo", "ifo"), "highway": YES_NO},
-    "janet": {"beta": (0.0, 1.0)},
-    "lstm": {
-        "peepholes": YES_NO,
-        "output_gate": YES_NO,
-        "content": ("recurrent", "linear"),
-        "activation": ("tanh", "identity"),
-    },
-    "gru": {"form": ("after", "before", "ran")},
-    "rnn": {"nonlinearity": ("tanh", "relu", "sigmoid"), "layer_norm": (False, False, True)},
-}
-SHARED: dict[str, tuple[Any, ...]] = {
-    "num_layers": (1, 1, 2),
-    "bidirectional": (False, False, True),
-    "bias": (True, True, False),
-    "norm": (None, None, None, "layer", "rms"),
-    "prenorm": (None, None, None, "layer", "rms"),
-    "proj_size": (0, 0, 0, 3),
-    "residual": (False, False, True),
-}
 # The biases of modReLU, sign(z) ReLU(|z| + floor + b). It jumps at z = 0 unless floor + b <= 0, and rounding
 # decides on which side of the jump a number is. No floor is higher than the one here.
 JUMPS, FLOOR = {"eurnn": "b", "goru": "b_c"}, 0.01

@@ -15,6 +15,7 @@ from linnet.models.classifier import Classifier, ClassifierConfig
 from linnet.models.language import LanguageModel, LanguageModelConfig
 from linnet.models.sequence import SequenceModel, SequenceModelConfig
 from linnet.models.tagger import Tagger, TaggerConfig
+from tools.variants import AROUND, STEPS
 
 TOKENS, INPUT_SIZE = 19, 5
 
@@ -62,22 +63,9 @@ def units(steps: int) -> list[Case]:
 
 
 def variants(steps: int) -> list[Case]:
-    """Norms, projections, residuals, zoneout, and units of which there is no kernel."""
-    return [
-        stack(linnet.SRU, 2, steps, norm="layer", prenorm="rms"),
-        stack(linnet.SRU, 2, steps, rank=2),
-        stack(linnet.LRN, 2, steps, norm="rms", prenorm="layer", residual=True),
-        stack(linnet.LSTM, 2, steps, proj_size=4),
-        stack(linnet.LSTM, 2, steps, peepholes=True),
-        stack(linnet.QRNN, 2, steps, proj_size=4, window=2, pooling="ifo"),
-        stack(linnet.GRU, 2, steps, zoneout=0.1),
-        stack(linnet.GRU, 2, steps, form="before"),
-        stack(linnet.GRU, 2, steps, form="ran", norm="layer", norm_on="all"),
-        stack(linnet.RNN, 2, steps, layer_norm=True, nonlinearity="relu"),
-        stack(linnet.SCRN, 2, steps, hidden_reads="previous"),
-        stack(linnet.NRU, 2, steps, memory_size=16, directions="full", heads_read_input=True),
-        stack(linnet.NRU, 1, steps, memory_size=16, directions="per-head", layer_norm=True),
-    ]
+    """The forms of the steps, and what is around them, of units that read any input."""
+    chosen = [each for each in (*STEPS, *AROUND) if not each.square]
+    return [stack(each.unit, 2, steps, **each.options) for each in chosen]
 
 
 def language_model(steps: int, **options: Any) -> Case:

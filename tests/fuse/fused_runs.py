@@ -18,17 +18,11 @@ from torch import Tensor
 import linnet
 from linnet.fuse.plan import Fusible
 from linnet.fuse.planning import one_step
+from tools import variants
 
 
-class Variant(NamedTuple):
-    """A unit with options. `square`: its input must be as wide as its hidden state."""
-
-    unit: type[linnet.Recurrent]
-    options: dict[str, Any]
-    square: bool = False
-
-    def __str__(self) -> str:
-        return "-".join([self.unit.__name__, *(f"{key}={value}" for key, value in self.options.items())])
+class Variant(variants.Variant):
+    """A unit with options, built with weights that are all at work."""
 
     def build(self, size: int, dtype: torch.dtype = torch.double, input_size: int = 7, **more: Any) -> Any:
         width = size if self.square else input_size
@@ -46,51 +40,25 @@ def plans_of(rnn: linnet.Recurrent, training: bool = False) -> Any:
     return [Fusible(plan, step) for plan, step in zip(plans, steps, strict=True)]
 
 
-def fuses(unit: type[linnet.Recurrent]) -> bool:
-    return not isinstance(plans_of(unit(4, 4)), str)
+def fuses(variant: variants.Variant) -> bool:
+    return not isinstance(plans_of(variant.unit(4, 4, **variant.options)), str)
 
 
-FUSED = [Variant(unit, {}) for unit in linnet.UNITS.values() if fuses(unit)]
+def has_inner_products(variant: variants.Variant) -> bool:
+    return any(fusible.plan.traced.inner for fusible in plans_of(variant.unit(4, 4, **variant.options)))
+
+
+FUSED = [Variant(*each) for each in variants.PLAIN if fuses(each)]
 # Without those whose modReLU jumps at 0: in bfloat16, a number near 0 may have either sign.
-CONTINUOUS = [variant for variant in FUSED if variant.unit not in (linnet.EURNN, linnet.GORU)]
+JUMPING = (linnet.EURNN, linnet.GORU)
+CONTINUOUS = [variant for variant in FUSED if variant.unit not in JUMPING]
+OTHER_STEPS = [Variant(*each) for each in variants.STEPS if fuses(each) and not has_inner_products(each)]
+# For which there are kernels on the CPU only.
+WITH_INNER_PRODUCTS = [Variant(*each) for each in variants.STEPS if fuses(each) and has_inner_products(each)]
 
 
 def variant(unit: type[linnet.Recurrent], square: bool = False, **options: Any) -> Variant:
     return Variant(unit, options, square)
-
-
-# Options that change the step itself.
-OTHER_STEPS = [
-    variant(linnet.SRU, square=True, highway_bias=-1.0),
-    variant(linnet.SRU, activation="tanh", recurrent_gates=False),
-    variant(linnet.SRU, highway=False, rank=2),
-    variant(linnet.SRU, square=True, skip="matrix", full_bias=True),
-    variant(linnet.LRN, activation="identity", bias=False),
-    variant(linnet.OLRN, activation="tanh"),
-    variant(linnet.RAN, activation="identity"),
-    variant(linnet.RAN, square=True, reduced=True),
-    variant(linnet.SCRN, context_size=3, context_in_output=False),
-    variant(linnet.ATR, activation="identity", bias=False),
-    variant(linnet.QRNN, pooling="f"),
-    variant(linnet.QRNN, pooling="ifo", highway=True),
-    variant(linnet.QRNN, square=True, window=2, pooling="fo", highway=True),
-    variant(linnet.QRNN, window=2, pooling="ifo"),
-    variant(linnet.JANET, beta=1.0),
-    variant(linnet.LSTM, peepholes=True),
-    variant(linnet.LSTM, output_gate=False, content="linear", activation="identity"),
-    variant(linnet.GRU, form="ran"),
-    variant(linnet.RNN, nonlinearity="relu"),
-    variant(linnet.RNN, nonlinearity="sigmoid", bias=False),
-]
-
-# Steps with a matrix product within, for which there are kernels on the CPU.
-WITH_INNER_PRODUCTS = [
-    variant(linnet.GRU, form="before"),
-    variant(linnet.LSTM, proj_size=3),
-    variant(linnet.LSTM, proj_size=20, peepholes=True),
-    variant(linnet.RAN, proj_size=3),
-    variant(linnet.RAN, square=True, reduced=True, proj_size=5),
-]
 
 
 @torch.no_grad()

@@ -17,8 +17,9 @@ from linnet.fuse.watch import Originals
 from linnet.layers.recurrent import Recurrent
 from linnet.units import UNITS
 from tools import attacks, edges, soak
-from tools.cases import FLOOR, JUMPS, Case, draw, fusing, is_unstable
+from tools.cases import FLOOR, JUMPS, NOISES, Case, can_fuse, draw, fusing, is_unstable
 from tools.outcomes import AS_THE_LOOP, TOLERANCES, Wrong, by_loop, compare, results, swing
+from tools.variants import CHOICES, SHARED, VARIANTS
 
 # Small, with gradients, in float64: quick to check.
 SMALL = Case(
@@ -285,3 +286,13 @@ def test_an_empty_batch_that_fails_is_found(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(quick, "quick_step", failing)
     with pytest.raises(Wrong, match="an empty batch of 1 steps: ValueError: no rows"):
         edges.check_empty(case)
+
+
+def test_the_soak_draws_every_option_of_the_variants_with_kernels():
+    """But for the initialisation: the soak draws all weights itself."""
+    drawn = {*SHARED, "init", *(name for noise in NOISES for name in noise)}
+    for variant in VARIANTS:
+        own = set(variant.options) - drawn - set(CHOICES.get(variant.unit.__name__.lower(), ()))
+        if own:
+            rnn = variant.unit(8, 8, **variant.options)
+            assert not can_fuse(rnn, torch.zeros(1, 1, 8)), f"the soak draws no {own} for {variant}"

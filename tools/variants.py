@@ -1,0 +1,160 @@
+"""The units with their options: the one list for laws, kernels, exports and the soak.
+
+An option that changes the equations of a unit belongs here: a variant in STEPS, for all tests, and its values
+in CHOICES, from which the soak draws.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import linnet
+
+
+class Variant(NamedTuple):
+    """A unit with options.
+
+    square   its input must be as wide as its hidden state
+    least    its least hidden size: a rank of 2 is none below 3
+    """
+
+    unit: type[linnet.Recurrent]
+    options: dict[str, Any]
+    square: bool = False
+    least: int = 1
+
+    def __str__(self) -> str:
+        return "-".join([self.unit.__name__, *(f"{key}={value}" for key, value in self.options.items())])
+
+
+def variant(unit: type[linnet.Recurrent], square: bool = False, least: int = 1, **options: Any) -> Variant:
+    return Variant(unit, options, square, least)
+
+
+PLAIN = [variant(unit) for unit in linnet.UNITS.values()]
+
+# Options that change the step itself.
+STEPS = [
+    variant(linnet.SRU, activation="tanh"),
+    variant(linnet.SRU, recurrent_gates=False, rescale=False, activation="tanh"),
+    variant(linnet.SRU, highway=False),
+    variant(linnet.SRU, square=True, highway_bias=-3.0),
+    variant(linnet.SRU, square=True, least=3, rescale=False, rank=2),
+    variant(linnet.SRU, square=True, skip="matrix", full_bias=True),
+    variant(linnet.LRN, activation="identity", bias=False),
+    variant(linnet.OLRN, activation="tanh"),
+    variant(linnet.RAN, activation="identity"),
+    variant(linnet.RAN, square=True, reduced=True),
+    variant(linnet.NRU, memory_size=4, num_heads=1, head_activation="relu"),
+    variant(linnet.NRU, memory_size=9, num_heads=2, directions="per-head", head_reduction="sum"),
+    variant(linnet.NRU, memory_size=3, num_heads=2, directions="full", heads_read_input=True),
+    variant(linnet.NRU, memory_size=4, num_heads=4, layer_norm=True, heads_read_input=True, bias=False),
+    variant(linnet.SCRN, context_size=3, hidden_reads="previous"),
+    variant(linnet.SCRN, context_size=3, context_in_output=False, alpha=0.95, bias=False),
+    variant(linnet.ATR, activation="identity", bias=False),
+    variant(linnet.QRNN, pooling="f"),
+    variant(linnet.QRNN, highway=True),
+    variant(linnet.QRNN, pooling="ifo", highway=True),
+    variant(linnet.QRNN, window=2, pooling="f"),
+    variant(linnet.QRNN, window=2, pooling="ifo"),
+    variant(linnet.QRNN, square=True, window=2, pooling="fo", highway=True),
+    variant(linnet.QRNN, square=True, window=2, pooling="ifo", highway=True),
+    variant(linnet.JANET, beta=1.0),
+    variant(linnet.LSTM, peepholes=True),
+    variant(linnet.LSTM, output_gate=False, content="linear"),
+    variant(linnet.LSTM, output_gate=False, content="linear", activation="identity"),
+    variant(linnet.LSTM, content="linear", activation="identity", peepholes=True),
+    variant(linnet.GRU, form="ran"),
+    variant(linnet.RNN, nonlinearity="relu"),
+    variant(linnet.RNN, nonlinearity="relu", layer_norm=True),
+    variant(linnet.RNN, nonlinearity="sigmoid", init="identity", bias=False),
+    variant(linnet.StatisticalRU, statistics_size=7, summary_size=4, scales=(0.0, 0.9)),
+    variant(linnet.EURNN, bias=False),
+    variant(linnet.GORU, bias=False),
+    # With a matrix product within the step.
+    variant(linnet.GRU, form="before"),
+    variant(linnet.LSTM, proj_size=3),
+    variant(linnet.LSTM, proj_size=20, peepholes=True),
+    variant(linnet.RAN, proj_size=3),
+    variant(linnet.RAN, square=True, reduced=True, proj_size=5),
+    # With a norm within the step.
+    variant(linnet.LSTM, norm="rms", norm_on="all"),
+    variant(linnet.LSTM, norm="layer", norm_on="all", content="linear"),
+    variant(linnet.GRU, norm="layer", norm_on="all", form="before"),
+    variant(linnet.GRU, norm="layer", norm_on="all", form="ran"),
+    variant(linnet.GRU, norm="rms", norm_on="all"),
+    variant(linnet.ATR, norm="rms", norm_on="all"),
+]
+
+# Options of the layer around the step, on units that read their state in different ways.
+AROUND = [
+    variant(linnet.LRN, norm="layer", bias=False),
+    variant(linnet.LRN, norm="rms"),
+    variant(linnet.OLRN, norm="layer"),
+    variant(linnet.QRNN, window=2, pooling="fo", norm="rms"),
+    variant(linnet.QRNN, pooling="ifo", zoneout=0.3),
+    variant(linnet.QRNN, proj_size=4, window=2, pooling="ifo"),
+    variant(linnet.LRN, proj_size=2),
+    variant(linnet.SCRN, proj_size=3, norm="layer"),
+    variant(linnet.SRU, norm="layer", prenorm="rms"),
+    variant(linnet.SRU, square=True, residual=True, prenorm="layer"),
+    variant(linnet.LSTM, square=True, residual=True, norm="rms"),
+    variant(linnet.GRU, prenorm="rms", zoneout=0.4),
+    variant(linnet.LSTM, zoneout=0.25, peepholes=True),
+]
+
+VARIANTS = [*PLAIN, *STEPS, *AROUND]
+
+# ------------------------------------------------------------------------------ values to draw from
+
+YES_NO = (True, False)
+# The options of each paper that change the equations. Options of the initialisation do not matter here.
+CHOICES: dict[str, dict[str, tuple[Any, ...]]] = {
+    "sru": {
+        "activation": ("identity", "tanh"),
+        "recurrent_gates": YES_NO,
+        "rescale": YES_NO,
+        "highway": YES_NO,
+        "highway_bias": (0.0, -1.0),
+        "skip": ("auto", "matrix"),
+        "rank": (0, 0, 2),
+        "cell_dropout_on": ("state", "gate"),
+        "full_bias": YES_NO,
+    },
+    "lrn": {"activation": ("tanh", "identity")},
+    "olrn": {"activation": ("tanh", "identity")},
+    "ran": {"activation": ("tanh", "identity"), "reduced": (False, False, True)},
+    "nru": {
+        "memory_size": (64, 16, 36),
+        "num_heads": (4, 1),
+        "head_activation": ("identity", "relu"),
+        "head_reduction": ("mean", "sum"),
+        "layer_norm": (False, False, True),
+    },
+    "scrn": {
+        "context_size": (None, 3),
+        "context_in_output": YES_NO,
+        "alpha": (0.95, 0.5),
+        "hidden_reads": ("new", "previous"),
+    },
+    "atr": {"activation": ("tanh", "identity")},
+    "qrnn": {"window": (1, 2), "pooling": ("f", "fo", "ifo"), "highway": YES_NO},
+    "janet": {"beta": (0.0, 1.0)},
+    "lstm": {
+        "peepholes": YES_NO,
+        "output_gate": YES_NO,
+        "content": ("recurrent", "linear"),
+        "activation": ("tanh", "identity"),
+    },
+    "gru": {"form": ("after", "before", "ran")},
+    "rnn": {"nonlinearity": ("tanh", "relu", "sigmoid"), "layer_norm": (False, False, True)},
+}
+SHARED: dict[str, tuple[Any, ...]] = {
+    "num_layers": (1, 1, 2),
+    "bidirectional": (False, False, True),
+    "bias": (True, True, False),
+    "norm": (None, None, None, "layer", "rms"),
+    "prenorm": (None, None, None, "layer", "rms"),
+    "proj_size": (0, 0, 0, 3),
+    "residual": (False, False, True),
+}
