@@ -15,9 +15,10 @@ from linnet.deploy.javascript import export_js
 from linnet.deploy.onnx import export_onnx
 from linnet.deploy.quantize import quantize
 from linnet.deploy.wasm import export_wasm
-from linnet.fuse.backend import FallbackWarning, backend
+from linnet.fuse.choose import FallbackWarning, backend
 from linnet.layers.cell import Cell
 from linnet.layers.crf import CRF
+from linnet.layers.explain import explain
 from linnet.layers.projection import Projection
 from linnet.layers.record import record
 from linnet.layers.recurrent import Recurrent
@@ -57,6 +58,7 @@ def load(folder: str | Path, checkpoint: str = "best") -> TrainedRun:
 
 __all__ = [
     "backend",
+    "explain",
     "Cell",
     "CRF",
     "export_c",

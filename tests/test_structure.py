@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import linnet
-from linnet.fuse import backends
+from linnet.fuse import ways
 from tools.imports import import_graph, imported, module_name
 
 PACKAGE = Path(linnet.__file__).parent
@@ -156,19 +156,19 @@ def files_with(*words: str) -> set[str]:
 
 def test_one_module_chooses_the_backend():
     """Everything else runs what was chosen there."""
-    assert files_with("choose_backend", "kernels_for", "fall_back", "requested") == {"fuse/backend.py"}
-    assert files_with("opaque_to_kernels", "can_compile") == {"fuse/backend.py"}
+    assert files_with("choose_kernels", "kernels_for", "fall_back", "requested") == {"fuse/choose.py"}
+    assert files_with("opaque_to_kernels", "can_compile") == {"fuse/choose.py"}
     # A backend knows its devices, operations are registered by device, and Triton compiles for one.
-    known = {"fuse/backend.py", "fuse/backends.py", "fuse/ops.py", "fuse/triton/kernels.py"}
+    known = {"fuse/choose.py", "fuse/ways.py", "fuse/ops.py", "fuse/triton/kernels.py"}
     assert files_with("cuda") == known
     # A rotation caches no tensors of a tracer.
-    assert files_with("is_recorded") == {"fuse/backend.py", "layers/rotation.py"}
+    assert files_with("is_recorded") == {"fuse/choose.py", "layers/rotation.py"}
 
 
 def test_every_backend_has_the_one_interface():
-    three = (backends.REFERENCE, backends.CPU, backends.TRITON)
-    assert [each.name for each in three] == list(backends.BACKENDS)
-    assert all(isinstance(each, backends.Backend) for each in three)
+    three = (ways.REFERENCE, ways.CPU, ways.TRITON)
+    assert [each.name for each in three] == list(ways.BACKENDS)
+    assert all(isinstance(each, ways.Way) for each in (*three, ways.STEP))
 
 
 # ---------------------------------------------------------------------------- the one list

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrizations, prune
 
-from linnet.fuse.backend import FallbackWarning, backend
+from linnet.fuse.choose import FallbackWarning, backend
 from linnet.layers.cell import Cell
 from linnet.layers.recurrent import Recurrent
 from linnet.layers.stream import Stream, stream

@@ -11,7 +11,7 @@ from unittest.mock import patch
 import torch
 from torch import Tensor
 
-from linnet.fuse.backend import backend
+from linnet.fuse.choose import backend
 from linnet.fuse.cpu import jit
 from linnet.layers.recurrent import Recurrent
 from linnet.units import UNITS

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
-from linnet.fuse.backend import backend
+from linnet.fuse.choose import backend
 from linnet.fuse.cpu import threads
 from linnet.layers.recurrent import Recurrent
 from tools.cases import Case

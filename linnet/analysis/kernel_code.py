@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from linnet.fuse.available import no_cpu_kernels, no_triton_kernels
-from linnet.fuse.backend import backend
+from linnet.fuse.choose import backend
 from linnet.units import UNITS
 
 SIZE = 16

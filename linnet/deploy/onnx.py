@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 from torch.utils._pytree import tree_flatten_with_path, tree_leaves, tree_map_only
 
-from linnet.fuse.backend import backend
+from linnet.fuse.choose import backend
 from linnet.layers.cell import Cell
 from linnet.layers.direction import Direction
 from linnet.layers.modes import evaluating

@@ -50,7 +50,7 @@ def translation_table(scans: list[Sizes]) -> dict[Callable, Callable]:
     numbers = count()
 
     def scan(plan: Any, tensors: Any, mask: Any, resets: Any, reverse: Any) -> Any:
-        operands = Operands.of(plan_called(plan), (mask, resets, reverse), tensors)
+        operands = Operands(plan_called(plan), tensors[0], tensors[1:], (mask, resets, reverse))
         scans.append((size_of(operands.joint, 0), size_of(operands.joint, 1)))
         nodes, results = scan_nodes(f"scan{next(numbers)}", operands)
         record(nodes)
@@ -197,8 +197,8 @@ class Body(Nodes):
         for product, matrix in zip(operands.plan.products, matrices[:count], strict=True):
             parts |= self.split(self.add("MatMul", states[product.state], matrix), product.parts)
         self.inner = list(matrices[count:])
-        extras = dict(zip(operands.extra_names, self.extras, strict=True))
-        return parts | self.split(self.joint, operands.joint_names) | extras
+        extras = dict(zip(operands.plan.extras, self.extras, strict=True))
+        return parts | self.split(self.joint, operands.plan.projected) | extras
 
     def run_lines(self, values: dict[str, Any]) -> dict[str, Any]:
         for line in self.traced.forward.lines:

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from linnet.fuse.attend_inputs import Keys
-from linnet.fuse.backend import may_use_cpu_kernel
+from linnet.fuse.choose import may_use_cpu_kernel
 from linnet.fuse.recording import unreadable
 from linnet.fuse.samples import for_each_sample
 from linnet.fuse.trace import Traced, trace

@@ -1,4 +1,4 @@
-"""Runs a unit with kernels, given its plans."""
+"""Runs a unit with kernels, given its plans: its stages one after the other, each of them one scan."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ from torch import Tensor, bfloat16, is_autocast_enabled
 from torch.compiler import is_compiling
 
 from linnet.fuse.available import multiplies_bfloat16
+from linnet.fuse.decision import Answers, Recurrence
 from linnet.fuse.forks import compiling
+from linnet.fuse.operands import NO_FLAGS, Source, as_dtype
+from linnet.fuse.ops import compiled_scan
 from linnet.fuse.plan import Fusible, Plan
-from linnet.fuse.planning import After, matrices_of, one_step, sum_of_sizes, weights_of
+from linnet.fuse.planning import one_step, sum_of_sizes
 from linnet.fuse.trace import name_in_unit
 from linnet.fuse.unit import CannotFuse, Flags, Named, Stage, Unit
 
@@ -26,7 +29,7 @@ def load_kernels() -> ModuleType:
     """Import everything that compiles and runs kernels, under the lock that a fork waits for."""
     with compiling:
         from linnet.fuse import scan
-        from linnet.fuse.cpu import outer_scan  # noqa: F401
+        from linnet.fuse.cpu import cell_step, outer_scan  # noqa: F401
         from linnet.fuse.triton import pair  # noqa: F401
 
         return scan
@@ -52,53 +55,152 @@ class Mode(NamedTuple):
     recorded: bool
 
 
-class UnitRun(NamedTuple):
-    """One run of a unit over x [T, B, input_size].
+class BoundUnit:
+    """A unit with the plans of its stages, for inputs of one kind.
 
-    plans          one for each stage of the unit
-    extra_inputs   the inputs of the step besides the projections, [T, B, size] by name
-    masks          by state: which of its channels the recurrent matrices read
+    It is made once for a module, as long as that does not change, and runs for each call.
     """
 
-    cell: Unit
-    plans: list[Plan]
-    after: After
-    extra_inputs: Named
-    state: Named
-    flags: Flags
-    masks: Mapping[str, Tensor] = {}
+    def __init__(self, cell: Unit, answers: Answers, plans: list[Plan], mode: Mode):
+        # It does not reference the answers, which may reference it.
+        self.stages, self.plans, self.mode = answers.stages, plans, mode
+        # Whether the input of each stage is given besides the projections, and how wide it is.
+        self.extras = [
+            extra_sizes(cell, stage, plan) for stage, plan in zip(answers.stages, plans, strict=True)
+        ]
+        self.projects = mode.projects and not mode.recorded and len(plans) == 1 and plans[0].is_even
+
+    def run(
+        self,
+        recurrence: Recurrence,
+        answers: Answers,
+        x: Tensor,
+        inputs: Named,
+        state: Named,
+        flags: Flags,
+        masks: Mapping[str, Tensor],
+    ) -> tuple[Tensor, Named]:
+        """Return the output [T, B, output_size] and the final state, for x [T, B, input_size].
+
+        inputs   the inputs of the step besides the projections, [T, B, size] by name
+        masks    by state: which of its channels the recurrent matrices read
+
+        Raises CannotFuse if the weights do not fit the plans, before anything is read by its address.
+        """
+        if not self.mode.recorded and x.is_neg():
+            x = x.resolve_neg()
+        sources = self.projections(recurrence.cell, answers, x)
+        return self.run_stages(recurrence, answers, sources, inputs, state, flags, masks)
+
+    def run_stages(
+        self,
+        recurrence: Recurrence,
+        answers: Answers,
+        sources: Sequence[Source],
+        inputs: Named,
+        state: Named,
+        flags: Flags = NO_FLAGS,
+        masks: Mapping[str, Tensor] = {},
+    ) -> tuple[Tensor, Named]:
+        """`run` from projections, or from their operands if the kernel is to compute them."""
+        cell = recurrence.cell
+        sequences: Named = {}
+        read: Named = {}
+        finals: Named = {}
+        for number, stage in enumerate(self.stages):
+            for attribute, name in stage.reads_new_state.items():
+                inputs |= project_new_state(getattr(cell, attribute), read[name])
+            plan, source = self.plans[number], sources[number]
+            tensors = self.operands(cell, answers, number, source.x, inputs, state)
+            if not self.mode.recorded:  # a registered operation has its own checks
+                self.check_fit(cell, answers, number, source, tensors)
+            drops = [masks[product.state] for product in plan.products] if masks else ()
+            step = partial(one_step, cell, stage, recurrence.after)
+            y, new = self.scan(Fusible(plan, step), source, tensors, flags, drops)
+            finals |= new
+            # A stage whose state is read by another, or by the output, returns this state as its output.
+            sequences[stage.states[0]] = read[stage.states[0]] = y
+            if plan.raw is not None:
+                fusible = Fusible(plan.raw, partial(step, raw=True))
+                read[stage.states[0]], _ = self.scan(fusible, source, tensors, flags, drops)
+        # Under autocast a scan computes in another dtype than that of the state.
+        ends = {name: as_dtype(end, state[name].dtype) for name, end in finals.items()}
+        return cell.output(y, sequences), ends
+
+    def scan(
+        self,
+        fusible: Fusible,
+        source: Source,
+        tensors: Sequence[Tensor],
+        flags: Flags,
+        drops: Sequence[Tensor],
+    ) -> tuple[Tensor, Named]:
+        if self.mode.recorded:
+            y, *finals = compiled_scan(fusible.plan, (source.x, *tensors), *flags)
+            return y, dict(zip(fusible.plan.traced.states, finals, strict=True))
+        scan = load_kernels()
+        return scan.fused_scan(scan.Call(fusible, self.mode.passes(), flags, drops), source, tensors)
+
+    def operands(
+        self, cell: Unit, answers: Answers, number: int, x: Tensor, inputs: Named, state: Named
+    ) -> tuple[Tensor, ...]:
+        """The extra inputs, weights, states and matrices that the scan of a stage reads."""
+        own, matrices = answers.weights_of(cell, number, self.plans[number])
+        states = [state[name] for name in self.stages[number].states]
+        extras = [self.extra(inputs[name], x, size) for name, size in self.extras[number]]
+        return (*extras, *own, *states, *matrices)
+
+    def extra(self, extra: Tensor, x: Tensor, size: int) -> Tensor:
+        """An extra input that is joined with a state is as wide as that."""
+        return extra if extra.shape[-1] == size else extra.expand(*x.shape[:-1], size)
+
+    def check_fit(
+        self, cell: Unit, answers: Answers, number: int, source: Source, tensors: Sequence[Tensor]
+    ) -> None:
+        """Raise CannotFuse if an operand does not fit the plan. Kernels read operands by their addresses."""
+        x, *projecting = source
+        kind = (number, x.shape[-1], x.dtype, x.device, is_autocast_enabled(x.device.type))
+        if kind in answers.fits:
+            return
+        plan = self.plans[number]
+        reason = scan_module().misfit(plan, source, tensors)
+        if reason is not None:
+            raise CannotFuse(f"{reason}, which is not what {cell.unit_name} was built with")
+        extras, weights, states = plan.ends
+        if answers.are_fixed(cell, [*projecting, *tensors[extras:weights], *tensors[states:]]):
+            answers.fits.add(kind)  # type: ignore[attr-defined]
+
+    def projections(self, cell: Unit, answers: Answers, x: Tensor) -> Sequence[Source]:
+        """The projection for each stage, or its operands if the kernel is to compute it."""
+        known = answers.input_of(cell)
+        if self.projects and known.is_plain and not is_better_by_torch(known.weight, x):
+            if known.is_bare:
+                return (Source(x, known.weight, known.bias),)
+            if reduction_of(cell.input) is not None:  # torch computes this product
+                check_device(cell.input, x)
+            return (Source(cell.input.prepare(x), known.weight, known.bias),)
+        return self.split(cell, project(cell.input, x))
+
+    def split(self, cell: Unit, joint: Tensor) -> list[Source]:
+        """The projection of each stage."""
+        if len(self.plans) == 1:
+            return [Source(joint, None, None)]
+        sizes = [sum_of_sizes(cell, plan) for plan in self.plans]
+        return [Source(part, None, None) for part in joint.split(sizes, -1)]
 
 
-def run_unit(run: UnitRun, x: Tensor, mode: Mode, is_projected: bool = False) -> tuple[Tensor, Named]:
-    """Return the output [T, B, output_size] and the final state. `is_projected`: x is the projection.
+def extra_sizes(cell: Unit, stage: Stage, plan: Plan) -> list[tuple[str, int]]:
+    """The inputs of the step besides the projections, in the order of the plan, with their sizes."""
+    return [(name_in_unit(name), state_size(cell, stage, plan, name)) for name in plan.extras]
 
-    Raises CannotFuse if the weights do not fit the plans, before anything is read by its address.
-    """
-    scan, (cell, plans, after, inputs, state, flags, masks) = scan_module(), run
-    if not mode.recorded:
-        x = x.resolve_neg() if x.is_neg() else x
-    sequences: Named = {}
-    read: Named = {}
-    finals: Named = {}
-    parts = split(cell, x, plans) if is_projected else projections(cell, x, plans, mode)
-    for stage, plan, projected in zip(cell.stages(), plans, parts, strict=True):
-        for attribute, name in stage.reads_new_state.items():
-            inputs |= project_new_state(getattr(cell, attribute), read[name])
-        drops = [masks[product.state] for product in plan.products] if masks else ()
-        others = scan.OtherOperands(*operands_of(cell, stage, plan, inputs, x, state), *flags, drops=drops)
-        if not mode.recorded:  # a registered operation has its own checks
-            check_fit(cell, plan, projected, others)
-        step = partial(one_step, cell, stage, after)
-        y, new = scan.scan(Fusible(plan, step), projected, others, mode.passes, mode.recorded)
-        finals |= new
-        # A stage whose state is read by another, or by the output, returns this state as its output.
-        sequences[stage.states[0]] = read[stage.states[0]] = y
-        if plan.raw is not None:
-            fusible = Fusible(plan.raw, partial(step, raw=True))
-            read[stage.states[0]], _ = scan.scan(fusible, projected, others, mode.passes, mode.recorded)
-    # Under autocast a scan computes in another dtype than that of the state.
-    ends = {name: scan.as_dtype(s, state[name].dtype) for name, s in finals.items()}
-    return cell.output(y, sequences), ends
+
+def is_better_by_torch(weight: Tensor, x: Tensor) -> bool:
+    """Whether torch should project x [T, B, D]: in the dtype of autocast, or with instructions for bfloat16,
+    which the kernel multiplies as float32."""
+    if is_autocast_enabled(x.device.type):
+        return True
+    many = x.dtype is bfloat16 and x.numel() * weight.shape[0] >= ENOUGH
+    return many and multiplies_bfloat16()
 
 
 def project_new_state(projection: Any, state: Tensor) -> Named:
@@ -118,66 +220,15 @@ def reduction_of(projection: Any) -> Tensor | None:
     return projection._parameters.get("reduce")
 
 
-def projections(cell: Unit, x: Tensor, plans: list[Plan], mode: Mode) -> Sequence[Any]:
-    """Return the projection for each stage, or its operands if the kernel is to compute it."""
-    projection = cell.input
-    in_kernel = mode.projects and not mode.recorded and not is_autocast_enabled(x.device.type)
-    possible = in_kernel and len(plans) == 1 and plans[0].is_even and projection.is_plain
-    if possible and not is_faster_by_torch(projection, x):
-        if reduction_of(projection) is not None:  # torch computes this product
-            check_device(projection, x)
-        return [scan_module().Source(projection.prepare(x), projection.weight, projection.bias)]
-    return split(cell, project(projection, x), plans)
-
-
-def is_faster_by_torch(projection: Any, x: Tensor) -> bool:
-    """Whether torch projects x [T, B, D] faster than the kernel, which multiplies bfloat16 as float32."""
-    many = x.dtype is bfloat16 and x.numel() * len(projection.weight) >= ENOUGH
-    return many and multiplies_bfloat16()
-
-
-def split(cell: Unit, joint: Tensor, plans: list[Plan]) -> Sequence[Tensor]:
-    """The projection of each stage."""
-    return [joint] if len(plans) == 1 else joint.split([sum_of_sizes(cell, plan) for plan in plans], -1)
-
-
 def project(projection: Any, x: Tensor) -> Tensor:
     check_device(projection, x)
     return projection.joint(x)
-
-
-def operands_of(
-    cell: Unit, stage: Stage, plan: Plan, inputs: Named, x: Tensor, state: Named
-) -> tuple[list[Tensor], list[Tensor], list[Tensor], list[Tensor]]:
-    """Return the extra inputs, weights, states and matrices that the scan of a stage reads."""
-    weights, matrices = weights_of(cell, stage, plan.inner), matrices_of(cell, stage, plan.inner)
-    if tuple(weights) != plan.traced.weights:
-        raise CannotFuse(f"its weights with one number per channel are now {list(weights)}")
-    extras = extras_of(cell, stage, plan, inputs, x)
-    return extras, list(weights.values()), [state[name] for name in stage.states], matrices
-
-
-def extras_of(cell: Unit, stage: Stage, plan: Plan, inputs: Named, x: Tensor) -> list[Tensor]:
-    """Return the inputs of the step besides the projections, in the order of the plan."""
-    extras = []
-    for name in plan.extras:
-        # An extra input that is joined with a state is as wide as that.
-        shape = (*x.shape[:-1], state_size(cell, stage, plan, name))
-        extra = inputs[name_in_unit(name)]
-        extras.append(extra if extra.shape == shape else extra.expand(shape))
-    return extras
 
 
 def state_size(cell: Unit, stage: Stage, plan: Plan, name: str) -> int:
     """The number of channels of the states that an extra input is joined with."""
     groups = plan.groups
     return next(cell.states[state] for state in stage.states if groups[state] == groups[name])
-
-
-def check_fit(cell: Unit, plan: Plan, projected: Any, others: Any) -> None:
-    reason = scan_module().misfit(plan, projected, others)
-    if reason is not None:
-        raise CannotFuse(f"{reason}, which is not what {cell.unit_name} was built with")
 
 
 # ------------------------------------------------------------------------------- both directions
@@ -190,23 +241,35 @@ def fit_together(plans: Sequence[list[Plan]]) -> bool:
     return len({each[0].text for each in plans}) == 1
 
 
-def run_pair(pair: Sequence[tuple[UnitRun, Tensor]], x: Tensor) -> tuple[Tensor, list[Named]]:
-    """Run both directions in one launch: their outputs side by side, and the final state of each.
+class Side(NamedTuple):
+    """One direction of a layer."""
 
-    pair   for each direction its run, and the projection of x
-    """
-    runs = [run for run, _ in pair]
-    if not fit_together([run.plans for run in runs]):
+    recurrence: Recurrence
+    answers: Answers
+    unit: BoundUnit
+    inputs: Named
+    joint: Tensor  # the projection of x
+    state: Named
+    flags: Flags
+
+
+def run_pair(sides: Sequence[Side], x: Tensor) -> tuple[Tensor, list[Named]]:
+    """Run both directions in one launch: their outputs side by side, and the final state of each."""
+    if not fit_together([side.unit.plans for side in sides]):
         raise CannotFuse("its directions have different steps")
-    scan = scan_module()
     from linnet.fuse.triton.pair import Scanned, pair_scan
+    from linnet.fuse.triton.passes import laid_out
 
     scanned = []
-    for (cell, (plan,), after, inputs, state, flags, _), joint in pair:
-        stage = cell.stages()[0]
-        others = scan.OtherOperands(*operands_of(cell, stage, plan, inputs, x, state), *flags)
-        check_fit(cell, plan, joint, others)
-        scanned.append(Scanned(Fusible(plan, partial(one_step, cell, stage, after)), joint, others))
+    for recurrence, answers, unit, inputs, joint, state, flags in sides:
+        cell, (plan,), stage = recurrence.cell, unit.plans, unit.stages[0]
+        source = Source(joint, None, None)
+        tensors = unit.operands(cell, answers, 0, x, inputs, state)
+        unit.check_fit(cell, answers, 0, source, tensors)
+        step = partial(one_step, cell, stage, recurrence.after)
+        extras = [laid_out(as_dtype(extra, source.x.dtype)) for extra in tensors[: len(plan.extras)]]
+        operands = (laid_out(source.x), *extras, *tensors[len(plan.extras) :])
+        scanned.append(Scanned(Fusible(plan, step), flags, operands))
     y, finals = pair_scan(*scanned)
-    pairs = zip(finals, runs, strict=True)
-    return y, [{name: s.to(run.state[name].dtype) for name, s in final.items()} for final, run in pairs]
+    pairs = zip(finals, sides, strict=True)
+    return y, [{name: s.to(side.state[name].dtype) for name, s in final.items()} for final, side in pairs]

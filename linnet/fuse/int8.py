@@ -60,8 +60,9 @@ def scan(
     if matrices:
         return int8_scan.run_sequence(plan, flags, joint, others, matrices)  # type: ignore[arg-type]
     extras, weights, states = others
-    tensors = (passes.laid_out(joint), *map(passes.laid_out, extras), *weights, *states)
-    y, sequences, _ = passes.run_forward(Operands.of(plan, flags, tensors), keep=False)
+    tensors = [*map(passes.laid_out, extras), *weights, *states]
+    operands = Operands(plan, passes.laid_out(joint), tensors, flags)
+    y, sequences, _ = passes.run_forward(operands, keep=False)
     return y, ends(sequences, flags[2], y.dtype)
 
 

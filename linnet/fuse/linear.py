@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.compiler import is_compiling
 
-from linnet.fuse.backend import may_use_cpu_kernel
+from linnet.fuse.choose import may_use_cpu_kernel
 from linnet.fuse.recording import unreadable
 
 # With more rows than this, torch's products are as fast.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -13,6 +12,7 @@ from torch import Tensor
 from linnet.fuse.plan import Plan
 
 Flags = tuple[Tensor | None, Tensor | None, bool]  # mask, resets, reverse
+NO_FLAGS: Flags = (None, None, False)
 
 
 def arithmetic(dtype: torch.dtype) -> torch.dtype:
@@ -29,7 +29,7 @@ class Source(NamedTuple):
     """The operands of a projection: x [T, B, D], weight [n H, D], bias [m H] of the last m parts."""
 
     x: Tensor
-    weight: Tensor
+    weight: Any  # a Tensor; None if x is the projection
     bias: Tensor | None
 
     def linear(self) -> Tensor:
@@ -39,7 +39,6 @@ class Source(NamedTuple):
         return F.linear(self.x, self.weight, bias)
 
 
-@dataclass
 class Operands:
     """The operands of a scan.
 
@@ -49,48 +48,37 @@ class Operands:
     weights    [H]
     states     [B, H]
     matrices   [parts * H, H]: those of the products and of the inner products
+    source     the operands of the projection, if the kernel computes it
+    drops      [B, H] for each product: the mask by which it multiplies the state
 
     Without inner products, all H are the same number. Else each is that of a group; see fuse/phases.py.
     """
 
-    plan: Plan
-    joint: Tensor
-    extras: list[Tensor]
-    weights: list[Tensor]
-    states: list[Tensor]
-    matrices: list[Tensor]
-    mask: Tensor | None = None
-    resets: Tensor | None = None
-    reverse: bool = False
-    source: Source | None = None  # the operands of the projection, if the kernel computes it
-    drops: Sequence[Tensor] = ()  # [B, H] for each product: the mask by which it multiplies the state
-
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         plan: Plan,
-        flags: tuple[Any, Any, Any],
-        tensors: Sequence[Any],
+        joint: Any,
+        tensors: Sequence[Tensor],
+        flags: Flags = NO_FLAGS,
         source: Source | None = None,
         drops: Sequence[Tensor] = (),
-    ) -> Operands:
-        """Create operands from the flat list of `tensors`."""
-        joint, *rest = tensors
-        groups = []
-        for names in (plan.matrices, plan.traced.states, plan.traced.weights):
-            cut = len(rest) - len(names)
-            groups.append(rest[cut:])
-            rest = rest[:cut]
-        matrices, states, weights = groups
-        return cls(plan, joint, rest, weights, states, matrices, *flags, source, drops)
-
-    def __post_init__(self) -> None:
-        like = self.joint if self.source is None else self.source.x
+    ):
+        """`tensors`: the extras, weights, states and matrices. `joint` may be None if there is a source."""
+        extras, weights, states = plan.ends
+        self.plan, self.joint, self.source, self.drops = plan, joint, source, drops
+        self.mask, self.resets, self.reverse = flags
+        self.extras, self.weights = tensors[:extras], tensors[extras:weights]
+        self.states, self.matrices = tensors[weights:states], tensors[states:]
+        like = joint if source is None else source.x
         self.dtype, self.real = like.dtype, arithmetic(like.dtype)
         # Of each group, the first of which is that of the first projection.
-        self.sizes = self.plan.sizes(self.weights, self.states, self.matrices)
-        self.shape = (*like.shape[:2], self.sizes[0])
-        self.joint_names, self.extra_names = self.plan.projected, self.plan.extras
+        self.sizes = plan.sizes(self.weights, self.states, self.matrices)
+        steps, batch, _ = like.shape
+        self.shape = (steps, batch, self.sizes[0])
+
+    @property
+    def flags(self) -> Flags:
+        return self.mask, self.resets, self.reverse
 
     def size_of(self, name: str) -> int:
         """The number of channels of an input, state or weight, of y, or of what an inner product reads."""

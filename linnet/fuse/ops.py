@@ -70,7 +70,7 @@ def laid_out(kernels: ModuleType, plan: Plan, tensors: Sequence[Tensor]) -> list
 def operands_of(plan: Plan, flags, tensors) -> Operands:
     from linnet.fuse.operands import Operands
 
-    return Operands.of(plan, flags, tensors)
+    return Operands(plan, tensors[0], tensors[1:], flags)
 
 
 def scan_by(kernels: ModuleType, text, tensors, mask, resets, reverse) -> list[Tensor]:
@@ -138,8 +138,8 @@ def gradients_by(kernels: ModuleType, text, tensors, kept, above, needed, flags)
     check_backward(plan, tensors, kept, above, needed, flags, gpu=is_gpu(kernels))
     operands = operands_of(plan, flags, laid_out(kernels, plan, tensors))
     count = len(plan.traced.states)
-    backward = kernels.Backward(operands, list(kept[:count]), list(kept[count:]), needed)
-    gradients = backward.run(above[0], above[1:])
+    states = kernels.Kept(kept[:count], kept[count:])
+    gradients = kernels.run_backward(operands, states, needed, above)
     return [
         gradient for gradient, need in zip(gradients, needed, strict=True) if need and gradient is not None
     ]

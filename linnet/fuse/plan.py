@@ -14,6 +14,7 @@ from torch import Tensor
 from linnet.fuse import text
 from linnet.fuse.pattern import Pattern, pattern_of
 from linnet.fuse.phases import Shapes, group_sizes, phases_of, shared_phases
+from linnet.fuse.pools import Pools
 from linnet.fuse.trace import Step, Traced
 
 
@@ -43,6 +44,9 @@ class Plan:
     # Kernels by their options, so that a call need not hash the whole recipe: {options: (kernel, operands)}.
     kernels: dict[tuple, tuple] = field(default_factory=dict, repr=False, compare=False)
 
+    # Scans with their arguments, by the kind of call, and memory that they use while they run.
+    bindings: Pools = field(default_factory=Pools, repr=False, compare=False)
+    scratch: Pools = field(default_factory=Pools, repr=False, compare=False)
     # The plan for what later stages read, if zoneout changes the output afterwards; see fuse/planning.py.
     raw: Plan | None = field(default=None, repr=False, compare=False)
     # The kinds of the operands that were last found to fit; see fuse/scan.py.
@@ -62,6 +66,9 @@ class Plan:
             *((f"inner.{i}", inner.parts) for i, inner in enumerate(self.traced.inner)),
         ]
         made = sum(len(parts) for _, parts in self.matrices)
+        # Where the extras, the weights and the states end in the list of a scan's operands; matrices follow.
+        weights = len(self.extras) + len(self.traced.weights)
+        self.ends = len(self.extras), weights, weights + len(self.traced.states)
         self.projected = self.traced.inputs[: len(self.traced.inputs) - len(self.extras) - made]
         # Whether all projections are of one size, so that a kernel can compute them.
         self.is_even = len({self.groups[name] for name in self.projected}) == 1

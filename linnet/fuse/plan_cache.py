@@ -39,9 +39,8 @@ class PlanCache:
         # Weak references to the cell and to what is done after its step, as of the last plan that was made.
         self.cell: Callable[[], Any] = lambda: None
         self.after: Callable[[], Any] = lambda: None
-        # What is prepared for calls without gradients; see fuse/quick.py.
-        self.prepared: Any = None
-        # How often in a row that was of no use to a second call.
+        # What was decided for the cell or its layer, and how many calls in a row it was of no use to.
+        self.decision: Any = None
         self.wasted = 0
 
     def __deepcopy__(self, memo: dict) -> PlanCache:

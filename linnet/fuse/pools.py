@@ -1,17 +1,16 @@
-"""Objects that are prepared for calls of one kind, and that one thread uses at a time."""
+"""Objects that calls of one kind use, one thread at a time, and give back."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Hashable
+from itertools import count
 from typing import Generic, Protocol, TypeVar
 
 from linnet.fuse.forks import compiling
-from linnet.fuse.unit import CannotFuse
 
-# For how many keys (batch sizes, mostly) objects are kept, and how much memory they may take together. Those
-# of the last few keys are kept however large they are.
-MOST_KEYS, MOST_BYTES, FEW_KEYS = 64, 1 << 25, 4
+# For how many kinds of call (batch sizes, mostly) objects are kept, and how much memory they may take
+# together. Those of the last few kinds are kept however large they are.
+MOST_KINDS, MOST_BYTES, FEW_KINDS = 64, 1 << 25, 4
 
 
 class WithMemory(Protocol):
@@ -21,60 +20,44 @@ class WithMemory(Protocol):
     def nbytes(self) -> int: ...
 
 
-Kept = TypeVar("Kept", bound=WithMemory)
-Result = TypeVar("Result")
+T = TypeVar("T", bound=WithMemory)
 
 
-class Pools(Generic[Kept]):
-    """Prepared objects by what they depend on: those that no thread is using.
+class Pool(list[T]):
+    """The objects for calls of one kind that no thread is using; `append` gives one back."""
 
-    free     by key; the least recently used key is the first one, and is deleted first
-    reason   why none can be made, or None
-    """
+    last_use: int
+
+    def take(self) -> T | None:
+        """One of them; None if there is none."""
+        try:
+            return self.pop()
+        except IndexError:
+            return None
+
+
+class Pools(Generic[T]):
+    """A pool for each kind of call. The one that was used longest ago is dropped first."""
 
     def __init__(self) -> None:
-        self.free: OrderedDict[tuple, list[Kept]] = OrderedDict()
-        self.reason: str | None = None
+        self.clock = count()
+        self.pools: dict[Hashable, Pool[T]] = {}
 
-    def find(self, key: tuple) -> list[Kept] | None:
-        """The pool of this key, or None."""
-        try:
-            self.free.move_to_end(key)
-            return self.free[key]
-        except KeyError:
-            return None
-
-    def take(self, pool: list[Kept], make: Callable[[], Kept]) -> Kept | None:
-        """One from the pool, or a new one."""
-        try:
-            return pool.pop()
-        except IndexError:
-            pass
-        try:
-            return make()
-        except CannotFuse as error:
-            self.reason = error.reason
-            return None
-
-    def run(self, key: tuple, make: Callable[[], Kept], job: Callable[[Kept], Result]) -> Result | None:
-        """`job` with an object that no other thread uses meanwhile; None if there is none."""
-        pool = self.find(key)
+    def of(self, kind: Hashable) -> Pool[T]:
+        pool = self.pools.get(kind)
         if pool is None:
-            pool = self.free.setdefault(key, [])
-        is_empty = not pool
-        taken = self.take(pool, make)
-        if taken is None:
-            return None
-        result = job(taken)
-        pool.append(taken)
-        if is_empty:
-            self.delete_oldest()
-        return result
+            pool = self.add(kind)
+        pool.last_use = next(self.clock)
+        return pool
 
-    def delete_oldest(self) -> None:
-        """Called when a new object is in a pool."""
+    def add(self, kind: Hashable) -> Pool[T]:
+        new: Pool[T] = Pool()
+        new.last_use = next(self.clock)
         with compiling:  # a fork waits for this lock
-            sizes = [sum(kept.nbytes for kept in list(pool)) for pool in list(self.free.values())]
-            while len(sizes) > MOST_KEYS or (len(sizes) > FEW_KEYS and sum(sizes) > MOST_BYTES):
-                self.free.popitem(last=False)
+            pools = sorted(self.pools.items(), key=lambda item: item[1].last_use)
+            sizes = [sum(kept.nbytes for kept in list(pool)) for _, pool in pools]
+            while len(pools) >= MOST_KINDS or (len(pools) >= FEW_KINDS and sum(sizes) > MOST_BYTES):
+                oldest, _ = pools.pop(0)
                 sizes.pop(0)
+                del self.pools[oldest]
+            return self.pools.setdefault(kind, new)

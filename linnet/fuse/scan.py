@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -14,10 +13,9 @@ from torch import Tensor
 from linnet.fuse import reference
 from linnet.fuse.checks import Sizes, operand_shapes
 from linnet.fuse.cpu import passes
-from linnet.fuse.cpu.passes import Backward, projection_gradients, run_projected
+from linnet.fuse.cpu.passes import Kept, projection_gradients
 from linnet.fuse.in_place import changeable
-from linnet.fuse.operands import Flags, Operands, Source, as_dtype
-from linnet.fuse.ops import compiled_scan
+from linnet.fuse.operands import NO_FLAGS, Flags, Operands, Source, as_dtype
 from linnet.fuse.plan import Fusible, Plan
 from linnet.fuse.recording import unreadable
 from linnet.fuse.samples import for_each_sample
@@ -25,91 +23,37 @@ from linnet.fuse.states import collect, is_collecting
 from linnet.fuse.trace import Step, bias_of
 
 
-class OtherOperands(NamedTuple):
-    """The operands of a scan other than its projection; see `Operands`."""
-
-    extras: Sequence[Tensor]
-    weights: Sequence[Tensor]
-    states: Sequence[Tensor]
-    matrices: Sequence[Tensor] = ()
-    mask: Tensor | None = None
-    resets: Tensor | None = None
-    reverse: bool = False
-    drops: Sequence[Tensor] = ()
-
-    @property
-    def flags(self) -> tuple[Tensor | None, Tensor | None, bool]:
-        return self.mask, self.resets, self.reverse
-
-    def tensors(self, dtype: torch.dtype, laid_out=passes.laid_out) -> tuple[Tensor, ...]:
-        extras = [laid_out(as_dtype(extra, dtype)) for extra in self.extras]
-        return (*extras, *self.weights, *self.states, *self.matrices)
-
-
-def scan(
-    fusible: Fusible,
-    projected: Source | Tensor,
-    others: OtherOperands,
-    load_passes: Callable[[], ModuleType],
-    recorded: bool,
-) -> tuple[Tensor, dict[str, Tensor]]:
-    """Return the output [T, B, H] and the final states by name.
-
-    projected     the projection, or its operands if the kernel is to compute it
-    load_passes   imports linnet.fuse.cpu.passes or linnet.fuse.triton.passes, which have the same functions
-    recorded      a compiler or a tracer records the call: use the registered operation
-    """
-    if isinstance(projected, Source):
-        return projected_scan(fusible, projected, others)
-    return fused_scan(fusible, projected, others, load_passes(), recorded)
-
-
-def misfit(plan: Plan, projected: Source | Tensor, others: OtherOperands) -> str | None:
-    """Return which operand does not fit the plan, or None. Kernels read operands by their addresses.
-
-    The check is complete only if something differs from the previous call.
-    """
-    x, *projecting = projected if isinstance(projected, Source) else (projected,)
-    weights = [w for w in (*projecting, *others.weights, *others.matrices) if w is not None]
+def misfit(plan: Plan, source: Source, tensors: Sequence[Tensor]) -> str | None:
+    """Return which operand does not fit the plan, or None. Kernels read operands by their addresses."""
+    x = source.x
     free = torch.is_autocast_enabled(x.device.type)
-    kinds = (free, others.states[0].shape[-1], x.shape[-1], x.dtype, x.device, [kind_of(w) for w in weights])
-    if plan.fits == kinds:
-        return None
     try:
         wrong = [
-            wrong_kind(name, w, shape, None if free else x)
-            for name, w, shape in expected(plan, projected, others)
+            wrong_kind(name, tensor, shape, None if free else x)
+            for name, tensor, shape in expected(plan, source, tensors)
         ]
     except ValueError as error:
         return str(error)
-    reason = next(filter(None, wrong), None)
-    if reason is None:
-        plan.fits = kinds
-    return reason
-
-
-def kind_of(tensor: Tensor) -> tuple:
-    return type(tensor), tensor.shape, tensor.dtype, tensor.device, tensor.layout, tensor.is_neg()
+    return next(filter(None, wrong), None)
 
 
 def expected(
-    plan: Plan, projected: Source | Tensor, others: OtherOperands
+    plan: Plan, source: Source, tensors: Sequence[Tensor]
 ) -> Iterator[tuple[str, Tensor, tuple[int, ...]]]:
     """Each operand that no time step changes, with its name and the shape it must have."""
-    like = projected.x if isinstance(projected, Source) else projected
-    sizes = plan.sizes(others.weights, others.states, others.matrices)
-    (_, shape, _), *shapes = operand_shapes(plan, Sizes.of(plan, len(like), like.shape[1], sizes))
-    if isinstance(projected, Source):
-        yield "the input matrix", projected.weight, (shape[-1], like.shape[-1])
-        if projected.bias is not None:
-            whole = max(1, min(shape[-1], projected.bias.numel()) // sizes[0]) * sizes[0]
-            yield "the input bias", projected.bias, (whole,)
+    x, weight, bias = source
+    extras, weights, states = plan.ends
+    sizes = plan.sizes(tensors[extras:weights], tensors[weights:states], tensors[states:])
+    (_, shape, _), *shapes = operand_shapes(plan, Sizes.of(plan, x.shape[0], x.shape[1], sizes))
+    if weight is None:
+        yield "the projected input", x, shape
     else:
-        yield "the projected input", projected, shape
-    operands = (*others.extras, *others.weights, *others.states, *others.matrices)
-    fixed = {id(tensor) for tensor in (*others.weights, *others.matrices)}
-    for (name, shape, _), tensor in zip(shapes, operands, strict=True):
-        if id(tensor) in fixed:
+        yield "the input matrix", weight, (shape[-1], x.shape[-1])
+    if bias is not None:
+        whole = max(1, min(shape[-1], bias.numel()) // sizes[0]) * sizes[0]
+        yield "the input bias", bias, (whole,)
+    for number, ((name, shape, _), tensor) in enumerate(zip(shapes, tensors, strict=True)):
+        if extras <= number < weights or number >= states:
             yield name, tensor, shape
 
 
@@ -123,49 +67,55 @@ def wrong_kind(name: str, tensor: Tensor, shape: tuple[int, ...], x: Tensor | No
     return None if reason is None else f"{name} {reason}"
 
 
-def fused_scan(
-    fusible: Fusible,
-    joint: Tensor,
-    others: OtherOperands,
-    kernels: ModuleType = passes,
-    recorded: bool = False,
-) -> tuple[Tensor, dict[str, Tensor]]:
-    """`reference.scan` in one kernel: return the output [T, B, H] and the final states by name."""
-    tensors = (kernels.laid_out(joint), *others.tensors(joint.dtype, kernels.laid_out))
-    if recorded:
-        # By name: torch.compile of torch 2.10 cannot trace properties of named tuples.
-        flags = others.mask, others.resets, others.reverse
-        y, *finals = compiled_scan(fusible.plan, tensors, *flags)
-    else:
-        how = (kernels, others.flags, others.drops, wants_gradients(tensors))
-        y, *finals = FusedScan.apply(fusible, *how, *tensors)
-    return y, dict(zip(fusible.plan.traced.states, finals, strict=True))
+class Call(NamedTuple):
+    """What a scan is besides its tensors.
 
-
-def projected_scan(
-    fusible: Fusible, source: Source, others: OtherOperands
-) -> tuple[Tensor, dict[str, Tensor]]:
-    """`fused_scan` of F.linear(x, weight, bias), which is not visible outside this function.
-
-    So the kernel can compute it and reuse its memory: for the gradients in training, and for the next
-    time steps in inference.
+    kernels   linnet.fuse.cpu.passes or linnet.fuse.triton.passes, which have the same functions
     """
-    tensors = others.tensors(source.x.dtype)
-    if wants_gradients((*source, *tensors)):
-        y, *finals = ProjectedScan.apply(fusible, others.flags, others.drops, None, *source, *tensors)
-    else:
-        y, finals = without_gradients(fusible.plan, source, others, tensors)
-    return y, dict(zip(fusible.plan.traced.states, finals, strict=True))
+
+    fusible: Fusible
+    kernels: ModuleType = passes
+    flags: Flags = NO_FLAGS
+    drops: Sequence[Tensor] = ()
+
+    def operands(self, source: Source, tensors: Sequence[Tensor], joint: Tensor | None = None) -> Operands:
+        """`joint`: the projections; None if they are still to be computed."""
+        if source.weight is None:
+            return Operands(self.fusible.plan, source.x, tensors, self.flags, None, self.drops)
+        return Operands(self.fusible.plan, joint, tensors, self.flags, source, self.drops)
+
+    def run(self, operands: Operands, keep: bool) -> tuple[Tensor, list[Tensor], list[Tensor], list[Tensor]]:
+        """The output, the final states, and what the backward pass reads: the states and the products."""
+        y, sequences, products = self.kernels.run_forward(operands, keep)
+        if is_collecting():
+            collect(dict(zip(operands.plan.traced.states, sequences, strict=True)), operands.reverse)
+        return y, ends(sequences, operands.reverse, y.dtype), sequences, products
 
 
-def without_gradients(
-    plan: Plan, source: Source, others: OtherOperands, tensors: Sequence[Tensor]
-) -> tuple[Tensor, list[Tensor]]:
-    keep = is_collecting()
-    _, y, sequences, _ = run_projected(plan, others.flags, source, tensors, others.drops, keep)
-    if keep:
-        collect(dict(zip(plan.traced.states, sequences, strict=True)), others.reverse)
-    return y, ends(sequences, others.reverse, y.dtype)
+def fused_scan(call: Call, source: Source, tensors: Sequence[Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+    """`reference.scan` in one kernel: return the output [T, B, H] and the final states by name.
+
+    source    the operands of the projection, or the projection itself
+    tensors   the extra inputs, weights, states and matrices
+
+    A projection that is given by its operands is not visible outside the scan. So the kernel can compute it
+    and reuse its memory: for the gradients in training, and for the next time steps in inference.
+    """
+    plan, laid_out = call.fusible.plan, call.kernels.laid_out
+    if source.weight is None:
+        source = Source(laid_out(source.x), None, None)
+    if plan.extras:
+        extras = [laid_out(as_dtype(extra, source.x.dtype)) for extra in tensors[: len(plan.extras)]]
+        tensors = [*extras, *tensors[len(plan.extras) :]]
+    run = Scan.apply if wants_gradients((*source, *tensors)) else without_gradients
+    y, *finals = run(call, *source, *tensors)
+    return y, dict(zip(plan.traced.states, finals, strict=True))
+
+
+def without_gradients(call: Call, x: Tensor, weight: Any, bias: Any, *tensors: Tensor) -> tuple[Tensor, ...]:
+    y, finals, _, _ = call.run(call.operands(Source(x, weight, bias), tensors), keep=is_collecting())
+    # Not a view of the states, which could not be changed in place once gradients are recorded again.
+    return y.detach(), *finals
 
 
 def wants_gradients(tensors: Sequence[Tensor | None]) -> bool:
@@ -175,123 +125,60 @@ def wants_gradients(tensors: Sequence[Tensor | None]) -> bool:
 def ends(sequences: Sequence[Tensor], reverse: bool, dtype: torch.dtype) -> list[Tensor]:
     """The final states: copies, so that the states of all steps can be freed."""
     last = 0 if reverse else -1
-    return [sequence[last].to(dtype, copy=len(sequence) > 1) for sequence in sequences]
+    return [sequence[last].to(dtype, copy=sequence.shape[0] > 1) for sequence in sequences]
 
 
-# For the arguments of FusedScan and of ProjectedScan that are not tensors.
-NO_GRADIENTS, NOT_TENSORS = (None,) * 5, (None,) * 4
-
-
-def save(ctx: Any, flags: Flags, tensors: Sequence[Tensor | None]) -> None:
-    """Save tensors for backward; the mask and the resets, too, so that autograd detects changes in place."""
-    *masks, ctx.reverse = flags
-    ctx.save_for_backward(*masks, *tensors)
-
-
-def saved(ctx: Any) -> tuple[Flags, list[Any]]:
-    mask, resets, *tensors = ctx.saved_tensors
-    return (mask, resets, ctx.reverse), tensors
-
-
-class FusedScan(torch.autograd.Function):
-    """The scan of a projection that is part of autograd's graph."""
+class Scan(torch.autograd.Function):
+    """A scan with gradients; x is the projection if `weight` is None."""
 
     @staticmethod
-    def forward(ctx, fusible: Fusible, kernels, flags: Flags, drops, keep: bool, *tensors):
-        operands = Operands.of(fusible.plan, flags, tensors, drops=drops)
-        y, sequences, products = kernels.run_forward(operands, keep or is_collecting())
-        collect(dict(zip(fusible.plan.traced.states, sequences, strict=True)), operands.reverse)
-        finals = ends(sequences, operands.reverse, y.dtype)
-        if not keep:
-            return y.detach(), *finals
-        ctx.fusible, ctx.kernels, ctx.drops = fusible, kernels, drops
-        y, sequences, ctx.changes = changeable(y, sequences)
-        save(ctx, flags, (*tensors, *sequences, *products))
+    def forward(ctx: Any, call: Call, x: Tensor, weight: Any, bias: Any, *tensors: Tensor) -> Any:
+        operands = call.operands(Source(x, weight, bias), tensors)
+        y, finals, sequences, products = call.run(operands, keep=True)
+        ctx.call, ctx.unused = call, [True]
+        y, kept_sequences, ctx.changes = changeable(y, sequences)
+        joint = None if weight is None else operands.joint
+        # The mask and the resets, too, so that autograd detects changes in place.
+        mask, resets, _ = call.flags
+        ctx.save_for_backward(mask, resets, x, weight, bias, joint, *tensors, *kept_sequences, *products)
         return y, *finals
 
     @staticmethod
     @for_each_sample
-    def backward(ctx, dy, *dfinals):
-        (plan, step), (flags, tensors) = ctx.fusible, saved(ctx)
-        sequences, products = kept(plan, tensors)
-        needed = ctx.needs_input_grad[5:]
-        if torch.is_grad_enabled():
-            tensors = aliases(tensors)
-            operands = Operands.of(plan, flags, tensors, drops=ctx.drops)
-            return *NO_GRADIENTS, *reference_gradients(step, operands, tensors, needed, (dy, *dfinals))
-        operands = Operands.of(plan, flags, tensors, drops=ctx.drops)
-        if ctx.changes:
-            _, sequences, products = ctx.kernels.run_forward(operands, keep=True)
-        return *NO_GRADIENTS, *ctx.kernels.Backward(operands, sequences, products, needed).run(dy, dfinals)
-
-
-class ScanResults(NamedTuple):
-    """What a scan with gradients writes: the projections, the output, and what its backward pass reads."""
-
-    joint: Tensor
-    y: Tensor
-    sequences: list[Tensor]  # of each state, [T + 1, B, H]
-    products: list[Tensor]
-    finals: list[Tensor]
-
-
-class ProjectedScan(torch.autograd.Function):
-    """The scan of a projection that only this function sees: its gradient may overwrite it."""
-
-    @staticmethod
-    def forward(ctx, fusible: Fusible, flags: Flags, drops, prepared, x, weight, bias, *tensors):
-        """`prepared`: a prepared_scan.PreparedPair, a recorded_step.RecordedStep, or None."""
-        ctx.fusible, ctx.drops, ctx.unused, ctx.prepared = fusible, drops, [True], prepared
-        source = Source(x, weight, bias)
-        run = partial(forward_of, fusible.plan, flags, drops) if prepared is None else prepared.forward
-        joint, y, sequences, products, finals = run(source, tensors)
-        y, sequences, ctx.changes = changeable(y, sequences)
-        save(ctx, flags, (x, weight, bias, joint, *tensors, *sequences, *products))
-        return y, *finals
-
-    @staticmethod
-    @for_each_sample
-    def backward(ctx, dy, *dfinals):
-        (plan, step), (flags, (x, weight, bias, joint, *tensors)) = ctx.fusible, saved(ctx)
-        sequences, products = kept(plan, tensors)
-        needed = ctx.needs_input_grad[4:]
+    def backward(ctx: Any, *above: Tensor) -> Any:
+        call, needed = ctx.call, ctx.needs_input_grad[1:]
+        mask, resets, x, weight, bias, joint, *tensors = ctx.saved_tensors
+        call = call._replace(flags=(mask, resets, call.flags[2]))
+        states = kept(call.fusible.plan, tensors)
         if torch.is_grad_enabled():
             sources = aliases([x, weight, bias, *tensors])
-            operands = Operands.of(
-                plan, flags, (Source(*sources[:3]).linear(), *sources[3:]), drops=ctx.drops
-            )
-            return *NOT_TENSORS, *reference_gradients(step, operands, sources, needed, (dy, *dfinals))
+            return None, *differentiable_gradients(call, sources, needed, above)
         source = Source(x, weight, bias)
-        overwrites = ctx.prepared is None or ctx.prepared.overwrites_projection
-        is_overwritten = overwrites and not is_first(ctx.unused)
+        is_overwritten = weight is not None and not is_first(ctx.unused)
+        operands = call.operands(source, tensors, None if is_overwritten or ctx.changes else joint)
         if is_overwritten or ctx.changes:
             # The first backward has overwritten the projection, or the output was changed in place. Compute
             # all again by the same kernel, so that it is rounded in the same way.
-            again, _, sequences, products = run_projected(plan, flags, source, tensors, ctx.drops, keep=True)
-            joint = again.joint
-        operands = Operands.of(plan, flags, (joint, *tensors), source, ctx.drops)
-        wanted = (any(needed[:3]), *needed[3:])
-        if ctx.prepared is None:
-            backward = Backward(operands, sequences, products, wanted, in_place=True)
-            djoint, *others = backward.run(dy, dfinals)
-        else:
-            djoint, *others = ctx.prepared.backward(operands, sequences, products, (dy, *dfinals), wanted)
-        return *NOT_TENSORS, *projection_gradients(djoint, source, needed[:3]), *others
+            _, *again = call.kernels.run_forward(operands, keep=True)
+            states = call.kernels.Kept(*again)
+        wanted, in_place = (any(needed[:3]), *needed[3:]), weight is not None
+        djoint, *others = call.kernels.run_backward(operands, states, wanted, above, in_place)
+        if weight is None:
+            return None, djoint, None, None, *others
+        return None, *projection_gradients(djoint, source, needed[:3]), *others
 
 
-def forward_of(
-    plan: Plan, flags: Flags, drops: Sequence[Tensor], source: Source, tensors: Sequence[Tensor]
-) -> ScanResults:
-    operands, y, sequences, products = run_projected(plan, flags, source, tensors, drops, keep=True)
-    collect(dict(zip(plan.traced.states, sequences, strict=True)), operands.reverse)
-    finals = ends(sequences, operands.reverse, y.dtype)
-    return ScanResults(operands.joint, y, sequences, products, finals)
+def differentiable_gradients(call: Call, sources: list[Any], needed: Any, above: Any) -> list[Tensor | None]:
+    """The gradients by the reference, which can be differentiated again."""
+    joint = sources[0] if sources[1] is None else Source(*sources[:3]).linear()
+    operands = Operands(call.fusible.plan, joint, sources[3:], call.flags, drops=call.drops)
+    return reference_gradients(call.fusible.step, operands, sources, needed, above)
 
 
-def kept(plan: Plan, tensors: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+def kept(plan: Plan, tensors: list[Tensor]) -> Kept:
     """Take off the end of saved tensors the states of all steps, and what `run_forward` has kept else."""
     products = [tensors.pop() for _ in (*plan.matrices, *plan.traced.inner)][::-1]
-    return [tensors.pop() for _ in plan.traced.states][::-1], products
+    return Kept([tensors.pop() for _ in plan.traced.states][::-1], products)
 
 
 def is_first(unused: list[bool]) -> bool:
@@ -320,8 +207,8 @@ def aliases(tensors: Sequence[Tensor | None]) -> list[Any]:
 
 def reference_scan(step: Step, operands: Operands) -> tuple[Tensor, dict[str, Tensor]]:
     plan, count = operands.plan, len(operands.plan.products)
-    joint = by_part(operands, operands.joint, operands.joint_names)
-    parts = {**joint, **dict(zip(operands.extra_names, operands.extras, strict=True))}
+    joint = by_part(operands, operands.joint, operands.plan.projected)
+    parts = {**joint, **dict(zip(operands.plan.extras, operands.extras, strict=True))}
     weights = dict(zip(plan.traced.weights, operands.weights, strict=True))
     states = dict(zip(plan.traced.states, operands.states, strict=True))
 

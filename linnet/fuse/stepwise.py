@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from linnet.fuse.backend import advance, kernels_of_steps
+from linnet.fuse.choose import advance, kernels_of_steps
 from linnet.fuse.devices import check_devices
 from linnet.fuse.unit import Named, Unit
 

@@ -38,7 +38,8 @@ class Originals:
 
     def __init__(self, tensors: Sequence[Tensor]):
         self.tensors = tensors
-        self.are_counted = not any(map(Tensor.is_inference, tensors))
+        # A compiler's tensors have no memory, and torch does not count the changes of an inference tensor.
+        self.are_counted = all(type(t) in (Tensor, nn.Parameter) and not t.is_inference() for t in tensors)
         # They keep the memory, so that no other tensor gets its address.
         self.memory = [tensor.detach() for tensor in tensors]
         self.state = self.now() if self.are_counted else None

@@ -22,7 +22,7 @@ from torch import Tensor
 from linnet.base.errors import InputError, InputTypeError
 from linnet.base.options import check_size, either
 from linnet.base.show import ShowsOptions
-from linnet.fuse.backend import run_step, step_again
+from linnet.fuse.choose import bound_step, run_step
 from linnet.fuse.hooks import hooked_submodule
 from linnet.fuse.unit import ByNature, Named, OwnKernel, Stage, Unit
 from linnet.layers.adapters import adapters_of, run_inside, unwrapped, without_adapters
@@ -250,7 +250,7 @@ class Cell(ShowsOptions, Unit):
 
     def run_step(self, x: Tensor, state: Any = None) -> tuple[Tensor, Any]:
         """One step of any cell: the output and the new state."""
-        again = step_again(self, x, state if isinstance(state, tuple) else (state,))
+        again = bound_step(self, x, state if isinstance(state, tuple) else (state,))
         if again is not None:
             y, states = again
             return y, self.pack_state(dict(zip(self.states, states, strict=True)))

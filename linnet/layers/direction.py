@@ -14,7 +14,7 @@ from torch.func import functional_call
 
 from linnet.base.options import check_rate, choose
 from linnet.fuse.available import CPU_DTYPES
-from linnet.fuse.backend import recorded_step_again, run, run_pair, step_again
+from linnet.fuse.choose import bound_step, run, run_pair
 from linnet.fuse.devices import check_devices
 from linnet.fuse.hooks import has_hooks, hook_obstacle
 from linnet.fuse.plan_cache import PlanCache, PlansOrReason
@@ -112,13 +112,14 @@ class Direction(nn.Module):
         # A copy with other weights, so that other threads find the weights of this module unchanged.
         return with_weights(self, weights)(x, state, mask, resets)
 
-    def step_again(self, x: Tensor, states: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]] | None:
+    def bound_step(self, x: Tensor, states: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]] | None:
         """One step like an earlier one, x [B, input_size], without gradients; None if anything differs."""
-        return step_again(self, x, states) if self.is_plain else None
+        return bound_step(self, x, states) if self.is_plain else None
 
-    def recorded_step_again(self, x: Tensor, states: Sequence[Tensor]) -> tuple[Tensor, Named] | None:
-        """`step_again` with gradients, x [1, B, input_size]."""
-        return recorded_step_again(self, x, states) if self.is_plain else None
+    @property
+    def root(self) -> nn.Module:
+        """The module that contains everything that a call depends on."""
+        return self
 
     @property
     def is_plain(self) -> bool:

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from linnet.fuse.backend import may_use_cpu_kernel
+from linnet.fuse.choose import may_use_cpu_kernel
 from linnet.fuse.unit import Int8Linear as Int8Product
 from linnet.fuse.unit import Linear
 from linnet.fuse.watch import Originals

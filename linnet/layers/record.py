@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from linnet.fuse.backend import backend
+from linnet.fuse.choose import backend
 from linnet.fuse.frames import Call, all_variables, watching
 from linnet.fuse.states import collecting
 from linnet.fuse.unit import Named

@@ -225,9 +225,9 @@ class Recurrent(ShowsOptions, Pretrained):
         """
         x, state = either("x", x, "input", input), either("state", state, "hx", hx)
         if lengths is None and mask is None and resets is None:
-            again = self.step_again(x, state)
-            if again is not None:
-                return again
+            bound = self.bound_step(x, state)
+            if bound is not None:
+                return bound
         if isinstance(x, PackedSequence):
             return self.run_packed(x, state, {"lengths": lengths, "mask": mask, "resets": resets})
         self.check_input(x)
@@ -243,34 +243,22 @@ class Recurrent(ShowsOptions, Pretrained):
         y, new = self.run(time_first, self.read_state(state, x, time_first), mask, resets)
         return self.from_time_first(y, x), self.write_state(new, x.dim() == 3)
 
-    def step_again(self, x: Any, state: Any) -> tuple[Tensor, Any] | None:
+    def bound_step(self, x: Any, state: Any) -> tuple[Tensor, Any] | None:
         """One step of one layer with tensors like those of an earlier call; None if anything is different."""
         time, states = int(self.batch_first), state if isinstance(state, tuple) else (state,)
-        if is_compiling() or type(x) is not Tensor or x.dim() != 3 or x.shape[time] != 1:
+        if is_compiling() or torch.is_grad_enabled() or not self.is_one_direction:
             return None
-        if not self.is_one_direction or not all(type(each) is Tensor for each in states):
+        if type(x) is not Tensor or x.dim() != 3 or x.shape[time] != 1:
             return None
-        if any(s.dim() != 3 or len(s) != 1 for s in states):
+        if any(type(s) is not Tensor or s.dim() != 3 or len(s) != 1 for s in states):
             return None
         direction: Any = next(iter(self.directions))
-        if torch.is_grad_enabled():
-            return self.recorded_step_again(direction, x, [s[0] for s in states])
-        made = direction.step_again(x.squeeze(time), [s[0] for s in states])
+        made = direction.bound_step(x.squeeze(time), [s[0] for s in states])
         if made is None:
             return None
         y, new = made
         named = {name: s[None] for name, s in zip(self.first_cell.states, new, strict=True)}
         return y.unsqueeze(time), self.first_cell.pack_state(named)
-
-    def recorded_step_again(
-        self, direction: Any, x: Tensor, states: Sequence[Tensor]
-    ) -> tuple[Tensor, Any] | None:
-        made = direction.recorded_step_again(self.to_time_first(x), states)
-        if made is None:
-            return None
-        y, new = made
-        state = self.first_cell.pack_state({name: s[None] for name, s in new.items()})
-        return self.from_time_first(y, x), state
 
     @property
     def is_one_direction(self) -> bool:

@@ -17,10 +17,10 @@ import torch
 from torch import Tensor
 
 from linnet.base.options import check_size
-from linnet.fuse.backend import may_use_cpu_kernels, warn_once
+from linnet.fuse.choose import STEP_DTYPES, may_use_cpu_kernels, warn_once
+from linnet.fuse.decision import UNCOUNTED, method_of
 from linnet.fuse.forks import compiling
 from linnet.fuse.fused import load_kernels
-from linnet.fuse.quick import KERNEL_DTYPES, UNCOUNTED, method_of
 from linnet.fuse.recording import is_recording
 from linnet.fuse.unit import CannotFuse, Linear, Operation
 from linnet.fuse.watch import Watch
@@ -180,7 +180,7 @@ class Stream:
             raise CannotFuse("it has hooks, which a native call does not run")
         if not self.watch.originals.are_counted:
             raise CannotFuse(UNCOUNTED)
-        if self.dtype not in KERNEL_DTYPES or self.device.type != "cpu":
+        if self.dtype not in STEP_DTYPES or self.device.type != "cpu":
             raise CannotFuse(
                 f"a native step takes float32 or float64 on the CPU; it has {self.dtype} on {self.device}"
             )

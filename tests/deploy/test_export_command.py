@@ -22,7 +22,7 @@ def test_a_language_model_comes_with_its_vocabulary(run: Path, capsys: pytest.Ca
     assert main(["export", str(run), "--to", "c"]) == 0
     folder = run / "export" / "c"
     assert str(folder) in capsys.readouterr().out
-    assert '{1, "l"},' in (folder / "main.c").read_text()
+    assert '{1, "l", 0},' in (folder / "main.c").read_text()
     assert main(["export", str(run), "--to", "js", "--out", str(run / "web")]) == 0
     assert 'vocabulary = [" ", "' in (run / "web" / "model.js").read_text()
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from linnet.fuse.plan import Fusible, Plan
-from linnet.fuse.scan import OtherOperands, fused_scan
+from linnet.fuse.scan import Call, Source, fused_scan
 from linnet.fuse.trace import trace
 
 FLOATS = [torch.float32, torch.float64]
@@ -28,9 +28,8 @@ def kernel(function: Callable[..., Tensor], *inputs: Tensor, size: int = 37) -> 
 
     plan = Plan(trace(step, names, ["h"], []), tuple(names[1:]), ())
     rows = [torch.cat([x, x.new_zeros(-len(x) % size)]).view(1, -1, size) for x in inputs]
-    y, _ = fused_scan(
-        Fusible(plan, step), rows[0], OtherOperands(rows[1:], [], [torch.zeros_like(rows[0][0])])
-    )
+    start = torch.zeros_like(rows[0][0])
+    y, _ = fused_scan(Call(Fusible(plan, step)), Source(rows[0], None, None), [*rows[1:], start])
     return y.flatten()[: len(inputs[0])]
 
 
@@ -199,7 +198,7 @@ def rounded(values: Tensor) -> Tensor:
     plan = Plan(trace(step, ["x"], ["h"], ["w"]), (), ())
     size = len(values)
     x = torch.full((1, 1, size), -0.0, dtype=torch.bfloat16)  # adds nothing, not even to -0
-    y, _ = fused_scan(Fusible(plan, step), x, OtherOperands([], [values], [x[0]]))
+    y, _ = fused_scan(Call(Fusible(plan, step)), Source(x, None, None), [values, x[0]])
     return y.flatten()
 
 

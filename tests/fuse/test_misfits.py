@@ -11,7 +11,7 @@ from fused_runs import enliven
 from helpers import same
 
 import linnet
-from linnet.fuse.backend import warn_once
+from linnet.fuse.choose import warn_once
 
 EVERY = [*linnet.UNITS.values()]
 NAMES = lambda unit: unit.__name__  # noqa: E731

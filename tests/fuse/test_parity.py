@@ -43,7 +43,7 @@ import linnet
 import linnet.fuse.cpu.passes
 from linnet.fuse import fused
 from linnet.fuse.plan import Fusible
-from linnet.fuse.scan import OtherOperands, fused_scan
+from linnet.fuse.scan import Call, Source, fused_scan
 
 # Every size and every kind of flags at least twice; whole vectors, rests of vectors, both.
 SIZES = [
@@ -87,13 +87,13 @@ def test_every_unit_in_bfloat16_with_projections_by_torch(variant: Variant, monk
 
 
 def test_torch_projects_large_sequences_of_bfloat16_only(monkeypatch):
-    projection, x = linnet.SRU(256, 256).first_cell.input, torch.empty(32, 32, 256, dtype=torch.bfloat16)
+    weight, x = linnet.SRU(256, 256).first_cell.input.weight, torch.empty(32, 32, 256, dtype=torch.bfloat16)
     monkeypatch.setattr(fused, "multiplies_bfloat16", lambda: True)
-    assert fused.is_faster_by_torch(projection, x)
-    assert not fused.is_faster_by_torch(projection, x[:2])
-    assert not fused.is_faster_by_torch(projection, x.float())
+    assert fused.is_better_by_torch(weight, x)
+    assert not fused.is_better_by_torch(weight, x[:2])
+    assert not fused.is_better_by_torch(weight, x.float())
     monkeypatch.setattr(fused, "multiplies_bfloat16", lambda: False)
-    assert not fused.is_faster_by_torch(projection, x)
+    assert not fused.is_better_by_torch(weight, x)
 
 
 @over("size", FEW_SIZES[:2])
@@ -249,8 +249,9 @@ def test_a_projection_is_the_same_however_many_steps_are_made_at_a_time(
     with torch.no_grad():
         whole = rnn(x, state, **how)
         for at_once in (1, 2, 3):
-            monkeypatch.setattr("linnet.fuse.cpu.passes.steps_at_once", lambda batch, steps=at_once: steps)
-            torch.testing.assert_close(rnn(x, state, **how), whole, rtol=0, atol=0)
+            monkeypatch.setattr("linnet.fuse.cpu.forward.steps_at_once", lambda batch, steps=at_once: steps)
+            # Another module, because this one has kept how many steps it makes at a time.
+            torch.testing.assert_close(copy.deepcopy(rnn)(x, state, **how), whole, rtol=0, atol=0)
 
 
 @over("dtype", list(TOLERANCES))
@@ -278,12 +279,11 @@ def test_inference_keeps_no_states_of_all_steps(sort: Variant, monkeypatch):
 
     monkeypatch.setattr("linnet.fuse.cpu.passes.run_forward", spy)
     rnn = sort.build(9)
-    # With resets, since a call without any may be prepared, and a prepared scan has one slot for a state.
-    x, resets = draw(7, 3, rnn.input_size, seed=5), torch.zeros(7, 3, dtype=torch.bool)
+    x = draw(7, 3, rnn.input_size, seed=5)
     with torch.no_grad():
-        rnn(x, resets=resets)
+        rnn(x)
     with torch.inference_mode():
-        rnn(x, resets=resets)
+        rnn(x)
     assert kept
     assert not any(kept)
 
@@ -489,7 +489,8 @@ def scan_gradients(fusible: Fusible, groups: list[list[Tensor]], how: tuple) -> 
     """The output, the final states and the gradients, straight from the scan."""
     leaves = [[t.detach().requires_grad_() for t in group] for group in groups]
     (joint,), *others = leaves
-    y, finals = fused_scan(fusible, joint, OtherOperands(*others, *how))
+    tensors = [tensor for group in others for tensor in group]
+    y, finals = fused_scan(Call(fusible, flags=how), Source(joint, None, None), tensors)
     results = [y, *finals.values()]
     above = [draw(*r.shape, seed=i, dtype=r.dtype) for i, r in enumerate(results)]
     # The gradients of matrices come last: they are products by torch, not by a kernel.

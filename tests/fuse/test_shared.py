@@ -11,7 +11,7 @@ from helpers import identical, same, tensors
 from torch import Tensor
 
 import linnet
-from linnet.fuse.cpu import call, jit
+from linnet.fuse.cpu import forward, jit
 
 UNITS = [
     *(variant(linnet.UNITS[name]) for name in ("lstm", "gru", "ran", "scrn", "atr", "janet", "rnn")),
@@ -23,8 +23,8 @@ UNITS = [
 def _threads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """One thread; two, for any work; and two that at once do again what the other has begun."""
     threads, worth, patience = request.param
-    monkeypatch.setattr(call, "WORTH_SHARING", worth)
-    monkeypatch.setattr(call, "PATIENCE", patience)
+    monkeypatch.setattr(forward, "WORTH_SHARING", worth)
+    monkeypatch.setattr(forward, "PATIENCE", patience)
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     yield
@@ -54,7 +54,7 @@ def test_shared_channels_give_what_the_loop_gives(unit: Variant, size: int):
 
 
 def test_any_number_of_threads_gives_the_same_bits(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(call, "WORTH_SHARING", 1)
+    monkeypatch.setattr(forward, "WORTH_SHARING", 1)
     rnn, x, before = enliven(linnet.LSTM(8, 150)), torch.randn(50, 1, 8), torch.get_num_threads()
     found = []
     for threads in (1, 2, 3):
@@ -67,8 +67,8 @@ def test_any_number_of_threads_gives_the_same_bits(monkeypatch: pytest.MonkeyPat
 
 def test_threads_that_never_run_are_not_waited_for(monkeypatch: pytest.MonkeyPatch):
     """Here the first of three does all the work before the others start."""
-    monkeypatch.setattr(call, "WORTH_SHARING", 1)
-    monkeypatch.setattr(call.torch, "get_num_threads", lambda: 3)
+    monkeypatch.setattr(forward, "WORTH_SHARING", 1)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
     rnn, x = enliven(linnet.GRU(8, 150)), torch.randn(20, 1, 8)
     ranges: list[tuple[int, int]] = []
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 import linnet
 from linnet.fuse.cpu import jit
-from linnet.fuse.operands import Operands
+from linnet.fuse.scan import Call
 
 
 def in_thread_without_gradients(cell: Any, x: Tensor) -> Any:
@@ -26,7 +26,7 @@ def test_a_step_is_not_mixed_up_with_that_of_another_thread():
     cell, x, other = enliven(linnet.LSTMCell(16, 16)), torch.randn(7, 16), torch.randn(7, 16)
     with torch.no_grad():
         expected = cell.run_step(x)
-        (step,) = cell.plan_cache.prepared.steps.free[x.shape, x.dtype]
+        (step,) = cell.plan_cache.decision.steps.of((x.shape, x.dtype))
         run, others = step.program.run, []
 
         def interrupted() -> None:
@@ -65,14 +65,14 @@ def test_backward_is_not_mixed_up_with_that_of_another_thread(unit, monkeypatch)
         return torch.autograd.grad(y.sum(), list(rnn.parameters()), retain_graph=True)
 
     others: list[Any] = []
-    whole = Operands.of
+    whole = Call.operands
 
     def interrupted(*arguments: Any, **named: Any) -> Any:
-        monkeypatch.setattr(Operands, "of", whole)
+        monkeypatch.setattr(Call, "operands", whole)
         others.extend(at_once(gradients)[0])
         return whole(*arguments, **named)
 
-    monkeypatch.setattr(Operands, "of", interrupted)
+    monkeypatch.setattr(Call, "operands", interrupted)
     found = gradients()
     expected = gradients()
     assert others

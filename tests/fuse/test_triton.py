@@ -17,7 +17,8 @@ from fused_runs import FUSED, Variant, draw, finish, over, plans_of
 from user_units import Leaky
 
 import linnet
-from linnet.fuse import available, backend, backends
+from linnet.fuse import available, choose, ways
+from linnet.fuse.decision import Answers
 from linnet.fuse.trace import OPERATIONS
 from linnet.fuse.triton.loop import Recipe
 from linnet.fuse.triton.source import backward_source, forward_source
@@ -117,51 +118,55 @@ def test_triton_is_an_error_on_the_cpu_that_says_what_to_do():
 
 def test_where_triton_is_missing_a_gpu_runs_the_reference_and_a_warning_says_so(monkeypatch):
     monkeypatch.setattr(available, "HAS_TRITON", False)
-    backend.warn_once.cache_clear()
+    choose.warn_once.cache_clear()
     direction: Any = linnet.SRU(4, 4).directions[0]
     with torch._subclasses.FakeTensorMode():
         x = torch.empty(2, 1, 4, device="cuda")
+    way, _, reason = choose.choose(direction, x, {}, (None, None, False))
+    assert way is ways.REFERENCE
+    assert reason is not None
     with pytest.warns(linnet.FallbackWarning, match=f"SRU runs on .* {re.escape(available.NO_TRITON)}"):
-        assert backend.choose_backend(direction, x) is backends.REFERENCE
+        choose.fall_back(direction.cell, reason)
 
 
 def test_a_tensor_on_a_gpu_calls_for_triton():
     with torch._subclasses.FakeTensorMode():
         x = torch.empty(2, 1, 4, device="cuda")
-        assert backend.kernels_for(x) is backends.TRITON
-        assert backend.kernels_for(x.to("cpu")) is backends.CPU
+        assert choose.kernels_for(x) is ways.TRITON
+        assert choose.kernels_for(x.to("cpu")) is ways.CPU
         wrong = x.to(torch.int32)
         with linnet.backend("cpu"):
-            assert backend.kernels_for(x) is backends.CPU
-            assert backends.CPU.obstacle(x) == "there is no kernel for cuda"
+            assert choose.kernels_for(x) is ways.CPU
+            assert ways.CPU.obstacle(x) == "there is no kernel for cuda"
     if find_spec("triton") is not None:
-        assert backends.TRITON.obstacle(x) is None
-        assert backends.TRITON.obstacle(wrong) == "there is no Triton kernel for torch.int32"
+        assert ways.TRITON.obstacle(x) is None
+        assert ways.TRITON.obstacle(wrong) == "there is no Triton kernel for torch.int32"
 
 
-def pair_of_directions(chosen: backends.Backend, monkeypatch: pytest.MonkeyPatch) -> Any:
+def pair_of_directions(chosen: ways.Way, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Both directions in one launch, as if the choice had been made; without a GPU no launch succeeds."""
     rnn = linnet.SRU(4, 4, bidirectional=True)
-    monkeypatch.setattr(backend, "kernels_for", lambda x: backends.TRITON)
-    monkeypatch.setattr(backend, "choose_backend", lambda recurrence, x: chosen)
+    monkeypatch.setattr(choose, "kernels_for", lambda x: ways.TRITON)
+    choices = [choose.Choice(chosen, Answers(each)) for each in rnn.directions]  # type: ignore[arg-type]
+    monkeypatch.setattr(choose, "choose", lambda *given: choices.pop(0))
     states = [{"c": torch.zeros(1, 4)}] * 2
     flags = [(None, None, False), (None, None, True)]
-    return backend.run_pair(list(rnn.directions), torch.zeros(2, 1, 4), states, flags)  # type: ignore[arg-type]
+    return choose.run_pair(list(rnn.directions), torch.zeros(2, 1, 4), states, flags)  # type: ignore[arg-type]
 
 
 def test_directions_run_one_after_the_other_if_a_weight_does_not_fit(monkeypatch):
     def cannot(runs, x):
         raise CannotFuse("a weight does not fit")
 
-    monkeypatch.setattr(backend, "run_fused_pair", cannot)
-    assert pair_of_directions(backends.TRITON, monkeypatch) is None
+    monkeypatch.setattr(choose, "run_fused_pair", cannot)
+    assert pair_of_directions(ways.TRITON, monkeypatch) is None
 
 
 def test_directions_run_one_after_the_other_for_a_tracer(monkeypatch):
     """It has to find registered operations, and there is none for a pair."""
-    monkeypatch.setattr(backend, "run_fused_pair", lambda runs, x: "one launch")
-    assert pair_of_directions(backends.TRITON, monkeypatch) == "one launch"
-    assert pair_of_directions(backends.TRITON.when_recorded, monkeypatch) is None
+    monkeypatch.setattr(choose, "run_fused_pair", lambda runs, x: "one launch")
+    assert pair_of_directions(ways.TRITON, monkeypatch) == "one launch"
+    assert pair_of_directions(ways.TRITON.when_recorded, monkeypatch) is None
 
 
 @over("name", ["NRU", "StatisticalRU"])
@@ -197,5 +202,5 @@ def test_without_triton_linnet_imports_and_runs():
 def test_an_own_kernel_of_the_cpu_is_not_for_a_gpu():
     cell = linnet.NRUCell(4, 16)
     x = draw(2, 1, 4, seed=0, dtype=torch.float32)
-    assert backends.CPU.own_kernel(cell, x) is not None
-    assert backends.TRITON.own_kernel(cell, x) is None
+    assert ways.CPU.own_kernel(cell, x) is not None
+    assert ways.TRITON.own_kernel(cell, x) is None

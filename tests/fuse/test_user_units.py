@@ -14,7 +14,7 @@ from fused_runs import FLAGS, Size, Variant, agree, check, draw, draw_state, fin
 from helpers import tensors
 
 import linnet
-from linnet.fuse import backend
+from linnet.fuse import choose
 
 LEAKY = Variant(user_units.Leaky, {})
 
@@ -83,7 +83,7 @@ def test_a_copy_of_a_users_unit_is_a_unit():
 
 
 def test_a_unit_that_is_not_pointwise_runs_and_says_why_once():
-    backend.warn_once.cache_clear()
+    choose.warn_once.cache_clear()
     rnn = Variant(user_units.Sorting, {}).build(6)
     x = draw(5, 2, 7, seed=5)
     with pytest.warns(linnet.FallbackWarning) as told:
@@ -103,7 +103,7 @@ def test_a_unit_that_is_not_pointwise_is_an_error_where_the_kernel_was_asked_for
 
 
 def test_the_reference_is_silent_where_it_was_asked_for():
-    backend.warn_once.cache_clear()
+    choose.warn_once.cache_clear()
     rnn = Variant(user_units.Sorting, {}).build(6)
     with warnings.catch_warnings(), linnet.backend("reference"):
         warnings.simplefilter("error")

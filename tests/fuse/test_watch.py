@@ -137,13 +137,13 @@ def test_steps_are_prepared_again_when_a_hook_is_gone(is_global: bool):
     handle = register(lambda *_: None)
     with pytest.warns(linnet.FallbackWarning, match="has a hook"):
         cell(x)
-    assert cell.plan_cache.prepared.reason is not None
-    kept = cell.plan_cache.prepared
+    assert cell.plan_cache.decision.obstacle is not None
+    kept = cell.plan_cache.decision
     cell(x)
-    assert cell.plan_cache.prepared is kept
+    assert cell.plan_cache.decision is kept
     handle.remove()
     cell(x)
-    assert cell.plan_cache.prepared.reason is None
+    assert cell.plan_cache.decision.obstacle is None
 
 
 def test_memory_that_a_copy_was_made_from_is_not_used_again():

@@ -12,7 +12,7 @@ import torch
 from fused_runs import flags
 
 import linnet
-from linnet.fuse import backends
+from linnet.fuse import ways
 from linnet.fuse.triton import kernels as triton_kernels
 
 compiled: list[Any] = []
@@ -63,7 +63,7 @@ def main() -> None:
     from triton.runtime import driver
 
     driver.set_active(Driver())
-    backends.TRITON.obstacle = lambda x: None
+    ways.TRITON.obstacle = lambda x: None
     tuned = triton_kernels.kernel
     triton_kernels.kernel = lambda *recipe: Compiling(tuned(*recipe))
     rnn = linnet.SRU(16, 32, bidirectional=True)

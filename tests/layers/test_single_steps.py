@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import linnet
-from linnet.fuse import quick
+from linnet.layers import direction
 from linnet.units import UNITS
 from tests.helpers import tensors
 
@@ -27,8 +27,8 @@ def steps(rnn: linnet.Recurrent, x: torch.Tensor, state=None) -> list[torch.Tens
 @pytest.fixture
 def short_ways():
     """How often the short way was taken."""
-    taken, original = [], quick.step_again
-    with patch.object(quick, "step_again", lambda *given: taken.append(original(*given)) or taken[-1]):
+    taken, original = [], direction.bound_step
+    with patch.object(direction, "bound_step", lambda *given: taken.append(original(*given)) or taken[-1]):
         yield lambda: sum(made is not None for made in taken)
 
 

@@ -329,7 +329,7 @@ def test_a_dropped_module_is_freed_at_once():
         cell(draw(1, 12))
         rnn(draw(1, 1, 12))
         stream(draw(1, 12))
-    assert cell.plan_cache.prepared is not None
+    assert cell.plan_cache.decision is not None
     gone = [weakref.ref(each) for each in (rnn, cell, cell.input.weight)]
     gc.disable()
     try:

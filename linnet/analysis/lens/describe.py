@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from linnet.analysis.layers import Variances, layer_variances
 from linnet.analysis.sums import NotASum, gated_sum
 from linnet.data.vocabulary import EOS, WORD, Vocabulary
-from linnet.fuse.backend import backend
+from linnet.fuse.choose import backend
 from linnet.layers.cell import Cell
 from linnet.layers.crf import CRF
 from linnet.layers.modes import evaluating

@@ -15,7 +15,7 @@ from linnet.deploy.step.program import INPUT, Program, unique
 from linnet.deploy.step.record import StepRecorder, address
 from linnet.deploy.step.recorded import Recorded
 from linnet.deploy.step.views import View
-from linnet.fuse.backend import backend
+from linnet.fuse.choose import backend
 from linnet.fuse.frames import Call, watching
 from linnet.fuse.trace import NotPointwise
 from linnet.layers.cell import Cell

@@ -15,17 +15,10 @@ from linnet.fuse.cpu.gemm import ROWS
 from linnet.fuse.cpu.kernel_cache import once
 from linnet.fuse.cpu.memory import new_empty
 from linnet.fuse.cpu.pack import packed
-from linnet.fuse.cpu.program import HEADER
 from linnet.fuse.cpu.threads import grain
 from linnet.fuse.cpu.width import vector_width
 from linnet.fuse.operands import Flags, as_dtype
 
-# The most blocks in which threads share the channels of a step.
-BLOCKS = 8
-# How often a thread checks whether another one has finished before it does the work itself: about 50 µs.
-PATIENCE = 1 << 15
-# Fewer products than this are not worth a second thread, which may be late if the machine is busy.
-WORTH_SHARING = 1 << 24
 # The rows of a projection that are computed at a time: enough to be worth loading the matrix, and few enough
 # to stay in the cache until their steps have run.
 PROJECTED_ROWS = 192
@@ -43,11 +36,6 @@ class Call:
         self.shape, self.flags, self.real = shape, flags, real
         self.locations: dict[str, tuple[int, int, int]] = {}
         self.alive: list[Tensor] = []
-        self.input_size = 0
-        # The number of products for each channel and step, if the kernel has any.
-        self.depth = 0
-        # The sizes of groups of operands; see fuse/phases.py.
-        self.sizes: tuple[int, ...] = (shape[-1],)
 
     def put(self, name: str, tensor: Tensor, offset: int = 0) -> Tensor:
         """Store the address and strides of `tensor`, from channel `offset` on.
@@ -61,11 +49,10 @@ class Call:
         self.alive.append(tensor)
         return tensor
 
-    def put_groups(self, sizes: Sequence[int], blocks: int = 1) -> None:
-        """The numbers of channels of groups of operands and of a block of each; see fuse/phases.py."""
-        self.sizes = tuple(sizes)
+    def put_groups(self, sizes: Sequence[int]) -> None:
+        """The numbers of channels of groups of operands; see fuse/phases.py."""
         for group, size in enumerate(sizes):
-            self.locations[f"group.{group}"] = (size, -(-size // (blocks * 16)) * 16, 0)
+            self.locations[f"group.{group}"] = (size, -(-size // 16) * 16, 0)
 
     def put_packed(self, name: str, matrix: Tensor) -> int:
         """Pack the matrix [N, K] as panels; return the width of a product with it, with zeros beyond N."""
@@ -77,35 +64,10 @@ class Call:
         self.locations[name] = (panels.data_ptr(), panels.shape[1], panels.shape[0])
         self.alive.append(panels)
 
-    def put_unpacked(self, name: str, matrix: Tensor, bias: Tensor | None = None) -> int:
-        """Store the matrix [N, K] without packing, with a bias for its last rows.
-
-        Returns the width of a product with it, which is the same as with a packed one.
-        """
-        matrix = self.keep(as_dtype(matrix, self.real).contiguous())
-        count, depth = matrix.shape
-        starts = self.keep(whole_bias(bias, count, self.real))
-        self.locations[name] = (matrix.data_ptr(), depth * matrix.element_size(), starts.data_ptr())
-        panel = vector_width(self.real)
-        return -(-count // panel) * panel
-
     def keep(self, tensor: Tensor) -> Tensor:
         """Keep the tensor alive until the kernel has run."""
         self.alive.append(tensor)
         return tensor
-
-    def put_input(self, x: Tensor, weight: Tensor, bias: Tensor | None, unpacked: bool) -> None:
-        """Store x [T, B, K], the matrix [gates * H, K] that projects it, and its bias."""
-        self.put("x", side_by_side(as_dtype(x, self.real)))
-        self.input_size = x.shape[-1]
-        if unpacked:
-            self.put_unpacked("matrix.input", weight, bias)
-            return
-        gates, panel = len(weight) // self.shape[-1], vector_width(self.real)
-        panels = packed(as_dtype(weight, self.real), gates, panel)
-        starts = panel_bias(bias, len(weight), self.shape[-1], self.real)
-        self.locations["matrix.input"] = (panels.data_ptr(), panels.shape[1], starts.data_ptr())
-        self.alive += [panels, starts]
 
     def buffer(self, name: str, wide: int, steps: int = 0) -> Tensor:
         """Create a buffer for results: [steps, B, wide], or [B, wide], which each step overwrites."""
@@ -118,40 +80,6 @@ class Call:
         blocks, block = (1, size) if depth else channel_blocks(batch, size)
         each = grain(steps * block * (1 + depth))
         jit.run(function, batch * blocks, each, self.numbers(names, Cut(1, blocks, block)))
-
-    def run_projecting(
-        self, function: jit.Compiled, names: tuple[str, ...], chunk: int, kept: bool, by_rows: bool
-    ) -> None:
-        """`chunk`: the steps projected at a time; `by_rows`: channels depend on each other."""
-        jit.run(function, *self.projecting_work(names, chunk, kept, by_rows))
-
-    def run_shared(self, function: jit.Compiled, names: tuple[str, ...], phases: int) -> None:
-        """Threads share the channels of each step, two blocks for each; see source.Kernel.emit_shared."""
-        steps, batch, size = self.shape
-        most = min(BLOCKS, 2 * torch.get_num_threads())
-        block = -(-max(self.sizes) // (most * 16)) * 16
-        blocks = -(-max(self.sizes) // block)
-        self.put_groups(self.sizes, blocks)
-        # For each phase of each step, which blocks are claimed, and which are finished.
-        count = steps * phases
-        claims = self.keep(torch.zeros(2, count, dtype=torch.int64, device="cpu"))
-        self.locations["claims"] = (claims.data_ptr(), 8, 8 * count)
-        threads = min(torch.get_num_threads(), blocks)
-        if steps * batch * size * self.depth < WORTH_SHARING:
-            threads = 1
-        numbers = self.numbers(names, Cut(1, blocks, block))
-        numbers[HEADER.index("threads")], numbers[HEADER.index("patience")] = threads, PATIENCE
-        jit.run(function, threads, 1, numbers)
-
-    def projecting_work(
-        self, names: tuple[str, ...], chunk: int, kept: bool, by_rows: bool
-    ) -> tuple[int, int, array[int]]:
-        """Return the number of units of work, how many are worth a thread, and the kernel's arguments."""
-        steps, batch, size = self.shape
-        cut = Cut(1, 1, size) if by_rows else rectangles(batch, size, vector_width(self.real))
-        units = -(-batch // cut.rows) * cut.blocks
-        each = grain(steps * cut.rows * cut.block * (1 + self.input_size + self.depth))
-        return units, each, self.numbers(names, cut, chunk, kept)
 
     def numbers(self, names: tuple[str, ...], cut: Cut, chunk: int = 0, kept: bool = False) -> array[int]:
         """The arguments of a kernel, in the order of program.HEADER and then of its operands."""
@@ -185,19 +113,6 @@ def whole_bias(bias: Tensor | None, count: int, dtype: torch.dtype) -> Tensor:
         return zeros(count, dtype)
     bias, missing = as_dtype(bias, dtype), count - len(bias)
     return torch.cat([zeros(missing, dtype), bias]) if missing else bias.resolve_neg().contiguous()
-
-
-def panel_bias(bias: Tensor | None, count: int, size: int, dtype: torch.dtype) -> Tensor:
-    """`whole_bias` of count / size gates, with zeros after each gate that does not fill its last panel."""
-    panel = vector_width(dtype)
-    if size % panel == 0:
-        return whole_bias(bias, count, dtype)
-    gates = count // size
-    starts = torch.zeros(gates, -(-size // panel) * panel, dtype=dtype, device="cpu")
-    if bias is not None:
-        biased = len(bias) // size
-        starts[gates - biased :, :size] = bias.view(biased, -1)
-    return starts
 
 
 def side_by_side(tensor: Tensor) -> Tensor:

@@ -14,17 +14,17 @@ from llvmlite import ir
 from torch import Tensor
 
 from linnet.fuse.cpu import jit
-from linnet.fuse.cpu.call import side_by_side
+from linnet.fuse.cpu.call import side_by_side, zeros
+from linnet.fuse.cpu.forward import GIVEN, ForwardScan, Kind, kind_of, new_buffer
 from linnet.fuse.cpu.int8 import Int8Functions, Int8Panels
 from linnet.fuse.cpu.kernel_cache import KernelCache
-from linnet.fuse.cpu.memory import new_empty
 from linnet.fuse.cpu.program import I64, PTR
 from linnet.fuse.cpu.recipe import Recipe
-from linnet.fuse.cpu.scan_call import ScanCall
 from linnet.fuse.cpu.source import Kernel
 from linnet.fuse.cpu.width import vector_width
 from linnet.fuse.operands import Flags, Operands
 from linnet.fuse.plan import Plan
+from linnet.fuse.scan import ends
 
 Tensors = Sequence[Tensor]
 
@@ -94,24 +94,41 @@ def kernel_for(plan: Plan) -> tuple[jit.Compiled, tuple[str, ...]]:
     return plan.kernels[("int8",)]
 
 
-class Int8Call(ScanCall):
-    """A run of an int8 kernel."""
+class Int8Scan(ForwardScan):
+    """A forward scan whose matrices are int8. The projections are given."""
 
-    def __init__(self, operands: Operands, matrices: Sequence[Int8Panels]):
-        super().__init__(operands)
-        for i, (product, panels) in enumerate(zip(operands.plan.products, matrices, strict=True)):
-            self.put_int8(i, panels)
-            buffer = self.buffer(f"product.{i}", panels.count)
-            for column, name in enumerate(product.parts):
-                self.put(name, buffer, column * self.shape[-1])
+    def __init__(self, operands: Operands, kind: Kind, matrices: Sequence[Int8Panels]):
+        self.matrices = matrices
+        super().__init__(operands, kind)
+        self.buffers = [self.put_buffers(i, panels) for i, panels in enumerate(matrices)]
+        self.nbytes = sum(buffer.nbytes for buffers in self.buffers for buffer in buffers)
 
-    def put_int8(self, i: int, panels: Int8Panels) -> None:
-        batch, nothing = self.shape[1], self.keep(panels.padded_bias(None))
-        tables = [table.data_ptr() for table in (panels.starts, panels.scales, nothing)]
-        self.locations[f"panels.{i}"] = (panels.panels.data_ptr(), panels.groups, panels.depth)
-        self.locations[f"tables.{i}"] = (tables[0], tables[1], tables[2])
-        self.put(f"bytes.{i}", torch.empty(batch, panels.row_bytes, dtype=torch.int8, device="cpu"))
-        self.put(f"factors.{i}", torch.empty(batch, 1, device="cpu"))
+    def compiled(self, operands: Operands) -> tuple[jit.Compiled, tuple[str, ...]]:
+        return kernel_for(operands.plan)
+
+    def depth_of(self, operands: Operands) -> int:
+        return sum(panels.count for panels in self.matrices)
+
+    def put_buffers(self, i: int, panels: Int8Panels) -> tuple[Tensor, Tensor, Tensor]:
+        """Memory for rounded rows, for their factors, and for the product."""
+        rounded = torch.empty(self.kind.batch, panels.row_bytes, dtype=torch.int8, device="cpu")
+        factors, product = (new_buffer((self.kind.batch, wide), self.real) for wide in (1, panels.count))
+        for name, buffer in ((f"bytes.{i}", rounded), (f"factors.{i}", factors), (f"product.{i}", product)):
+            self.block.put(name, buffer)
+        size = self.kind.sizes[0]
+        parts = [(name, column * size) for column, name in enumerate(self.plan.products[i].parts)]
+        self.block.put_parts(parts, product)
+        return rounded, factors, product
+
+    def put_products(
+        self, operands: Operands, steps: int, alive: list[Tensor], taken: list[tuple]
+    ) -> list[Tensor]:
+        for i, panels in enumerate(self.matrices):
+            nothing = zeros(panels.wide, torch.float32)
+            tables = [table.data_ptr() for table in (panels.starts, panels.scales, nothing)]
+            self.block.put_numbers(f"panels.{i}", panels.panels.data_ptr(), panels.groups, panels.depth)
+            self.block.put_numbers(f"tables.{i}", *tables)
+        return []
 
 
 def run_sequence(
@@ -127,14 +144,12 @@ def run_sequence(
     others   the extras, the weights and the states
     """
     extras, weights, states = others
-    sequences = [side_by_side(extra) for extra in extras]
-    operands = Operands(plan, joint, sequences, list(weights), list(states), [], *flags)
-    call = Int8Call(operands, matrices)
-    slots = [state.clone(memory_format=torch.contiguous_format) for state in states]
-    for name, slot in zip(plan.traced.states, slots, strict=True):
-        call.put(f"state.{name}", slot)
-    y = call.put("y", new_empty(operands.shape, torch.float32))
-    function, names = kernel_for(plan)
-    # Rows are not divided into blocks of channels: products read the whole state.
-    call.run(function, names, depth=sum(panels.count for panels in matrices))
-    return y, slots
+    tensors = [*map(side_by_side, extras), *weights, *states]
+    operands = Operands(plan, side_by_side(joint), tensors, flags)
+    kind = kind_of(operands, keep=False, share=False)._replace(way=GIVEN)
+    pool = plan.bindings.of(("int8", kind))
+    scan = pool.take() or Int8Scan(operands, kind, matrices)
+    scan.matrices = matrices
+    y, sequences, _ = scan.run(operands)
+    pool.append(scan)
+    return y, ends(sequences, operands.reverse, y.dtype)

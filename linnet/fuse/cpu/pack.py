@@ -8,7 +8,9 @@ log2(width) times.
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
 
+import torch
 from llvmlite import ir
 from torch import Tensor
 
@@ -16,34 +18,38 @@ from linnet.fuse.cpu import jit
 from linnet.fuse.cpu.emit import Emitter, Format
 from linnet.fuse.cpu.gemm import I32, I64, PTR, loop
 from linnet.fuse.cpu.kernel_cache import once
+from linnet.fuse.cpu.memory import new_empty
 from linnet.fuse.cpu.threads import grain
 
 
 def packed(matrix: Tensor, groups: int, panel: int) -> Tensor:
     """Pack [groups * size, K] as [groups * panels, K, panel]."""
-    # Either contiguous along K, or a transposed matrix, whose layout in memory is that of the panels.
-    return Packing(matrix if 1 in matrix.stride() else matrix.contiguous(), groups, panel).run()
+    return Packing(matrix.shape, matrix.dtype, groups, panel).run(matrix)
 
 
 class Packing:
-    """Packs one matrix, which must be contiguous or transposed, again and again into the same panels."""
+    """Packs matrices of one shape, one after the other, into the same panels."""
 
-    def __init__(self, matrix: Tensor, groups: int, panel: int):
-        rows, depth = matrix.shape
+    def __init__(self, shape: Sequence[int], dtype: torch.dtype, groups: int, panel: int):
+        rows, depth = shape
         size = rows // groups
         panels = -(-size // panel)
-        self.panels = matrix.new_empty(groups * panels, depth, panel)
-        along, across = (1, 0) if matrix.stride(1) == 1 else (0, 1)
-        self.alive = matrix, matrix.new_zeros(depth)
-        addresses = [tensor.data_ptr() for tensor in (matrix, self.panels, self.alive[1])]
-        row_bytes = matrix.stride(across) * matrix.element_size()
-        self.numbers = array("q", [*addresses, row_bytes, depth, size, panels])
-        self.function = kernel(8 * matrix.element_size(), panel, along)
+        with torch.inference_mode(False):  # a later call outside of that mode writes it, too
+            self.panels = new_empty((groups * panels, depth, panel), dtype)
+            self.zeros = torch.zeros(depth, dtype=dtype, device="cpu")
+        addresses = [0, self.panels.data_ptr(), self.zeros.data_ptr()]
+        self.numbers = array("q", [*addresses, 0, depth, size, panels])
+        self.bits, self.panel, self.nbytes = 8 * dtype.itemsize, panel, self.panels.nbytes
         self.work = groups * panels, grain(depth * panel)
 
-    def run(self) -> Tensor:
+    def run(self, matrix: Tensor) -> Tensor:
         """Return the panels, written from the present values of the matrix."""
-        jit.run(self.function, *self.work, self.numbers)
+        # Either contiguous along K, or a transposed matrix, whose layout in memory is that of the panels.
+        matrix = matrix if 1 in matrix.stride() else matrix.contiguous()
+        along, across = (1, 0) if matrix.stride(1) == 1 else (0, 1)
+        self.numbers[0] = matrix.data_ptr()
+        self.numbers[3] = matrix.stride(across) * matrix.element_size()
+        jit.run(kernel(self.bits, self.panel, along), *self.work, self.numbers)
         return self.panels
 
 

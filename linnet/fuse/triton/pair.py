@@ -14,28 +14,25 @@ import torch
 from torch import Tensor
 
 from linnet.fuse.in_place import changeable
-from linnet.fuse.operands import Operands
+from linnet.fuse.operands import Flags, Operands
 from linnet.fuse.plan import Fusible
 from linnet.fuse.samples import for_each_sample
-from linnet.fuse.scan import OtherOperands, aliases, ends, reference_gradients, wants_gradients
-from linnet.fuse.triton.passes import Side, backward_together, forward_together, laid_out
+from linnet.fuse.scan import aliases, ends, reference_gradients, wants_gradients
+from linnet.fuse.triton.passes import Side, backward_together, forward_together
 
 
 class Scanned(NamedTuple):
-    """One direction: its plan, its projection [T, B, n H], and its other operands."""
+    """One direction: its plan, and its operands, of which the first is the projection [T, B, n H]."""
 
     fusible: Fusible
-    joint: Tensor
-    others: OtherOperands
-
-    def tensors(self) -> tuple[Tensor, ...]:
-        return (self.joint, *self.others.tensors(self.joint.dtype, laid_out))
+    flags: Flags
+    tensors: Sequence[Tensor]
 
 
 def pair_scan(ahead: Scanned, back: Scanned) -> tuple[Tensor, list[dict[str, Tensor]]]:
     """Return the outputs side by side, [T, B, 2 H], and the final states of each direction by name."""
-    groups = ahead.tensors(), back.tensors()
-    fusibles, flags = (ahead.fusible, back.fusible), (ahead.others.flags, back.others.flags)
+    groups = ahead.tensors, back.tensors
+    fusibles, flags = (ahead.fusible, back.fusible), (ahead.flags, back.flags)
     y, *finals = PairScan.apply(
         fusibles, flags, wants_gradients((*groups[0], *groups[1])), *groups[0], *groups[1]
     )
@@ -94,7 +91,7 @@ class PairScan(torch.autograd.Function):
 
 def operands_of(fusibles, flags, tensors) -> list[Operands]:
     sides = zip(fusibles, flags, halves(tensors), strict=True)
-    return [Operands.of(fusible.plan, flag, half) for fusible, flag, half in sides]
+    return [Operands(fusible.plan, half[0], half[1:], flag) for fusible, flag, half in sides]
 
 
 def by_reference(fusibles, flags, tensors, needed, above) -> list[Tensor | None]:

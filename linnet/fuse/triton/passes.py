@@ -36,18 +36,21 @@ def run_forward(
     return y, sequences, []
 
 
-class Backward:
-    """One backward pass; see `passes.Backward`."""
+class Kept(NamedTuple):
+    """What the forward scan has kept: the states and the products of all steps."""
 
-    def __init__(self, operands: Operands, sequences: list[Tensor], products: list[Tensor], needed: Needed):
-        self.operands, self.sequences, self.products = operands, sequences, products
-        self.needed = needed
+    sequences: Sequence[Tensor]
+    products: Sequence[Tensor]
 
-    def run(self, dy: Tensor, dfinals: Sequence[Tensor]) -> list[Tensor | None]:
-        side = Side(self.operands, self.sequences, self.needed, dy, dfinals)
-        if self.operands.plan.products:
-            return Steps(self.operands).backward(side, self.products)
-        return backward_together([side])[0]
+
+def run_backward(
+    operands: Operands, kept: Kept, needed: Needed, above: Sequence[Tensor], in_place: bool = False
+) -> list[Tensor | None]:
+    """The gradients of the operands; see linnet.fuse.cpu.backward.run_backward."""
+    side = Side(operands, list(kept.sequences), needed, above[0], above[1:])
+    if operands.plan.products:
+        return Steps(operands).backward(side, kept.products)
+    return backward_together([side])[0]
 
 
 def shape_of(operands: Operands) -> tuple[int, int]:
@@ -57,7 +60,7 @@ def shape_of(operands: Operands) -> tuple[int, int]:
 def read_by_all(operands: Operands) -> dict[str, Tensor | None]:
     """The operands that both kernels read, by their names in the source."""
     traced = operands.plan.traced
-    extras = zip(operands.extra_names, operands.extras, strict=True)
+    extras = zip(operands.plan.extras, operands.extras, strict=True)
     weights = zip(traced.weights, operands.weights, strict=True)
     return {
         "joint": operands.joint,
@@ -154,11 +157,11 @@ class Side:
     def new_joint(self) -> Tensor | None:
         if not self.need_joint[0]:
             return None
-        self.wanted += self.operands.joint_names
+        self.wanted += self.operands.plan.projected
         return torch.empty_like(self.operands.joint, memory_format=torch.contiguous_format)
 
     def named_extras(self) -> Iterator[tuple[str, Tensor, bool]]:
-        return zip(self.operands.extra_names, self.operands.extras, self.need_extras, strict=True)
+        return zip(self.operands.plan.extras, self.operands.extras, self.need_extras, strict=True)
 
     def new_extra(self, name: str, extra: Tensor, need: bool) -> Tensor | None:
         if not need:
@@ -184,7 +187,7 @@ class Side:
 
     def known(self) -> dict[str, Tensor | None]:
         """The operands that are the same at all steps."""
-        extras = zip(self.operands.extra_names, self.extras, strict=True)
+        extras = zip(self.operands.plan.extras, self.extras, strict=True)
         states = zip(self.traced.states, self.sequences, strict=True)
         return {
             **read_by_all(self.operands),
@@ -306,7 +309,7 @@ class Steps:
     def gradient_buffer(self, side: Side, i: int) -> Tensor:
         """[T, B, parts * H]: a buffer of its own, or the columns that get the same numbers anyway."""
         product, size = self.plan.products[i], self.shape[1]
-        names = self.operands.joint_names
+        names = self.operands.plan.projected
         first = self.plan.start_of_shared_gradients(product, names) if self.operands.resets is None else None
         if side.joint is not None and first is not None:
             return side.joint.narrow(-1, first * size, len(product.parts) * size)

@@ -1,11 +1,10 @@
-"""Single steps with gradients run by what an earlier step has prepared; whatever changes counts at once."""
+"""Single steps with gradients run by a scan; whatever changes counts at once."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 import torch
@@ -14,20 +13,11 @@ from helpers import at_once, same, tensors
 from torch import Tensor
 
 import linnet
-from linnet.fuse.recorded_step import RecordedStep
 from linnet.units import UNITS
 
 SIZE, BATCH, STEPS = 7, 3, 4
-NOT_PREPARED = ("nru", "scrn", "statisticalru", "eurnn", "goru")
-PREPARED = tuple(unit for unit in UNITS if unit not in NOT_PREPARED)
-
-
-@pytest.fixture
-def prepared_steps():
-    """How many steps ran that were prepared."""
-    steps, original = [], RecordedStep.forward
-    with patch.object(RecordedStep, "forward", lambda *given: steps.append(1) or original(*given)):
-        yield lambda: len(steps)
+# SCRN has two kernels, which do not pay for one step.
+BY_THE_LOOP = ("scrn", "statisticalru", "eurnn", "goru")
 
 
 def build(unit: str, **options: Any) -> Any:
@@ -61,16 +51,16 @@ def by_the_loop(rnn: Any) -> list[Tensor]:
 
 @pytest.mark.parametrize("options", [{}, {"batch_first": True}, {"num_layers": 2, "bias": False}], ids=str)
 @pytest.mark.parametrize("unit", UNITS)
-def test_steps_equal_the_loop(unit: str, options: dict, prepared_steps):
+def test_steps_equal_the_loop(unit: str, options: dict):
     rnn = build(unit, **options)
     for _ in range(2):
         same(train(rnn), by_the_loop(rnn))
-    layers = options.get("num_layers", 1)
-    assert prepared_steps() == (2 * STEPS * layers if unit in PREPARED else 0)
+    ways = linnet.explain(rnn, draw(1, 1, SIZE)).ways
+    assert ways == ["loop" if unit in BY_THE_LOOP else "scan"] * options.get("num_layers", 1)
 
 
 @pytest.mark.parametrize("unit", ["sru", "ran"])
-def test_steps_of_a_cell_equal_the_loop(unit: str, prepared_steps):
+def test_steps_of_a_cell_equal_the_loop(unit: str):
     cell, x = build(unit).first_cell, draw(BATCH, SIZE).requires_grad_()
 
     def steps() -> list[Tensor]:
@@ -79,7 +69,7 @@ def test_steps_of_a_cell_equal_the_loop(unit: str, prepared_steps):
         return [y.detach(), *torch.autograd.grad((y**2).sum(), [x, *cell.parameters()])]
 
     found = steps()
-    assert prepared_steps() > 0
+    assert linnet.explain(cell, x).ways == ["scan"]
     with linnet.backend("reference"):
         same(found, steps())
 
@@ -123,14 +113,14 @@ def test_second_derivatives():
     assert torch.autograd.gradgradcheck(lambda x, h, c: rnn(x, (h, c))[0], (x, *state))
 
 
-def test_a_state_of_any_layout_and_without_gradients(prepared_steps):
+def test_a_state_of_any_layout_and_without_gradients():
     rnn, x = build("lstm").requires_grad_(False), draw(1, BATCH, SIZE)
     state = tuple(draw(1, SIZE, BATCH).transpose(1, 2) for _ in range(2))
     found = rnn(x, state)
-    assert prepared_steps() == 0  # nothing requires a gradient
+    assert linnet.explain(rnn, x, state).ways == ["step"]  # nothing requires a gradient
     wanted = tuple(each.clone().requires_grad_() for each in state)
     y, _ = rnn(x, wanted)
-    assert prepared_steps() == 1
+    assert linnet.explain(rnn, x, wanted).ways == ["scan"]
     same(y.detach(), found[0])
 
 
@@ -142,7 +132,7 @@ def test_threads_may_step_one_module():
             same(each, expected)
 
 
-def test_steps_are_prepared_again_when_a_weight_fits_again(prepared_steps):
+def test_steps_run_by_kernels_again_when_a_weight_fits_again():
     rnn = build("gru")
     weight, x = rnn.first_cell.input.weight, draw(1, BATCH, SIZE)
     rnn(x)
@@ -150,6 +140,4 @@ def test_steps_are_prepared_again_when_a_weight_fits_again(prepared_steps):
     with pytest.warns(linnet.FallbackWarning, match="the input matrix"), pytest.raises(RuntimeError):
         rnn(x)
     weight.data = kept
-    before = prepared_steps()
-    rnn(x)
-    assert prepared_steps() == before + 1
+    assert linnet.explain(rnn, x).ways == ["scan"]

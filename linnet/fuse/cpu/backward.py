@@ -1,0 +1,321 @@
+"""The backward scan of a plan, bound to its arguments as the forward one is, and the products after it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from linnet.fuse.cpu import forward, jit
+from linnet.fuse.cpu.block import Block
+from linnet.fuse.cpu.call import Cut, channel_blocks, side_by_side, zeros
+from linnet.fuse.cpu.forward import shared_cut, shared_threads, shares_channels
+from linnet.fuse.cpu.memory import new_empty
+from linnet.fuse.cpu.pack import Packing
+from linnet.fuse.cpu.scan_call import kernel_for
+from linnet.fuse.cpu.threads import grain
+from linnet.fuse.cpu.width import vector_width
+from linnet.fuse.operands import Operands, as_dtype
+
+
+class Kind(NamedTuple):
+    """What a binding depends on besides its plan.
+
+    needed      for each operand, whether its gradient is needed
+    projected   the kernel computed the projections, which are in the dtype of arithmetic
+    shared      threads share the channels of a step
+    single      there is one step, so the kernel computes no products: no earlier step needs them
+    """
+
+    needed: tuple[bool, ...]
+    sizes: tuple[int, ...]
+    batch: int
+    dtype: torch.dtype
+    projected: bool
+    shared: bool
+    single: bool
+    drops: bool
+    resets: bool
+    reverse: bool
+    threads: int
+
+
+class Kept(NamedTuple):
+    """What the forward scan has kept: the states and the products of all steps."""
+
+    sequences: Sequence[Tensor]
+    products: Sequence[Tensor]
+
+
+def run_backward(
+    operands: Operands,
+    kept: Kept,
+    needed: Sequence[bool],
+    above: Sequence[Tensor],
+    in_place: bool = False,
+) -> list[Tensor | None]:
+    """Return the gradients of the operands, None for those not needed.
+
+    above      the gradients of the output and of the final states
+    in_place   the gradient of the projections may overwrite them
+    """
+    plan, (steps, batch, _) = operands.plan, operands.shape
+    single = steps == 1 and not plan.traced.inner
+    shared = not single and shares_channels(operands) and plan.is_even and not plan.traced.inner
+    flags = (bool(operands.drops), operands.resets is not None, operands.reverse)
+    how = (operands.source is not None, shared, single, *flags, torch.get_num_threads())
+    kind = Kind(tuple(needed), operands.sizes, batch, operands.dtype, *how)
+    # Threads that share channels may compute a step twice, so it must not write where it reads.
+    in_place = in_place and not shared
+    pool = plan.bindings.of(kind)
+    scan = pool.take() or BackwardScan(operands, kind)
+    gradients = scan.run(operands, kept, above, in_place)
+    pool.append(scan)
+    return gradients
+
+
+class Product(NamedTuple):
+    """A product in the backward pass.
+
+    state   the number of the state that it read; None for an inner product
+    parts   the inputs of the step that it made, with their columns
+    need    whether the gradient of its matrix is needed
+    start   at which column of the projections the same gradients are; None if it needs its own buffer
+    """
+
+    state: int | None
+    parts: list[tuple[str, int]]
+    need: bool
+    start: int | None
+
+
+class BackwardScan:
+    """A backward kernel with its arguments, for calls of one kind. One thread uses it at a time."""
+
+    nbytes = 0
+
+    def __init__(self, operands: Operands, kind: Kind):
+        plan, needs = operands.plan, iter(kind.needed)
+        self.kind, self.plan, self.real = kind, plan, operands.real
+        self.panel = vector_width(self.real)
+        self.need_joint = next(needs)
+        self.extras = {name: next(needs) for name in plan.extras}
+        self.weights = {name: next(needs) for name in plan.traced.weights}
+        self.need_states = [next(needs) for _ in plan.traced.states]
+        self.offsets = list(operands.offsets().items())
+        self.products = [self.product(operands, i, next(needs)) for i in range(len(plan.matrices))]
+        self.depth = sum(map(len, operands.matrices))
+        self.function, names = kernel_for(
+            operands, "backward", tuple(self.wanted()), unpacked=kind.shared, shared=kind.shared
+        )
+        self.block = Block(names)
+        self.set_header(operands)
+        self.gradients = [(f"d.{name}", offset) for name, offset in self.offsets]
+
+    def wanted(self) -> Iterator[str]:
+        """The inputs and weights whose gradients the kernel writes."""
+        if self.need_joint:
+            yield from (name for name, _ in self.offsets)
+        yield from (name for name, need in (*self.extras.items(), *self.weights.items()) if need)
+        yield from (name for product in self.products if product.start is None for name, _ in product.parts)
+
+    def product(self, operands: Operands, i: int, need: bool) -> Product:
+        products, parts, first = self.plan.products, [], 0
+        for name in self.plan.matrices[i][1]:
+            parts.append((name, first))
+            first += operands.size_of(name)
+        if i >= len(products):
+            # The gradients of an inner product are written while the projections are still to be read.
+            return Product(None, parts, need, None)
+        state, start = self.plan.traced.states.index(products[i].state), None
+        in_real = self.kind.projected or operands.dtype == self.real
+        if self.need_joint and in_real and not self.kind.resets:
+            start = self.plan.start_of_shared_gradients(products[i], self.plan.projected)
+        return Product(state, parts, need, None if start is None else self.offsets[start][1])
+
+    def set_header(self, operands: Operands) -> None:
+        kind, block, size = self.kind, self.block, self.kind.sizes[0]
+        if kind.shared:
+            self.cut = shared_cut(kind.sizes)
+        else:
+            self.cut = Cut(1, 1, size) if self.depth else Cut(1, *channel_blocks(kind.batch, size))
+        block.set(size=size, blocks=self.cut.blocks, block=self.cut.block, rows=1, reverse=kind.reverse)
+        block.set(batch=kind.batch, threads=1, patience=forward.PATIENCE if kind.shared else 0)
+        block.put_fixed("zeros", zeros(max(operands.sizes), self.real))
+        if self.plan.traced.inner:
+            for group, wide in enumerate(operands.sizes):
+                block.put_numbers(f"group.{group}", wide, -(-wide // (self.cut.blocks * 16)) * 16, 0)
+        if self.plan.pattern.numbers:
+            block.put_fixed("numbers", self.plan.numbers_as(self.real))
+
+    # ------------------------------------------------------------------------------------ running
+
+    def run(
+        self, operands: Operands, kept: Kept, above: Sequence[Tensor], in_place: bool
+    ) -> list[Tensor | None]:
+        steps, block, taken = operands.shape[0], self.block, list[Any]()
+        block.numbers[0] = steps
+        block.set_flags(operands.mask, operands.resets)
+        dy = block.put("dy", side_by_side(above[0]))
+        djoint = self.put_joint(operands, in_place)
+        extras = [self.put_extra(*pair) for pair in zip(self.extras, operands.extras, strict=True)]
+        read, sums = self.put_weights(operands, steps)
+        for i, drop in enumerate(operands.drops):
+            read.append(block.put(f"drop_mask.{i}", side_by_side(as_dtype(drop, self.real))))
+        carries = self.put_states(kept, above[1:], steps)
+        made = [self.put_product(operands, kept, i, djoint, read, taken) for i in range(len(self.products))]
+        self.call(steps)
+        del dy, read  # the kernel has read them
+        for pool, packing in taken:
+            pool.append(packing)
+        carries = [self.first_of(carry) for carry in carries]
+        matrices = [self.finish(operands, kept, i, carries, *each) for i, each in enumerate(made)]
+        dtype = self.kind.dtype
+        weights = [None if each is None else as_dtype(each.flatten(0, -2).sum(0), dtype) for each in sums]
+        return [djoint, *extras, *weights, *(as_dtype(carry, dtype) for carry in carries), *matrices]
+
+    def call(self, steps: int) -> None:
+        kind, numbers = self.kind, self.block.numbers
+        if not kind.shared:
+            units = kind.batch * self.cut.blocks
+            jit.run(self.function, units, grain(steps * self.cut.block * (1 + self.depth)), numbers)
+            return
+        # For each phase of each step, which blocks are claimed, and which are finished.
+        count = steps * self.plan.shared_phases["backward"]
+        claims = torch.zeros(2, count, dtype=torch.int64, device="cpu")
+        self.block.put_numbers("claims", claims.data_ptr(), 8, 8 * count)
+        threads = shared_threads(self.cut, steps * kind.batch * kind.sizes[0] * self.depth)
+        self.block.set(threads=threads)
+        jit.run(self.function, threads, 1, numbers)
+
+    def put_joint(self, operands: Operands, in_place: bool) -> Tensor | None:
+        joint = operands.joint
+        self.block.put_parts(self.offsets, joint)
+        if not self.need_joint:
+            return None
+        gradient = joint if in_place else new_empty(joint.shape, joint.dtype)
+        self.block.put_parts(self.gradients, gradient)
+        return gradient
+
+    def put_extra(self, name: str, extra: Tensor) -> Tensor | None:
+        self.block.put(name, extra)
+        if not self.extras[name]:
+            return None
+        return self.block.put(f"d.{name}", new_empty(extra.shape, extra.dtype))
+
+    def put_weights(self, operands: Operands, steps: int) -> tuple[list[Tensor], list[Tensor | None]]:
+        """The weights as the kernel reads them, and the sums of their gradients.
+
+        The sums are over time for each row of the batch, in an order that does not depend on the threads.
+        """
+        read: list[Tensor] = []
+        sums: list[Tensor | None] = []
+        rows = (steps, self.kind.batch) if self.kind.shared else (self.kind.batch,)
+        for (name, need), weight in zip(self.weights.items(), operands.weights, strict=True):
+            read.append(self.block.put(name, as_dtype(weight, self.real).contiguous()))
+            shape = (*rows, operands.size_of(name))
+            made = torch.zeros(shape, dtype=self.real, device="cpu") if need else None
+            sums.append(made if made is None else self.block.put(f"d.{name}", made))
+        return read, sums
+
+    def put_states(self, kept: Kept, dfinals: Sequence[Tensor], steps: int) -> list[Tensor]:
+        carries = []
+        for name, sequence, above in zip(self.plan.traced.states, kept.sequences, dfinals, strict=True):
+            self.block.put(f"state.{name}", sequence)
+            carry = above.to(self.real, copy=True, memory_format=torch.contiguous_format)
+            carries.append(self.block.put(f"carry.{name}", self.of_all_steps(carry, steps)))
+        return carries
+
+    def of_all_steps(self, last: Tensor, steps: int) -> Tensor:
+        """The gradient of a state after the last step, with room for all others if threads share channels."""
+        if not self.kind.shared:
+            return last
+        made = new_empty((steps + 1, *last.shape), last.dtype)
+        made[0 if self.kind.reverse else -1] = last
+        return made
+
+    def first_of(self, gradients: Tensor) -> Tensor:
+        """The gradient of a state before the first step."""
+        return gradients[-1 if self.kind.reverse else 0] if self.kind.shared else gradients
+
+    def put_product(
+        self,
+        operands: Operands,
+        kept: Kept,
+        i: int,
+        djoint: Tensor | None,
+        alive: list[Tensor],
+        taken: list[Any],
+    ) -> tuple[Tensor, Tensor]:
+        """Where the kernel writes the gradient of a product, and that of what the product has read."""
+        product, block, (steps, batch, _) = self.products[i], self.block, operands.shape
+        block.put_parts(product.parts, kept.products[i])
+        gradient = self.put_gradient(i, len(operands.matrices[i]), djoint, steps)
+        if self.kind.single:
+            block.put_numbers(f"matrix.{i}", 0, 0, 0)
+            return gradient, block.put(f"state_gradient.{i}", zeros(max(self.kind.sizes), self.real))
+        wide = self.put_matrix(i, as_dtype(operands.matrices[i].T, self.real), alive, taken)
+        last = torch.zeros(batch, wide, dtype=self.real, device="cpu")
+        return gradient, block.put(f"state_gradient.{i}", self.of_all_steps(last, steps))
+
+    def put_gradient(self, i: int, wide: int, djoint: Tensor | None, steps: int) -> Tensor:
+        """[T, B, parts * H]: a buffer of its own, or the columns that get the same numbers anyway."""
+        product, name = self.products[i], f"dproduct.{i}"
+        if product.start is not None and djoint is not None:
+            self.block.put(name, djoint, product.start)
+            return djoint[..., product.start : product.start + wide]
+        buffer = self.block.put(name, new_empty((steps, self.kind.batch, wide), self.real))
+        self.block.put_parts([(f"d.{part}", first) for part, first in product.parts], buffer)
+        return buffer
+
+    def put_matrix(self, i: int, matrix: Tensor, alive: list[Tensor], taken: list[Any]) -> int:
+        """Put the transposed matrix; return the width of a product with it."""
+        name, key = f"matrix.{i}", ("backward", i, matrix.shape, self.real)
+        if self.kind.shared:
+            matrix = matrix.contiguous()
+            alive.append(matrix)
+            line, nothing = matrix.shape[1] * matrix.element_size(), zeros(len(matrix), self.real)
+            self.block.put_numbers(name, matrix.data_ptr(), line, nothing.data_ptr())
+            return -(-len(matrix) // self.panel) * self.panel
+        pool = self.plan.scratch.of(key)
+        packing = pool.take() or Packing(matrix.shape, self.real, 1, self.panel)
+        taken.append((pool, packing))
+        panels = packing.run(matrix)
+        self.block.put_numbers(name, panels.data_ptr(), panels.shape[1], panels.shape[0])
+        return panels.shape[0] * panels.shape[2]
+
+    def finish(
+        self,
+        operands: Operands,
+        kept: Kept,
+        i: int,
+        carries: list[Tensor],
+        gradient: Tensor,
+        state_gradient: Tensor,
+    ) -> Tensor | None:
+        """Add the gradient of the state that a product has read, and return that of its matrix."""
+        state = self.products[i].state
+        if state is not None and (not self.kind.single or self.need_states[state]):
+            if self.kind.single:
+                more = gradient[0] @ as_dtype(operands.matrices[i], self.real)
+            else:
+                more = self.first_of(state_gradient)[:, : carries[state].shape[-1]]
+            carries[state] += self.read_by(operands, i, more)
+        if not self.products[i].need:
+            return None
+        rows = self.read(operands, kept, i).flatten(0, 1)
+        return as_dtype(gradient.flatten(0, 1).T @ rows, self.kind.dtype)
+
+    def read(self, operands: Operands, kept: Kept, i: int) -> Tensor:
+        """[T, B, H]: what product i has read, a state or something that the step has computed."""
+        state = self.products[i].state
+        if state is None:
+            return kept.products[len(operands.matrices) + i - len(self.plan.products)]
+        sequence = kept.sequences[state]
+        return self.read_by(operands, i, sequence[1:] if self.kind.reverse else sequence[:-1])
+
+    def read_by(self, operands: Operands, i: int, state: Tensor) -> Tensor:
+        """The state as product i reads it; likewise for gradients."""
+        return state * operands.drops[i] if operands.drops else state

@@ -1,0 +1,87 @@
+"""The arguments of a kernel: the numbers of program.HEADER, then three numbers for each operand.
+
+A binding has one block and writes it again at each call, so that it need not be laid out again.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from linnet.fuse.cpu.program import HEADER
+
+AT = {name: i for i, name in enumerate(HEADER)}
+
+
+class Block:
+    """Arguments in places that each call may write again; `numbers` is what a kernel gets."""
+
+    def __init__(self, names: Sequence[str]):
+        self.places = {name: len(HEADER) + 3 * i for i, name in enumerate(names)}
+        self.numbers = array("q", bytes(8 * (len(HEADER) + 3 * len(names))))
+        # Tensors of fixed addresses, which live as long as the block.
+        self.alive: list[Tensor] = []
+
+    def set(self, **header: int) -> None:
+        for name, number in header.items():
+            self.numbers[AT[name]] = number
+
+    def set_flags(self, mask: Tensor | None, resets: Tensor | None) -> None:
+        for name, flag in (("mask", mask), ("resets", resets)):
+            at = AT[name]
+            if flag is None:
+                self.numbers[at] = 0
+            else:
+                self.numbers[at] = flag.data_ptr()
+                self.numbers[at + 1], self.numbers[at + 2] = flag.stride()
+
+    def put(self, name: str, tensor: Tensor, offset: int = 0) -> Tensor:
+        """Write the address and strides of [T, B, size], [B, size] or [size], from channel `offset` on."""
+        at, each, strides, numbers = self.places[name], tensor.element_size(), tensor.stride(), self.numbers
+        numbers[at] = tensor.data_ptr() + offset * each
+        numbers[at + 1] = strides[0] * each if len(strides) > 2 else 0
+        numbers[at + 2] = strides[-2] * each if len(strides) > 1 else 0
+        return tensor
+
+    def put_parts(self, parts: Sequence[tuple[str, int]], tensor: Tensor) -> None:
+        """`put` of several names with their offsets in one tensor, [T, B, size] or [B, size]."""
+        each, strides, numbers, places = tensor.element_size(), tensor.stride(), self.numbers, self.places
+        address, row = tensor.data_ptr(), strides[-2] * each
+        time = strides[0] * each if len(strides) > 2 else 0
+        for name, offset in parts:
+            at = places[name]
+            numbers[at], numbers[at + 1], numbers[at + 2] = address + offset * each, time, row
+
+    def put_numbers(self, name: str, first: int, second: int, third: int) -> None:
+        at, numbers = self.places[name], self.numbers
+        numbers[at], numbers[at + 1], numbers[at + 2] = first, second, third
+
+    def put_fixed(self, name: str, tensor: Tensor) -> None:
+        """`put` of a tensor that all calls read."""
+        self.alive.append(self.put(name, tensor))
+
+
+class Biases:
+    """The biases of `count` rows of a matrix, in groups of `size` rows, for kernels that read whole panels.
+
+    The first groups may have no bias. Zeros stand for those, and fill the last panel of each group.
+    """
+
+    def __init__(self, bias: Tensor | None, count: int, size: int, panel: int, dtype: torch.dtype):
+        with torch.inference_mode(False):  # a later call outside of that mode writes it, too
+            self.groups = torch.zeros(count // size, -(-size // panel) * panel, dtype=dtype, device="cpu")
+        biased = 0 if bias is None else bias.shape[0] // size
+        self.copied = self.groups[count // size - biased :, :size]
+        self.is_whole = self.copied.numel() == self.groups.numel() and bias is not None
+
+    def of(self, bias: Tensor | None) -> Tensor:
+        """The present biases as the kernel reads them, valid until the next call."""
+        if bias is None:
+            return self.groups
+        if self.is_whole and bias.dtype is self.groups.dtype and bias.is_contiguous():
+            return bias
+        self.copied.copy_(bias.detach().view(self.copied.shape))
+        return self.groups

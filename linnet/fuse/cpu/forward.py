@@ -1,0 +1,403 @@
+"""The forward scan of a plan, bound to its arguments: made once for calls of one kind, run for each of them.
+
+    ForwardScan(operands, kind).run(operands)
+
+A binding has no address of a tensor of the caller, so it fits every module with the same plan, and is valid
+for ever. Each run writes the addresses, and calls the kernel. The kernels come in four ways:
+
+    given        the projections are computed already; matrices are packed
+    projecting   the kernel computes the projections, a few steps at a time; matrices are packed
+    unpacked     the same for so few rows that packing a matrix costs more than it saves
+    shared       the projections are given; there are so few rows that threads share the channels of a step
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from linnet.fuse.cpu import jit
+from linnet.fuse.cpu.block import Biases, Block
+from linnet.fuse.cpu.call import (
+    Cut,
+    channel_blocks,
+    rectangles,
+    side_by_side,
+    steps_at_once,
+    zeros,
+)
+from linnet.fuse.cpu.gemm import ROWS
+from linnet.fuse.cpu.memory import new_empty
+from linnet.fuse.cpu.pack import Packing
+from linnet.fuse.cpu.scan_call import kernel_for
+from linnet.fuse.cpu.threads import grain
+from linnet.fuse.cpu.width import vector_width
+from linnet.fuse.operands import Operands, Source, as_dtype
+from linnet.fuse.plan import Plan
+
+# The most blocks in which threads share the channels of a step.
+BLOCKS = 8
+# How often a thread checks whether another one has finished before it does the work itself: about 50 µs.
+PATIENCE = 1 << 15
+# Fewer products than this are not worth a second thread, which may be late if the machine is busy.
+WORTH_SHARING = 1 << 24
+# Up to this many rows, a recurrent matrix is read without packing, and threads share the channels.
+FEW_ROWS = 3
+# The largest size of the products of all steps, in bytes.
+MOST_BYTES = 1 << 28
+# For more rows than this, packing the matrices is worth its cost.
+UNPACKED_ROWS = 64
+
+
+GIVEN, PROJECTING, UNPACKED, SHARED = "given", "projecting", "unpacked", "shared"
+
+
+class Kind(NamedTuple):
+    """What a binding depends on besides its plan.
+
+    depth, biased   the channels of the input that the kernel projects, and of its bias (0: none)
+    same            the output is the state that it equals, without memory of its own
+    """
+
+    way: str
+    sizes: tuple[int, ...]
+    batch: int
+    depth: int
+    biased: int
+    dtype: torch.dtype
+    keep: bool
+    same: bool
+    drops: bool
+    reverse: bool
+    threads: int
+
+
+class Results(NamedTuple):
+    """What a scan writes: the output, the states as [T + 1, B, H] (or one slot, which ends with the last),
+    and the products, followed by what inner products have read."""
+
+    y: Tensor
+    sequences: list[Tensor]
+    products: list[Tensor]
+
+
+def run_forward(operands: Operands, keep: bool, share: bool = True) -> Results:
+    """Scan. If the operands of the projection are given instead of `joint`, this sets `joint`.
+
+    keep    all steps of the states, of the products and of the projections
+    share   the output may have the memory of a state
+    """
+    kind = kind_of(operands, keep, share)
+    pool = operands.plan.bindings.of(kind)
+    scan = pool.take() or ForwardScan(operands, kind)
+    results = scan.run(operands)
+    pool.append(scan)
+    return results
+
+
+def kind_of(operands: Operands, keep: bool, share: bool) -> Kind:
+    way, source, depth, biased = way_of(operands), operands.source, 0, 0
+    same = share and operands.mask is None and operands.dtype is operands.real
+    if source is not None:
+        depth = source.x.shape[-1]
+        biased = 0 if source.bias is None else source.bias.shape[0]
+    return Kind(
+        way,
+        operands.sizes,
+        operands.shape[1],
+        depth,
+        biased,
+        operands.dtype,
+        # If threads share the channels of a step, each step needs memory of its own.
+        keep or way == SHARED,
+        same and operands.plan.traced.output_state is not None,
+        bool(operands.drops),
+        operands.reverse,
+        torch.get_num_threads(),
+    )
+
+
+def way_of(operands: Operands) -> str:
+    source, plan = operands.source, operands.plan
+    if source is not None:
+        steps, batch, _ = operands.shape
+        if leaves_unpacked(plan, steps, batch) and not operands.drops:
+            return UNPACKED
+        if not plan.matrices or worth_projecting(batch):
+            return PROJECTING
+    return SHARED if plan.matrices and shares_channels(operands) else GIVEN
+
+
+def shares_channels(operands: Operands) -> bool:
+    """Whether there are so few rows that threads share the channels of each step instead of the rows.
+
+    This does not depend on the number of threads, because the products are rounded in another way.
+    """
+    steps, batch, _ = operands.shape
+    if steps == 1 or batch > FEW_ROWS or not operands.plan.matrices or operands.drops:
+        return False
+    return steps * batch * sum(map(len, operands.matrices)) * operands.real.itemsize <= MOST_BYTES
+
+
+def leaves_unpacked(plan: Plan, steps: int, batch: int) -> bool:
+    """Whether there are so few rows that packing the matrices would cost more than it saves."""
+    few = steps == 1 if plan.products else steps * batch < ROWS
+    return few and not plan.traced.inner and steps * batch <= UNPACKED_ROWS
+
+
+def worth_projecting(batch: int) -> bool:
+    """Whether a kernel with recurrent matrices should compute the projections, too.
+
+    Threads share the rows, so it should not if there are too few for all threads.
+    """
+    return batch >= 4 * torch.get_num_threads()
+
+
+def project(source: Source, out: Tensor) -> Tensor:
+    """Compute F.linear(x, weight, bias) for x [T, B, D] into `out`, in its dtype."""
+    x, weight, bias = source
+    rows, matrix = as_dtype(x.reshape(-1, x.shape[-1]), out.dtype), as_dtype(weight.T, out.dtype)
+    target = out.view(-1, len(weight))
+    if bias is not None and len(bias) == len(weight):
+        torch.addmm(as_dtype(bias, out.dtype), rows, matrix, out=target)
+        return out
+    torch.mm(rows, matrix, out=target)
+    if bias is not None:
+        target[:, len(weight) - len(bias) :] += bias
+    return out
+
+
+class ForwardScan:
+    """A forward kernel with its arguments, for calls of one kind. One thread uses it at a time."""
+
+    nbytes = 0  # it keeps nothing but its arguments; memory is in the `scratch` of the plan
+
+    def __init__(self, operands: Operands, kind: Kind):
+        plan, traced = operands.plan, operands.plan.traced
+        self.kind, self.plan, self.real = kind, plan, operands.real
+        self.projects = kind.way in (PROJECTING, UNPACKED)
+        self.packs = kind.way in (PROJECTING, GIVEN)
+        self.shares = kind.way is SHARED
+        self.function, names = self.compiled(operands)
+        self.block = Block(names)
+        self.panel = vector_width(self.real)
+        # The number of products for each channel and step.
+        self.products = self.depth_of(operands)
+        self.set_header(operands)
+        self.put_constants(operands)
+        self.offsets = list(operands.offsets().items())
+        self.same_state = traced.states.index(traced.output_state) if kind.same else None
+        if self.projects:
+            _, weight, bias = operands.source  # type: ignore[misc]
+            panel = self.panel if self.packs else 1
+            self.biases = Biases(bias, weight.shape[0], kind.sizes[0], panel, self.real)
+
+    def compiled(self, operands: Operands) -> tuple[jit.Compiled, tuple[str, ...]]:
+        """The kernel and the names of its operands."""
+        how = (not self.kind.same, self.projects, not self.packs, self.shares)
+        return kernel_for(operands, "forward", (), *how)
+
+    def depth_of(self, operands: Operands) -> int:
+        return sum(matrix.shape[0] for matrix in operands.matrices)
+
+    def set_header(self, operands: Operands) -> None:
+        kind, size = self.kind, self.kind.sizes[0]
+        self.cut, self.units, self.each = self.work(kind.batch, size)
+        chunk = steps_at_once(kind.batch) if self.projects else 0
+        header = {"size": size, "blocks": self.cut.blocks, "block": self.cut.block, "rows": self.cut.rows}
+        self.block.set(**header, reverse=kind.reverse, batch=kind.batch, chunk=chunk, kept=kind.keep)
+        self.block.set(threads=1, patience=PATIENCE if self.shares else 0)
+
+    def work(self, batch: int, size: int) -> tuple[Cut, int, int]:
+        """How the work is cut, the number of its units, and the size of one for each step."""
+        if self.shares:
+            cut = shared_cut(self.kind.sizes)
+            return cut, 1, 1
+        if self.projects:
+            by_rows = self.products > 0 and self.packs
+            cut = Cut(1, 1, size) if by_rows else rectangles(batch, size, self.panel)
+            units = -(-batch // cut.rows) * cut.blocks
+            return cut, units, cut.rows * cut.block * (1 + self.kind.depth + self.products)
+        cut = Cut(1, 1, size) if self.products else Cut(1, *channel_blocks(batch, size))
+        return cut, batch * cut.blocks, cut.block * (1 + self.products)
+
+    def put_constants(self, operands: Operands) -> None:
+        block, plan = self.block, self.plan
+        block.put_fixed("zeros", zeros(max(operands.sizes), self.real))
+        if plan.traced.inner:
+            for group, size in enumerate(operands.sizes):
+                wide = -(-size // (self.cut.blocks * 16)) * 16
+                block.put_numbers(f"group.{group}", size, wide, 0)
+        if plan.pattern.numbers:
+            block.put_fixed("numbers", plan.numbers_as(self.real))
+
+    # ------------------------------------------------------------------------------------ running
+
+    def run(self, operands: Operands) -> Results:
+        steps, plan, block = operands.shape[0], self.plan, self.block
+        block.numbers[0] = steps
+        block.set_flags(operands.mask, operands.resets)
+        # What is converted or copied for the kernel must live until it has run.
+        alive = self.put_weights(operands)
+        taken = self.put_projection(operands, alive)
+        for name, extra in zip(plan.extras, operands.extras, strict=True):
+            block.put(name, extra)
+        y, sequences = self.put_states(operands)
+        results = Results(y, sequences, self.put_products(operands, steps, alive, taken))
+        self.call(steps, alive)
+        for pool, memory in taken:
+            pool.append(memory)
+        return results
+
+    def call(self, steps: int, alive: list[Tensor]) -> None:
+        if not self.shares:
+            jit.run(self.function, self.units, grain(steps * self.each), self.block.numbers)
+            return
+        # For each phase of each step, which blocks are claimed, and which are finished.
+        count = steps * self.plan.shared_phases["forward"]
+        claims = torch.zeros(2, count, dtype=torch.int64, device="cpu")
+        self.block.put_numbers("claims", claims.data_ptr(), 8, 8 * count)
+        threads = shared_threads(self.cut, steps * self.kind.batch * self.kind.sizes[0] * self.products)
+        self.block.set(threads=threads)
+        jit.run(self.function, threads, 1, self.block.numbers)
+
+    def put_weights(self, operands: Operands) -> list[Tensor]:
+        block, real, alive = self.block, self.real, []
+        for name, weight in zip(self.plan.traced.weights, operands.weights, strict=True):
+            alive.append(block.put(name, as_dtype(weight, real).contiguous()))
+        for i, drop in enumerate(operands.drops):
+            alive.append(block.put(f"drop_mask.{i}", side_by_side(as_dtype(drop, real))))
+        return alive
+
+    def put_projection(self, operands: Operands, alive: list[Tensor]) -> list[tuple]:
+        """The projections, or their operands; returns what is taken from the plan's memory."""
+        source, kind, taken = operands.source, self.kind, list[tuple]()
+        if source is not None:
+            shape = (operands.shape[0], kind.batch, source.weight.shape[0])
+            if kind.keep or not self.projects:
+                operands.joint = new_empty(shape, self.real)
+            else:
+                shape = (min(shape[0], steps_at_once(kind.batch)), *shape[1:])
+                operands.joint = self.take(("joint", shape), lambda: new_buffer(shape, self.real), taken)
+            if self.projects:
+                self.put_source(source, alive, taken)
+            else:
+                project(source, operands.joint)
+        self.block.put_parts(self.offsets, operands.joint)
+        return taken
+
+    def put_source(self, source: Source, alive: list[Tensor], taken: list[tuple]) -> None:
+        x, weight = side_by_side(as_dtype(source.x, self.real)), as_dtype(source.weight, self.real)
+        biases = self.biases.of(source.bias)
+        self.block.put("x", x)
+        if self.packs:
+            groups = weight.shape[0] // self.kind.sizes[0]
+            panels = self.packed("input", weight, groups, taken)
+            self.block.put_numbers("matrix.input", panels.data_ptr(), panels.shape[1], biases.data_ptr())
+        else:
+            weight = weight.contiguous()
+            line = weight.shape[1] * weight.element_size()
+            self.block.put_numbers("matrix.input", weight.data_ptr(), line, biases.data_ptr())
+        alive += (x, weight, biases)
+
+    def packed(self, name: str, matrix: Tensor, groups: int, taken: list[tuple]) -> Tensor:
+        def make() -> Packing:
+            return Packing(matrix.shape, self.real, groups, self.panel)
+
+        return self.take((name, matrix.shape, self.real), make, taken).run(matrix)
+
+    def take(self, key: tuple, make: Callable[[], Any], taken: list[tuple]) -> Any:
+        """Memory that calls share, or new memory."""
+        pool = self.plan.scratch.of(key)
+        made = pool.take()
+        made = make() if made is None else made
+        taken.append((pool, made))
+        return made
+
+    def put_states(self, operands: Operands) -> tuple[Tensor, list[Tensor]]:
+        """The output and the memory of each state, all steps or one slot."""
+        kind, block, (steps, batch, _) = self.kind, self.block, operands.shape
+        first, sequences = -1 if kind.reverse else 0, []
+        for i, (name, start) in enumerate(zip(self.plan.traced.states, operands.states, strict=True)):
+            # Threads may share the channels of a single step, whose products read all channels: it must not
+            # write where it reads.
+            if kind.keep or i == self.same_state or steps == 1:
+                sequence = new_empty((steps + 1, batch, operands.size_of(name)), self.real)
+                sequence[first] = start
+                block.put(f"state.{name}", sequence)
+            else:
+                # One slot, [B, H], which each step reads and writes.
+                slot = start.to(self.real, copy=True, memory_format=torch.contiguous_format)
+                sequence = block.put(f"state.{name}", slot)[None]
+            sequences.append(sequence)
+        if self.same_state is None:
+            y = new_empty((steps, batch, operands.size_of("y")), kind.dtype)
+            return block.put("y", y), sequences
+        sequence = sequences[self.same_state]
+        return sequence[:-1] if kind.reverse else sequence[1:], sequences
+
+    def put_products(
+        self, operands: Operands, steps: int, alive: list[Tensor], taken: list[tuple]
+    ) -> list[Tensor]:
+        """Room for the products, and for what inner products read: of all steps to be kept, else of one."""
+        products, block, plan = [], self.block, self.plan
+        for i, matrix in enumerate(operands.matrices):
+            matrix = as_dtype(matrix, self.real)
+            alive.append(self.put_matrix(i, matrix, taken))
+            products.append(block.put(f"product.{i}", self.buffer(steps, self.padded(matrix.shape[0]))))
+            if not self.packs and products[-1].shape[-1] > matrix.shape[0]:
+                # A product with a packed matrix writes zeros beyond its columns; a registered operation
+                # returns all of it.
+                products[-1][..., matrix.shape[0] :] = 0
+            block.put_parts(self.parts(operands, i), products[-1])
+        for i in range(len(operands.drops)):
+            alive.append(block.put(f"visible.{i}", self.buffer(0, operands.matrices[i].shape[1])))
+        for i in range(len(plan.traced.inner)):
+            name = f"inner.{i}"
+            products.append(block.put(name, self.buffer(steps, operands.size_of(name))))
+        return products
+
+    def put_matrix(self, i: int, matrix: Tensor, taken: list[tuple]) -> Tensor:
+        if self.packs:
+            panels = self.packed(f"matrix.{i}", matrix, 1, taken)
+            self.block.put_numbers(f"matrix.{i}", panels.data_ptr(), panels.shape[1], panels.shape[0])
+            return panels
+        matrix = matrix.contiguous()
+        line, nothing = matrix.shape[1] * matrix.element_size(), zeros(matrix.shape[0], self.real)
+        self.block.put_numbers(f"matrix.{i}", matrix.data_ptr(), line, nothing.data_ptr())
+        return matrix
+
+    def padded(self, columns: int) -> int:
+        """The width of a product with a matrix: whole panels, whether it is packed or not."""
+        return -(-columns // self.panel) * self.panel
+
+    def buffer(self, steps: int, wide: int) -> Tensor:
+        batch = self.kind.batch
+        return new_empty((steps, batch, wide) if self.kind.keep and steps else (batch, wide), self.real)
+
+    def parts(self, operands: Operands, i: int) -> list[tuple[str, int]]:
+        """The inputs of the step that product i makes, with their columns."""
+        parts, first = [], 0
+        for name in self.plan.matrices[i][1]:
+            parts.append((name, first))
+            first += operands.size_of(name)
+        return parts
+
+
+def new_buffer(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+    with torch.inference_mode(False):  # a later call outside of that mode writes it, too
+        return new_empty(shape, dtype)
+
+
+def shared_cut(sizes: Sequence[int]) -> Cut:
+    """Two blocks of channels for each thread that shares them."""
+    most = min(BLOCKS, 2 * torch.get_num_threads())
+    block = -(-max(sizes) // (most * 16)) * 16
+    return Cut(1, -(-max(sizes) // block), block)
+
+
+def shared_threads(cut: Cut, work: int) -> int:
+    return 1 if work < WORTH_SHARING else min(torch.get_num_threads(), cut.blocks)
