@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from linnet.fuse.backend import FallbackWarning
 from torch import Tensor, nn
 
 import linnet
+from linnet.fuse.choose import FallbackWarning
 from linnet.layers.int8_modules import Quantised
 from linnet.layers.recurrent import Recurrent
 from tools.attacks import (
