@@ -314,15 +314,26 @@ def test_a_masked_sequence_reversed_is_the_backward_direction(
 # ---------------------------------------------------------------------------- resets
 
 
-def stretch_by_stretch(rnn: linnet.Recurrent, x: Tensor, state: Any, resets: Tensor) -> tuple[Tensor, Any]:
-    """x [T, 1, D] cut before each reset, each piece run from zeros, but for the ends of the whole."""
-    starts = sorted({0, *resets.nonzero().flatten().tolist()})
-    stops = [*starts[1:], len(x)]
+def stretch_by_stretch(
+    rnn: linnet.Recurrent, x: Tensor, state: Any, resets: Tensor, starts: Any = None
+) -> tuple[Tensor, Any]:
+    """x [T, 1, D] cut before each reset, each piece run from `starts`, but for the ends of the whole.
+
+    starts   one state for each step (default: zeros); the way back starts a piece from that of the next one
+    """
+    if starts is None:
+        starts = each(lambda s: s.new_zeros(len(x), *s.shape), state)
+    firsts = sorted({0, *resets.nonzero().flatten().tolist()})
+    stops = [*firsts[1:], len(x)]
     backward = (torch.arange(len(rnn.directions)) % rnn.num_directions == 1)[:, None, None]
     outputs, ends = [], []
-    for start, stop in zip(starts, stops, strict=True):
+    for start, stop in zip(firsts, stops, strict=True):
         enters = ~backward & bool(start == 0 and not resets[0]) | backward & bool(stop == len(x))
-        y, end = rnn(x[start:stop], each(lambda s, enters=enters: s * enters, state))
+        given = [
+            torch.where(enters, s, torch.where(backward, stored[stop % len(x)], stored[start]))
+            for s, stored in zip(tensors(state), tensors(starts), strict=True)
+        ]
+        y, end = rnn(x[start:stop], tuple(given) if len(given) > 1 else given[0])
         outputs.append(y)
         ends.append(tensors(end))
     final = [torch.where(backward, first, last) for first, last in zip(ends[0], ends[-1], strict=True)]
@@ -340,6 +351,37 @@ def test_a_reset_starts_a_new_sequence(variant: Variant, shape: Shape, data: st.
         its_y, end = stretch_by_stretch(rnn, x[:length, b : b + 1], its_state, resets[:length, b])
         same(y[:length, b : b + 1], its_y)
         same([s[:, b : b + 1] for s in tensors(final)], end)
+
+
+@law(2)
+def test_a_reset_to_a_state_starts_a_new_sequence_from_it(
+    variant: Variant, shape: Shape, data: st.DataObject
+):
+    rnn = shape.build(variant, layers=2, bidirectional=both_ways(data, variant))
+    x, state, mask, resets = shape.x(variant), shape.state(rnn), mask_of(data, shape), mask_of(data, shape)
+    scales = torch.linspace(-1, 1, shape.time, dtype=torch.double)[:, None, None, None]
+    of_steps = each(lambda s: s * scales, random_state(rnn, shape.batch, shape.seed + 3))
+    y, final = rnn(x, state, mask=mask, resets=resets, reset_state=of_steps)
+    for b in range(shape.batch):
+        real, its_state = mask[:, b], each(lambda s, b=b: s[:, b : b + 1], state)
+        end = tensors(its_state)
+        if real.any():
+            starts = each(lambda s, b=b, real=real: s[real, :, b : b + 1], of_steps)
+            its_y, end = stretch_by_stretch(rnn, x[real, b : b + 1], its_state, resets[real, b], starts)
+            same(y[real, b : b + 1], its_y)
+        same([s[:, b : b + 1] for s in tensors(final)], list(end))
+
+
+@over(PLAIN)
+def test_one_state_for_all_resets_is_the_same_state_at_each_step(variant: Variant):
+    rnn = variant.build(3, 4, layers=2, bidirectional=variant.stacks_both_ways)
+    x, state, start = randn(5, 2, 3), random_state(rnn, 2), random_state(rnn, 2, 7)
+    resets = torch.rand(5, 2, generator=torch.Generator().manual_seed(1)) < 0.4
+    found = run(rnn, x, state, resets=resets, reset_state=start)
+    each_step = each(lambda s: s.expand(5, *s.shape), start)
+    same_run(run(rnn, x, state, resets=resets, reset_state=each_step), found)
+    zeros = each(torch.zeros_like, start)
+    same_run(run(rnn, x, state, resets=resets, reset_state=zeros), run(rnn, x, state, resets=resets))
 
 
 @law(3)
@@ -395,6 +437,8 @@ def test_batch_first_is_time_first_turned(variant: Variant, shape: Shape, data: 
         ({"mask": mask}, {"mask": mask.T}),
         ({"lengths": lengths, "resets": resets}, {"lengths": lengths, "resets": resets.T}),
     ):
+        if "resets" in flags:
+            flags["reset_state"] = turned_flags["reset_state"] = each(torch.cos, state)
         y, final = rnn(x, state, **flags)
         turned_y, turned_final = turned(x.transpose(0, 1), state, **turned_flags)
         identical(turned_y, y.transpose(0, 1))

@@ -21,7 +21,7 @@ STEPS = (1, 2, 3, 7, 16, 33, 63, 100, 257)
 BATCHES = (1, 2, 3, 5, 8, 16, 33)
 SIZES = (1, 2, 3, 5, 8, 16, 31, 32, 64, 100, 129)
 MOST = 200_000  # numbers in a sequence of states: enough for every path, and fast
-FLAGS = ("nothing", "lengths", "mask", "resets", "mask and resets", "packed")
+FLAGS = ("nothing", "lengths", "mask", "resets", "mask and resets", "resets to a state", "packed")
 LAYOUTS = ("plain", "batch first", "strided", "cut out")
 GRADIENTS = ("all", "x", "parameters", "none")
 # The biases of modReLU, sign(z) ReLU(|z| + floor + b). It jumps at z = 0 unless floor + b <= 0, and rounding

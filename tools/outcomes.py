@@ -117,7 +117,10 @@ def given_state(case: Case, rnn: Recurrent, dtype: torch.dtype) -> Any:
 
 
 def call(case: Case, rnn: Recurrent, x: Tensor, state: Any) -> tuple[Tensor, Any]:
-    flags = flags_of(case, x)
+    flags: dict[str, Any] = flags_of(case, x)
+    if case.flags == "resets to a state":
+        start = given_state(replace(case, given_state=True, gradients="none"), rnn, x.dtype)
+        flags["reset_state"] = start
     if case.flags != "packed":
         return rnn(x, state, **flags)
     packed, final = rnn(pack_padded_sequence(x, flags["lengths"], enforce_sorted=False), state)

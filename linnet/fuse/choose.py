@@ -32,6 +32,7 @@ from linnet.fuse.observed import is_observing, note
 from linnet.fuse.operands import NO_FLAGS
 from linnet.fuse.random_state import RandomState
 from linnet.fuse.recording import is_recorded, is_recording, is_transformed, opaque_to_kernels
+from linnet.fuse.restart import named_starts
 from linnet.fuse.states import is_collecting
 from linnet.fuse.unit import ByNature, CannotFuse, Flags, Named, Unit
 from linnet.fuse.ways import (
@@ -191,20 +192,26 @@ def warn_once(unit: str, reason: str) -> None:
 # ------------------------------------------------------------------------------------ running
 
 
-def run(recurrence: Recurrence, x: Tensor, state: Named, flags: Flags) -> tuple[Tensor, Named]:
-    """Run over x [T, B, input_size]: the output [T, B, output_size] and the final state."""
-    way, answers, reason = choose(recurrence, x, state, flags)
+def run(
+    recurrence: Recurrence, x: Tensor, state: Named, flags: Flags, reset_state: Named | None = None
+) -> tuple[Tensor, Named]:
+    """Run over x [T, B, input_size]: the output [T, B, output_size] and the final state.
+
+    reset_state   the state at resets, [B, size] or [T, B, size] by name (default: zeros)
+    """
+    given = state if reset_state is None else {**state, **named_starts(reset_state)}
+    way, answers, reason = choose(recurrence, x, given, flags)
     if reason is not None:
         fall_back(recurrence.cell, reason)
     random = RandomState(x.device) if may_be_refused(recurrence, way, answers) else None
     try:
-        results = way.run(recurrence, answers, x, state, flags)
+        results = way.run(recurrence, answers, x, state, flags, reset_state)
     except CannotFuse as error:
         way, reason = REFERENCE, error.reason
         fall_back(recurrence.cell, reason)
         if random is not None:  # kernels have drawn masks; the loop draws the same
             random.restore()
-        results = way.run(recurrence, None, x, state, flags)
+        results = way.run(recurrence, None, x, state, flags, reset_state)
     if not is_compiling() and is_observing():
         note(recurrence.cell.unit_name, way.kind, reason or way.why(x))
     return results

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+from linnet.fuse.restart import start_of
 from linnet.fuse.trace import Operand, Pointwise, Traced
 
 
@@ -160,6 +161,9 @@ def groups_of(traced: Traced) -> dict[str, int]:
             sets.join(own(graph, name) for name in (line.result, *line.operands) if name in known)
         for name, operand in graph.outputs:
             sets.join([subject(name), *([own(graph, operand)] if operand in known else [])])
+    # A step may ignore a state, and what a reset adds to it, besides their products.
+    for name in traced.states:
+        sets.join([name, start_of(name)])
     names = (*traced.inputs, *traced.states, *traced.weights, "y")
     numbers: dict[object, int] = {}
     return {

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from linnet.fuse.plan import Plan, Product
+from linnet.fuse.restart import restarted, starts_of
 from linnet.fuse.shared_traces import shared_trace
 from linnet.fuse.substitute import with_parameters
 from linnet.fuse.trace import (
@@ -89,7 +90,9 @@ class StageNames(NamedTuple):
 
 def stage_names(cell: Unit, stage: Stage, extras: Sequence[str]) -> StageNames:
     reads = cell.arguments[stage.step]
-    noise = [f"{kind}.{name}" for name in stage.states for kind in ("stay", "drop")]
+    added = [f"{kind}.{name}" for name in stage.states for kind in ("stay", "drop")]
+    made = [part for attribute in stage.recurrence for part in getattr(cell, attribute).parts]
+    added += starts_of((*stage.states, *made))
     of_new_states = [part for attribute in stage.reads_new_state for part in getattr(cell, attribute).parts]
     products = tuple(
         Product(state, tuple(map(safe_name, getattr(cell, attribute).parts)))
@@ -97,7 +100,7 @@ def stage_names(cell: Unit, stage: Stage, extras: Sequence[str]) -> StageNames:
     )
     names = StageNames(
         projected=tuple(name for name in cell.input.parts if name in reads),
-        extras=(*(name for name in extras if name in reads or name in noise), *of_new_states),
+        extras=(*(name for name in extras if name in reads or name in added), *of_new_states),
         of_new_states=tuple(of_new_states),
         products=products,
         weights=tuple(weights_of(cell, stage)),
@@ -144,6 +147,7 @@ def one_step(
     raw        return the output as it is before `after`
     """
     inputs = {name_in_unit(name): value for name, value in inputs.items()}
+    inputs, states = restarted(inputs, inputs), restarted(states, inputs)
     biases = {name.removeprefix("bias."): w for name, w in weights.items() if name.startswith("bias.")}
     biased = {name: inputs[name] + bias for name, bias in biases.items() if name in inputs}
     changed = with_parameters(cell, weights)

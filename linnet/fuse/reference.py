@@ -19,22 +19,26 @@ def scan(
     mask: Tensor | None = None,
     resets: Tensor | None = None,
     reverse: bool = False,
+    reset_state: Values | None = None,
 ) -> tuple[Tensor, Values]:
     """Call `step` at each time step.
 
     parts    [T, B, ...] by name: the inputs of each step besides the state
     state    [B, ...] by name
     mask     [T, B], True where a step is real; elsewhere the state stays and the output is 0
-    resets   [T, B], True where the state is set to zeros before the step
+    resets   [T, B], True where the state is set to `reset_state` before the step
+
+    reset_state   [B, ...] by name, or [T, B, ...] with one for each step (default: zeros)
     """
     times = len(next(iter(parts.values())))
     slices = {name: part.unbind(0) for name, part in parts.items()}
     start = {name: torch.zeros_like(tensor) for name, tensor in state.items()}
+    start = {name: s.expand(times, *state[name].shape) for name, s in (reset_state or start).items()}
     outputs: list[Tensor] = []
     states = [state]
     for t in reversed(range(times)) if reverse else range(times):
         if resets is not None:
-            state = choose_state(resets[t], start, state)
+            state = choose_state(resets[t], {name: s[t] for name, s in start.items()}, state)
         y, new = step({name: part[t] for name, part in slices.items()}, state)
         state = new if mask is None else choose_state(mask[t], new, state)
         outputs.append(y)

@@ -28,6 +28,7 @@ from linnet.fuse.fused import BoundUnit, Mode, load_kernels
 from linnet.fuse.hooks import hook_obstacle
 from linnet.fuse.int8 import int8_kernel
 from linnet.fuse.plan_cache import PlanCache, PlansOrReason
+from linnet.fuse.restart import restart_inputs
 from linnet.fuse.unit import ByNature, CannotFuse, Flags, Named, OwnKernel, Unit
 
 if TYPE_CHECKING:
@@ -47,7 +48,13 @@ class Way(ABC):
 
     @abstractmethod
     def run(
-        self, recurrence: Recurrence, answers: Answers, x: Tensor, state: Named, flags: Flags
+        self,
+        recurrence: Recurrence,
+        answers: Answers,
+        x: Tensor,
+        state: Named,
+        flags: Flags,
+        reset_state: Named | None = None,
     ) -> tuple[Tensor, Named]:
         """Return the output [T, B, output_size] and the final state; raise CannotFuse if impossible."""
 
@@ -65,13 +72,19 @@ class Loop(Way):
         return "its kernels, one for each of its stages, do not pay for so few steps with gradients"
 
     def run(
-        self, recurrence: Recurrence, answers: Answers | None, x: Tensor, state: Named, flags: Flags
+        self,
+        recurrence: Recurrence,
+        answers: Answers | None,
+        x: Tensor,
+        state: Named,
+        flags: Flags,
+        reset_state: Named | None = None,
     ) -> tuple[Tensor, Named]:
         cell = recurrence.cell
         check_devices(cell, cell.unit_name, x)
         noise, masks = recurrence.state_noise(x), recurrence.state_masks(state)
         inputs = {**cell.project(x), **noise}
-        return reference.scan(partial(recurrence.step, masks=masks), inputs, state, *flags)
+        return reference.scan(partial(recurrence.step, masks=masks), inputs, state, *flags, reset_state)
 
 
 class SingleStep(Way):
@@ -83,11 +96,18 @@ class SingleStep(Way):
         return f"one native program for a step of {x.shape[1]} rows, without gradients"
 
     def run(
-        self, recurrence: Recurrence, answers: Answers, x: Tensor, state: Named, flags: Flags
+        self,
+        recurrence: Recurrence,
+        answers: Answers,
+        x: Tensor,
+        state: Named,
+        flags: Flags,
+        reset_state: Named | None = None,
     ) -> tuple[Tensor, Named]:
         row, states, resets = laid_out(x[0]), list(state.values()), flags[1]
         if resets is not None:
-            states = [s.masked_fill(resets[0][:, None], 0) for s in states]
+            starts = {} if reset_state is None else reset_state
+            states = [start_over(s, resets[0], starts.get(name)) for name, s in state.items()]
         y, new = self.run_rows(recurrence, answers, row, [laid_out(s) for s in states])
         return y[None], dict(zip(state, new, strict=True))
 
@@ -121,6 +141,13 @@ class SingleStep(Way):
         from linnet.fuse.cpu.cell_step import CellStep
 
         return CellStep(recurrence.cell, decision.method_for(recurrence), x)
+
+
+def start_over(state: Tensor, resets: Tensor, start: Tensor | None) -> Tensor:
+    """The state [B, size] before a step with resets [B]; `start` is [B, size] or [1, B, size], or zeros."""
+    if start is None:
+        return state.masked_fill(resets[:, None], 0)
+    return torch.where(resets[:, None], start.reshape(state.shape), state)
 
 
 def laid_out(tensor: Tensor) -> Tensor:
@@ -165,18 +192,30 @@ class Scan(Way):
         """Whether torch.compile may use its registered operations on x."""
 
     def run(
-        self, recurrence: Recurrence, answers: Answers, x: Tensor, state: Named, flags: Flags
+        self,
+        recurrence: Recurrence,
+        answers: Answers,
+        x: Tensor,
+        state: Named,
+        flags: Flags,
+        reset_state: Named | None = None,
     ) -> tuple[Tensor, Named]:
         cell = recurrence.cell
+        if cell.is_quantised and reset_state is not None:
+            raise CannotFuse("its int8 kernel resets to zeros only")
         if cell.is_quantised:
             return self.int8_kernel(recurrence, answers, x)(x, state, flags, self.mode.recorded)
-        own = None if recurrence.changes_state else self.own_kernel(cell, x)
+        is_own = not recurrence.changes_state and reset_state is None
+        own = self.own_kernel(cell, x) if is_own else None
         if own is not None:
             # torch computes the projection for such a kernel, and accepts a matrix on meta without an error.
             check_devices(cell, cell.unit_name, x)
             return own(x, state, flags, self.mode.recorded)
         noise, masks = recurrence.state_noise(x), recurrence.state_masks(state)
         inputs = {**cell.extra_inputs(x), **noise}
+        if reset_state is not None and flags[1] is not None:
+            countable = x.is_cpu and not self.mode.recorded
+            inputs |= restart_inputs(cell, flags[1], reset_state, masks, countable)
         unit = self.unit(recurrence, answers, tuple(inputs))
         return unit.run(recurrence, answers, x, inputs, state, flags, masks)
 

@@ -95,22 +95,27 @@ class Direction(nn.Module):
             self.projection.reset_parameters()
 
     def run(
-        self, x: Tensor, state: Named, mask: Tensor | None = None, resets: Tensor | None = None
+        self,
+        x: Tensor,
+        state: Named,
+        mask: Tensor | None = None,
+        resets: Tensor | None = None,
+        reset_state: Named | None = None,
     ) -> tuple[Tensor, Named]:
         """`forward`, with `weight_drop` applied to the weights while training."""
         adapters = adapters_of(self.cell)
         if adapters:
             plain = with_modules(self, {"cell": without_adapters(self.cell, adapters)})
-            return run_inside(adapters, x, partial(plain.run, x, state, mask, resets))
+            return run_inside(adapters, x, partial(plain.run, x, state, mask, resets, reset_state))
         if not (self.training and self.weight_drop):
-            return self(x, state, mask, resets)
+            return self(x, state, mask, resets, reset_state)
         weights = {
             name: F.dropout(self.get_parameter(name), self.weight_drop) for name in self.droppable_weights()
         }
         if is_compiling():
-            return functional_call(self, weights, (x, state, mask, resets))
+            return functional_call(self, weights, (x, state, mask, resets, reset_state))
         # A copy with other weights, so that other threads find the weights of this module unchanged.
-        return with_weights(self, weights)(x, state, mask, resets)
+        return with_weights(self, weights)(x, state, mask, resets, reset_state)
 
     def bound_step(self, x: Tensor, states: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]] | None:
         """One step like an earlier one, x [B, input_size], without gradients; None if anything differs."""
@@ -146,10 +151,19 @@ class Direction(nn.Module):
                 )
 
     def forward(
-        self, x: Tensor, state: Named, mask: Tensor | None = None, resets: Tensor | None = None
+        self,
+        x: Tensor,
+        state: Named,
+        mask: Tensor | None = None,
+        resets: Tensor | None = None,
+        reset_state: Named | None = None,
     ) -> tuple[Tensor, Named]:
-        """mask [T, B]: True where x is real. resets [T, B]: True where a new sequence starts."""
-        run_sequence = partial(run, self, flags=self.flags(mask, resets))
+        """mask [T, B]: True where x is real. resets [T, B]: True where a new sequence starts.
+
+        reset_state   where it starts from, [B, size] or [T, B, size] by name (default: zeros)
+        """
+        start = self.own_reset_state(reset_state, mask)
+        run_sequence = partial(run, self, flags=self.flags(mask, resets), reset_state=start)
         y, state = self.cell(x, state, run_sequence)
         return self.project(y, mask), state
 
@@ -163,6 +177,16 @@ class Direction(nn.Module):
         if mask is None:
             return torch.cat([resets[1:], torch.zeros_like(resets[:1])])
         return reset_before(resets, mask)
+
+    def own_reset_state(self, reset_state: Named | None, mask: Tensor | None) -> Named | None:
+        """The state at each of `own_resets`: that of the step whose flag is set."""
+        if reset_state is None or not self.reverse:
+            return reset_state
+        each_step = {name: s for name, s in reset_state.items() if s.dim() == 3}
+        if mask is None:
+            return {**reset_state, **{name: s.roll(-1, 0) for name, s in each_step.items()}}
+        at = next_real_step(mask)[..., None]
+        return {**reset_state, **{n: s.gather(0, at.expand_as(s)) for n, s in each_step.items()}}
 
     def project(self, y: Tensor, mask: Tensor | None) -> Tensor:
         if self.projection is None:
@@ -270,12 +294,17 @@ def run_layer(
     states: Sequence[Named],
     mask: Tensor | None,
     resets: Tensor | None,
+    reset_states: Sequence[Named] | None = None,
 ) -> tuple[Tensor, list[Named]]:
     """Run all directions of a layer: their outputs side by side, and the final state of each."""
-    together = run_together(directions, x, states, mask, resets)
+    together = None
+    if reset_states is None:
+        together = run_together(directions, x, states, mask, resets)
     if together is not None:
         return together
-    runs = [d.run(x, state, mask, resets) for d, state in zip(directions, states, strict=True)]
+    starts: Sequence[Named | None] = reset_states or [None] * len(directions)
+    each = zip(directions, states, starts, strict=True)
+    runs = [d.run(x, state, mask, resets, start) for d, state, start in each]
     return concatenate([y for y, _ in runs]), [final for _, final in runs]
 
 
@@ -304,6 +333,14 @@ def reset_before(resets: Tensor, mask: Tensor) -> Tensor:
     steps, batch = resets.shape
     by_number = resets.new_zeros(steps + 2, batch).scatter(0, number * mask, resets & mask)
     return by_number.gather(0, number + 1) & mask
+
+
+def next_real_step(mask: Tensor) -> Tensor:
+    """[T, B]: the number of the next real step after each real step; 0 if there is none."""
+    number, (steps, batch) = mask.cumsum(0), mask.shape
+    times = torch.arange(steps, device=mask.device)[:, None].expand(steps, batch)
+    by_number = times.new_zeros(steps + 2, batch).scatter(0, number * mask, times)
+    return by_number.gather(0, number + 1)
 
 
 def layer_dropout(x: Tensor, rate: float, variational: bool) -> Tensor:

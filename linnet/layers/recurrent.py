@@ -209,6 +209,7 @@ class Recurrent(ShowsOptions, Pretrained):
         lengths: Tensor | Sequence[int] | None = None,
         mask: Tensor | None = None,
         resets: Tensor | None = None,
+        reset_state: Any = None,
         input: Tensor | PackedSequence | None = None,
         hx: Any = None,
     ) -> tuple[Any, Any]:
@@ -218,18 +219,22 @@ class Recurrent(ShowsOptions, Pretrained):
         state     as returned, [num_layers * num_directions, B, size]; one tensor, or the unit's tuple
         lengths   [B]: how many steps of each sequence are real
         mask      bool, laid out as x: True where a step is real; elsewhere the state stays and y is 0
-        resets    bool, laid out as x: True where a new sequence starts, from a state of zeros
+        resets    bool, laid out as x: True where a new sequence starts
         input, hx torch's names of x and state
+
+        reset_state   the state from which new sequences start (default: zeros): laid out as `state`, or
+                      [T, num_layers * num_directions, B, size] with one for each step
 
         Returns the output, laid out as x, and the state after the last real step.
         """
         x, state = either("x", x, "input", input), either("state", state, "hx", hx)
-        if lengths is None and mask is None and resets is None:
+        if lengths is None and mask is None and resets is None and reset_state is None:
             bound = self.bound_step(x, state)
             if bound is not None:
                 return bound
         if isinstance(x, PackedSequence):
-            return self.run_packed(x, state, {"lengths": lengths, "mask": mask, "resets": resets})
+            others = {"lengths": lengths, "mask": mask, "resets": resets, "reset_state": reset_state}
+            return self.run_packed(x, state, others)
         self.check_input(x)
         time_first = self.to_time_first(x)
         flags = {"mask": mask, "resets": resets}
@@ -240,7 +245,8 @@ class Recurrent(ShowsOptions, Pretrained):
             if x.dim() == 2:
                 lengths = torch.as_tensor(lengths, device="cpu").reshape(-1)
             mask = mask_of_lengths(lengths, like=time_first, least=0)
-        y, new = self.run(time_first, self.read_state(state, x, time_first), mask, resets)
+        start = self.read_reset_state(reset_state, resets, x, time_first)
+        y, new = self.run(time_first, self.read_state(state, x, time_first), mask, resets, start)
         return self.from_time_first(y, x), self.write_state(new, x.dim() == 3)
 
     def bound_step(self, x: Any, state: Any) -> tuple[Tensor, Any] | None:
@@ -282,7 +288,12 @@ class Recurrent(ShowsOptions, Pretrained):
         return repack(y, x), self.write_state(reorder(new, x.unsorted_indices), True)
 
     def run(
-        self, x: Tensor, state: Named, mask: Tensor | None, resets: Tensor | None
+        self,
+        x: Tensor,
+        state: Named,
+        mask: Tensor | None,
+        resets: Tensor | None,
+        reset_state: Named | None = None,
     ) -> tuple[Tensor, Named]:
         """x [T, B, input_size]; states [num_layers * num_directions, B, size]."""
         if mask is not None:
@@ -294,7 +305,8 @@ class Recurrent(ShowsOptions, Pretrained):
             layer, first = self.layer(number), len(finals)
             states = [{name: s[first + i] for name, s in state.items()} for i in range(len(layer))]
             before = [each.pop(LAST_OUTPUT, None) for each in states]
-            y, ends = run_layer(layer, x, states, mask, resets)
+            starts = None if reset_state is None else starts_of_layer(reset_state, first, len(layer))
+            y, ends = run_layer(layer, x, states, mask, resets, starts)
             if self.residual and y.shape == x.shape:
                 y = y + x
             if self.as_lstm:
@@ -368,9 +380,31 @@ class Recurrent(ShowsOptions, Pretrained):
         if state is None:
             return self.zeros((rows, time_first.shape[1]), time_first)
         batch = (rows, time_first.shape[1]) if x.dim() == 3 else (rows,)
-        unpack_state = self.unpack_pair if self.as_lstm else self.first_cell.unpack_state
-        named = unpack_state(state, batch, x)
+        named = self.unpack_any(state, batch, x)
         return named if x.dim() == 3 else {name: s[:, None] for name, s in named.items()}
+
+    def read_reset_state(
+        self, reset_state: Any, resets: Tensor | None, x: Tensor, time_first: Tensor
+    ) -> Named | None:
+        """The state at resets by name: [num_layers * num_directions, B, size], or one for each step."""
+        if reset_state is None:
+            return None
+        if resets is None:
+            raise ValueError("reset_state is where sequences start at resets; give resets, too")
+        batched = x.dim() == 3
+        batch = (len(self.directions), time_first.shape[1]) if batched else (len(self.directions),)
+        tensors = reset_state if isinstance(reset_state, (tuple, list)) else (reset_state,)
+        if all(isinstance(s, Tensor) and s.dim() == len(batch) + 2 for s in tensors):
+            batch = (time_first.shape[0], *batch)
+        try:
+            named = self.unpack_any(reset_state, batch, x)
+        except (InputError, InputTypeError) as error:
+            raise type(error)(f"reset_state: {error}") from None
+        named.pop(LAST_OUTPUT, None)
+        return named if batched else {name: s.unsqueeze(-2) for name, s in named.items()}
+
+    def unpack_any(self, state: Any, batch: tuple[int, ...], x: Tensor) -> Named:
+        return (self.unpack_pair if self.as_lstm else self.first_cell.unpack_state)(state, batch, x)
 
     def zeros(self, batch: tuple[int, int], like: Tensor) -> Named:
         named = self.first_cell.initial_state(batch, like)
@@ -393,6 +427,12 @@ class Recurrent(ShowsOptions, Pretrained):
         state = state if batched else {name: s[:, 0] for name, s in state.items()}
         own = self.first_cell.pack_state({name: state[name] for name in self.first_cell.states})
         return (state[LAST_OUTPUT], own) if LAST_OUTPUT in state else own
+
+
+def starts_of_layer(reset_state: Named, first: int, count: int) -> list[Named]:
+    """The state at resets of each direction of a layer, [B, size] or [T, B, size] by name."""
+    rows = range(first, first + count)
+    return [{name: s.select(-3, row) for name, s in reset_state.items()} for row in rows]
 
 
 def reorder(state: Named, order: Tensor | None) -> Named:

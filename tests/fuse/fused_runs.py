@@ -116,12 +116,14 @@ def run(backend: str, rnn: Any, x: Tensor, state: Any = None, **how: Any) -> Res
     state = each(
         lambda s: s.detach().requires_grad_(), draw_state(rnn, batch_of(rnn, x)) if state is None else state
     )
+    starts = each(lambda s: s.detach().requires_grad_(), how.pop("reset_state", ()))
     with linnet.backend(backend):
-        y, final = rnn(x, state, **how)
+        y, final = rnn(x, state, **how, **({"reset_state": starts} if tensors(starts) else {}))
     results = {"output": y, **{f"final state {i}": s for i, s in enumerate(tensors(final))}}
     leaves = {
         "x": x,
         **{f"state {i}": s for i, s in enumerate(tensors(state))},
+        **{f"reset state {i}": s for i, s in enumerate(tensors(starts))},
         **dict(rnn.named_parameters()),
     }
     leaves = {name: leaf for name, leaf in leaves.items() if leaf.requires_grad}
@@ -198,6 +200,8 @@ def compare(rnn: Any, x: Tensor, state: Any = None, **how: Any) -> Results:
     state = draw_state(rnn, x.shape[0 if rnn.batch_first else 1]) if state is None else state
     ours = run("cpu", rnn, x, state, **how)
     wider = copy.deepcopy(rnn).to(wide)
+    if "reset_state" in how:
+        how["reset_state"] = each(lambda s: s.to(wide), how["reset_state"])
     theirs = run("reference", wider, x.to(wide), each(lambda s: s.to(wide), state), **how)
     agree(ours, theirs, tolerance)
     return ours

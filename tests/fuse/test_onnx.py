@@ -14,6 +14,7 @@ import onnxruntime
 import pytest
 import torch
 from fused_runs import FUSED, OTHER_STEPS, WITH_INNER_PRODUCTS, Variant, draw, draw_state, enliven, flags
+from helpers import each
 from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
@@ -98,6 +99,19 @@ def test_every_unit_in_both_directions_with_all_it_can_be_given(elementwise: boo
     for sizes in OTHER_SIZES:
         x, states, given = arguments(*sizes)
         agree(run, model, x, states, **given)
+
+
+def test_resets_to_a_state(path: Path):
+    rnn = Variant(linnet.LSTM, {}).build(4, torch.float, num_layers=2, bidirectional=True).eval()
+
+    def arguments(steps: int, batch: int) -> dict[str, Any]:
+        start = each(lambda s: s.expand(steps, *s.shape).cos(), draw_state(rnn, batch))
+        return {**flags("mask and resets", steps, batch), "reset_state": start}
+
+    linnet.export_onnx(rnn, path, torch.zeros(3, 4, 7), **arguments(3, 4))
+    run = load(path)
+    for sizes in OTHER_SIZES:
+        agree(run, rnn, draw(*sizes, 7, seed=1, dtype=torch.float), **arguments(*sizes))
 
 
 def test_options_that_change_the_step(path: Path):

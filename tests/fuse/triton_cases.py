@@ -121,6 +121,13 @@ def sizes_and_blocks() -> None:
     triton_kernels.INTERPRETED = wide
 
 
+def resets_to_a_state() -> None:
+    for unit in (variant(linnet.SRU), variant(linnet.GRU), variant(linnet.SCRN)):
+        rnn = unit.build(5, bidirectional=True)
+        x = draw(4, 2, rnn.input_size, seed=5).requires_grad_()
+        compare(rnn, x, reset_state=draw_state(rnn, 2, seed=3), **flags("mask and resets", 4, 2))
+
+
 def strides() -> None:
     """Operands as they lie: nothing is copied into another order first."""
     for unit in (variant(linnet.SRU, square=True), variant(linnet.LSTM)):
@@ -344,7 +351,7 @@ GROUPS: dict[str, tuple[Callable[[], None], ...]] = {
     "every unit": (elementwise_units, matrix_units, other_steps),
     "ways in": (
         *(operations, inference, registered_operations, half_precision, users_units),
-        *(strides, sizes_and_blocks, regularisers, gradients),
+        *(strides, sizes_and_blocks, regularisers, gradients, resets_to_a_state),
     ),
 }
 

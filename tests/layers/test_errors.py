@@ -245,6 +245,41 @@ FLAGS: dict[str, Case] = {
         ValueError,
         r"resets is for padded",
     ),
+    "a state for resets without resets": (
+        lambda: lstm()(x(), reset_state=(state(), state())),
+        ValueError,
+        r"reset_state is .* at resets; give resets, too",
+    ),
+    "a state for resets with packed input": (
+        lambda: lstm()(packed(), reset_state=(state(), state())),
+        ValueError,
+        r"reset_state is for padded",
+    ),
+    "a state for resets of another batch": (
+        lambda: lstm()(x(), resets=flags(), reset_state=(state(2, 3, 4), state())),
+        ValueError,
+        r"reset_state: the state 'h' of LSTM must have shape \(2, 2, 4\); got \(2, 3, 4\)",
+    ),
+    "a state for resets of other steps": (
+        lambda: lstm()(x(), resets=flags(), reset_state=(state(4, 2, 2, 4), state(4, 2, 2, 4))),
+        ValueError,
+        r"reset_state: the state 'h' of LSTM must have shape \(5, 2, 2, 4\); got \(4, 2, 2, 4\)",
+    ),
+    "a state for resets that is one tensor of two": (
+        lambda: lstm()(x(), resets=flags(), reset_state=state()),
+        TypeError,
+        r"reset_state: the state of LSTM is a tuple \(h, c\); got \(Tensor\)",
+    ),
+    "a state for resets of another dtype": (
+        lambda: lstm()(x(), resets=flags(), reset_state=(state().double(), state())),
+        TypeError,
+        r"reset_state: the state 'h' is torch.float64, but LSTM works in torch.float32",
+    ),
+    "a state for resets that is empty": (
+        lambda: lstm()(x(), resets=flags(), reset_state=()),
+        TypeError,
+        r"reset_state: the state of LSTM is a tuple \(h, c\)",
+    ),
 }
 
 
