@@ -31,7 +31,14 @@ from linnet.fuse.fused import run_pair as run_fused_pair
 from linnet.fuse.observed import is_observing, note
 from linnet.fuse.operands import NO_FLAGS
 from linnet.fuse.random_state import RandomState
-from linnet.fuse.recording import is_recorded, is_recording, is_transformed, opaque_to_kernels
+from linnet.fuse.recording import (
+    FakeTensor,
+    is_dispatched,
+    is_recorded,
+    is_recording,
+    is_transformed,
+    opaque_to_kernels,
+)
 from linnet.fuse.restart import named_starts
 from linnet.fuse.states import is_collecting
 from linnet.fuse.unit import ByNature, CannotFuse, Flags, Named, Unit
@@ -90,12 +97,10 @@ LOOP = Choice(REFERENCE, None)
 
 def choose(recurrence: Recurrence, x: Tensor, state: Named, flags: Flags) -> Choice:
     """Decide how `recurrence` runs over x [T, B, input_size]."""
-    if is_compiling():
-        return choose_compiled(recurrence, x)
     name = requested.get()
     if name == "reference" or not x.shape[1]:
         return LOOP
-    recorded = is_recorded(x)
+    recorded = is_dispatched() or type(x) is FakeTensor
     if not recorded and name is None and not recurrence.cell.pays(x.shape[0]) and torch.is_grad_enabled():
         return LOOP
     choice = choose_kernels(recurrence, x, recorded)
@@ -106,7 +111,7 @@ def choose(recurrence: Recurrence, x: Tensor, state: Named, flags: Flags) -> Cho
 
 def choose_kernels(recurrence: Recurrence, x: Tensor, recorded: bool) -> Choice:
     """The kernels for all time steps; or the loop, with the reason."""
-    kernels = kernels_for(x)
+    kernels = kernels_for(x, requested.get())
     reason = opaque_to_kernels(x) or kernels.obstacle(x)
     if reason is not None:
         return Choice(REFERENCE, None, reason)
@@ -118,7 +123,7 @@ def choose_kernels(recurrence: Recurrence, x: Tensor, recorded: bool) -> Choice:
 
 def choose_compiled(recurrence: Recurrence, x: Tensor) -> Choice:
     """torch.compile can trace neither the context variable nor a warning."""
-    answers, kernels = Answers(recurrence, recorded=True), TRITON if x.device.type == "cuda" else CPU
+    answers, kernels = Answers(recurrence, recorded=True), kernels_for(x)
     if not x.shape[1] or (not is_dynamo_compiling() and requested.get() == "reference"):
         return LOOP
     if answers.obstacle is None and kernels.can_compile(x):
@@ -146,10 +151,9 @@ def is_readable(tensor: Tensor) -> bool:
     )
 
 
-def kernels_for(x: Tensor) -> Scan:
-    """The kernels for x: those that were requested, or else those for its device."""
-    name = None if is_compiling() else requested.get()
-    by_triton = x.device.type == "cuda" if name is None else name == "triton"
+def kernels_for(x: Tensor, name: str | None = None) -> Scan:
+    """The kernels for x: those that were requested by name, or else those for its device."""
+    by_triton = x.is_cuda if name is None else name == "triton"
     return TRITON if by_triton else CPU
 
 
@@ -199,6 +203,8 @@ def run(
 
     reset_state   the state at resets, [B, size] or [T, B, size] by name (default: zeros)
     """
+    if is_compiling():
+        return run_compiled(recurrence, x, state, flags, reset_state)
     given = state if reset_state is None else {**state, **named_starts(reset_state)}
     way, answers, reason = choose(recurrence, x, given, flags)
     if reason is not None:
@@ -212,9 +218,20 @@ def run(
         if random is not None:  # kernels have drawn masks; the loop draws the same
             random.restore()
         results = way.run(recurrence, None, x, state, flags, reset_state)
-    if not is_compiling() and is_observing():
+    if is_observing():
         note(recurrence.cell.unit_name, way.kind, reason or way.why(x))
     return results
+
+
+def run_compiled(
+    recurrence: Recurrence, x: Tensor, state: Named, flags: Flags, reset_state: Named | None
+) -> tuple[Tensor, Named]:
+    """`run` as a compiler traces it: without a context variable, a warning or a random state."""
+    way, answers, _ = choose_compiled(recurrence, x)
+    try:
+        return way.run(recurrence, answers, x, state, flags, reset_state)
+    except CannotFuse:
+        return REFERENCE.run(recurrence, None, x, state, flags, reset_state)
 
 
 def may_be_refused(recurrence: Recurrence, way: Way, answers: Answers) -> bool:
@@ -289,7 +306,7 @@ def run_pair(
 
     None if the chosen kernels cannot do this; the directions then run one after the other.
     """
-    if not kernels_for(x).runs_pairs:
+    if not kernels_for(x, requested.get()).runs_pairs:
         return None
     choices = [choose(*each) for each in zip(recurrences, [x] * 2, states, flags, strict=True)]
     if any(choice.way is not TRITON for choice in choices):

@@ -68,6 +68,7 @@ class BoundUnit:
         self.extras = [
             extra_sizes(cell, stage, plan) for stage, plan in zip(answers.stages, plans, strict=True)
         ]
+        self.kernels: tuple[ModuleType, ModuleType] | None = None
         self.projects = mode.projects and not mode.recorded and len(plans) == 1 and plans[0].is_even
 
     def run(
@@ -138,36 +139,40 @@ class BoundUnit:
         if self.mode.recorded:
             y, *finals = compiled_scan(fusible.plan, (source.x, *tensors), *flags)
             return y, dict(zip(fusible.plan.traced.states, finals, strict=True))
-        scan = load_kernels()
-        return scan.fused_scan(scan.Call(fusible, self.mode.passes(), flags, drops), source, tensors)
+        if self.kernels is None:
+            self.kernels = load_kernels(), self.mode.passes()
+        scan, passes = self.kernels
+        return scan.fused_scan(scan.Call(fusible, passes, flags, drops), source, tensors)
 
     def operands(
         self, cell: Unit, answers: Answers, number: int, x: Tensor, inputs: Named, state: Named
-    ) -> tuple[Tensor, ...]:
+    ) -> list[Tensor]:
         """The extra inputs, weights, states and matrices that the scan of a stage reads."""
         own, matrices = answers.weights_of(cell, number, self.plans[number])
-        states = [state[name] for name in self.stages[number].states]
-        extras = [self.extra(inputs[name], x, size) for name, size in self.extras[number]]
-        return (*extras, *own, *states, *matrices)
-
-    def extra(self, extra: Tensor, x: Tensor, size: int) -> Tensor:
-        """An extra input that is joined with a state is as wide as that."""
-        return extra if extra.shape[-1] == size else extra.expand(*x.shape[:-1], size)
+        tensors = []
+        for name, size in self.extras[number]:
+            # An extra input that is joined with a state is as wide as that.
+            extra, shape = inputs[name], (*x.shape[:-1], size)
+            tensors.append(extra if extra.shape == shape else extra.expand(shape))
+        tensors += own
+        for name in self.stages[number].states:
+            tensors.append(state[name])
+        return tensors + matrices
 
     def check_fit(
         self, cell: Unit, answers: Answers, number: int, source: Source, tensors: Sequence[Tensor]
     ) -> None:
         """Raise CannotFuse if an operand does not fit the plan. Kernels read operands by their addresses."""
-        x, *projecting = source
-        kind = (number, x.shape[-1], x.dtype, x.device, is_autocast_enabled(x.device.type))
-        if kind in answers.fits:
+        x = source.x
+        kind = (number, x.shape[-1], x.dtype, x.device)
+        if kind in answers.fits and not is_autocast_enabled(x.device.type):
             return
         plan = self.plans[number]
         reason = scan_module().misfit(plan, source, tensors)
         if reason is not None:
             raise CannotFuse(f"{reason}, which is not what {cell.unit_name} was built with")
         extras, weights, states = plan.ends
-        if answers.are_fixed(cell, [*projecting, *tensors[extras:weights], *tensors[states:]]):
+        if answers.are_fixed(cell, [*source[1:], *tensors[extras:weights], *tensors[states:]]):
             answers.fits.add(kind)  # type: ignore[attr-defined]
 
     def projections(self, cell: Unit, answers: Answers, x: Tensor) -> Sequence[Source]:

@@ -17,11 +17,12 @@ def is_recorded(x: Tensor) -> bool:
 
 
 def is_recording() -> bool:
-    return (
-        torch.compiler.is_compiling()
-        or torch._C._len_torch_dispatch_stack() > 0
-        or torch._C._get_tracing_state() is not None
-    )
+    return torch.compiler.is_compiling() or is_dispatched()
+
+
+def is_dispatched() -> bool:
+    """`is_recording` for code that no compiler traces."""
+    return torch._C._len_torch_dispatch_stack() > 0 or torch._C._get_tracing_state() is not None
 
 
 def is_transformed() -> bool:

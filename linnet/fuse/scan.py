@@ -19,7 +19,7 @@ from linnet.fuse.operands import NO_FLAGS, Flags, Operands, Source, as_dtype
 from linnet.fuse.plan import Fusible, Plan
 from linnet.fuse.recording import unreadable
 from linnet.fuse.samples import for_each_sample
-from linnet.fuse.states import collect, is_collecting
+from linnet.fuse.states import collect, collects
 from linnet.fuse.trace import Step, bias_of
 
 
@@ -87,7 +87,7 @@ class Call(NamedTuple):
     def run(self, operands: Operands, keep: bool) -> tuple[Tensor, list[Tensor], list[Tensor], list[Tensor]]:
         """The output, the final states, and what the backward pass reads: the states and the products."""
         y, sequences, products = self.kernels.run_forward(operands, keep)
-        if is_collecting():
+        if collects():
             collect(dict(zip(operands.plan.traced.states, sequences, strict=True)), operands.reverse)
         return y, ends(sequences, operands.reverse, y.dtype), sequences, products
 
@@ -113,7 +113,7 @@ def fused_scan(call: Call, source: Source, tensors: Sequence[Tensor]) -> tuple[T
 
 
 def without_gradients(call: Call, x: Tensor, weight: Any, bias: Any, *tensors: Tensor) -> tuple[Tensor, ...]:
-    y, finals, _, _ = call.run(call.operands(Source(x, weight, bias), tensors), keep=is_collecting())
+    y, finals, _, _ = call.run(call.operands(Source(x, weight, bias), tensors), keep=collects())
     # Not a view of the states, which could not be changed in place once gradients are recorded again.
     return y.detach(), *finals
 
@@ -124,8 +124,15 @@ def wants_gradients(tensors: Sequence[Tensor | None]) -> bool:
 
 def ends(sequences: Sequence[Tensor], reverse: bool, dtype: torch.dtype) -> list[Tensor]:
     """The final states: copies, so that the states of all steps can be freed."""
-    last = 0 if reverse else -1
-    return [sequence[last].to(dtype, copy=sequence.shape[0] > 1) for sequence in sequences]
+    last, made = 0 if reverse else -1, []
+    for sequence in sequences:
+        end = sequence[last]
+        if end.dtype is not dtype:
+            end = end.to(dtype)
+        elif sequence.shape[0] > 1:
+            end = end.clone()
+        made.append(end)
+    return made
 
 
 class Scan(torch.autograd.Function):

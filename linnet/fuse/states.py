@@ -31,7 +31,12 @@ def collecting(sequences: list[dict[str, Tensor]]) -> Iterator[None]:
 
 def is_collecting() -> bool:
     # A compiler cannot trace the context variable.
-    return not is_compiling() and collected.get() is not None
+    return not is_compiling() and collects()
+
+
+def collects() -> bool:
+    """`is_collecting` for code that no compiler traces."""
+    return collected.get() is not None
 
 
 def collect(sequences: Mapping[str, Tensor], reverse: bool) -> None:

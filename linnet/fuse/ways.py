@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
-from torch.compiler import is_compiling
 
 from linnet.fuse import available, reference
 from linnet.fuse.decision import Answers, Decision, Recurrence
@@ -267,7 +266,7 @@ class Cpu(Scan):
         return passes
 
     def own_kernel(self, cell: Unit, x: Tensor) -> OwnKernel | None:
-        if not is_compiling():
+        if not self.mode.recorded:
             load_kernels()
         return cell.own_kernel(x.dtype)
 

@@ -110,9 +110,17 @@ class BackwardScan:
         self.function, names = kernel_for(
             operands, "backward", tuple(self.wanted()), unpacked=kind.shared, shared=kind.shared
         )
-        self.block = Block(names)
+        self.block = block = Block(names)
         self.set_header(operands)
-        self.gradients = [(f"d.{name}", offset) for name, offset in self.offsets]
+        # The places of the projections, and of their gradients; the same for each product.
+        self.joint = block.parts_at(self.offsets)
+        self.joint_gradient = block.parts_at(gradients_of(self.offsets)) if self.need_joint else []
+        self.made = [block.parts_at(product.parts) for product in self.products]
+        self.made_gradients = [
+            block.parts_at(gradients_of(product.parts)) if product.start is None else []
+            for product in self.products
+        ]
+        self.weight_sizes = [operands.size_of(name) for name in self.weights]
 
     def wanted(self) -> Iterator[str]:
         """The inputs and weights whose gradients the kernel writes."""
@@ -192,11 +200,11 @@ class BackwardScan:
 
     def put_joint(self, operands: Operands, in_place: bool) -> Tensor | None:
         joint = operands.joint
-        self.block.put_parts(self.offsets, joint)
+        self.block.put_parts(self.joint, joint)
         if not self.need_joint:
             return None
         gradient = joint if in_place else new_empty(joint.shape, joint.dtype)
-        self.block.put_parts(self.gradients, gradient)
+        self.block.put_parts(self.joint_gradient, gradient)
         return gradient
 
     def put_extra(self, name: str, extra: Tensor) -> Tensor | None:
@@ -213,10 +221,10 @@ class BackwardScan:
         read: list[Tensor] = []
         sums: list[Tensor | None] = []
         rows = (steps, self.kind.batch) if self.kind.shared else (self.kind.batch,)
-        for (name, need), weight in zip(self.weights.items(), operands.weights, strict=True):
+        sizes = zip(self.weights.items(), self.weight_sizes, operands.weights, strict=True)
+        for (name, need), size, weight in sizes:
             read.append(self.block.put(name, as_dtype(weight, self.real).contiguous()))
-            shape = (*rows, operands.size_of(name))
-            made = torch.zeros(shape, dtype=self.real, device="cpu") if need else None
+            made = torch.zeros((*rows, size), dtype=self.real, device="cpu") if need else None
             sums.append(made if made is None else self.block.put(f"d.{name}", made))
         return read, sums
 
@@ -250,8 +258,8 @@ class BackwardScan:
         taken: list[Any],
     ) -> tuple[Tensor, Tensor]:
         """Where the kernel writes the gradient of a product, and that of what the product has read."""
-        product, block, (steps, batch, _) = self.products[i], self.block, operands.shape
-        block.put_parts(product.parts, kept.products[i])
+        block, (steps, batch, _) = self.block, operands.shape
+        block.put_parts(self.made[i], kept.products[i])
         gradient = self.put_gradient(i, len(operands.matrices[i]), djoint, steps)
         if self.kind.single:
             block.put_numbers(f"matrix.{i}", 0, 0, 0)
@@ -267,7 +275,7 @@ class BackwardScan:
             self.block.put(name, djoint, product.start)
             return djoint[..., product.start : product.start + wide]
         buffer = self.block.put(name, new_empty((steps, self.kind.batch, wide), self.real))
-        self.block.put_parts([(f"d.{part}", first) for part, first in product.parts], buffer)
+        self.block.put_parts(self.made_gradients[i], buffer)
         return buffer
 
     def put_matrix(self, i: int, matrix: Tensor, alive: list[Tensor], taken: list[Any]) -> int:
@@ -319,3 +327,8 @@ class BackwardScan:
     def read_by(self, operands: Operands, i: int, state: Tensor) -> Tensor:
         """The state as product i reads it; likewise for gradients."""
         return state * operands.drops[i] if operands.drops else state
+
+
+def gradients_of(parts: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
+    """The operands for the gradients of parts of a tensor, at the same columns."""
+    return [(f"d.{name}", first) for name, first in parts]

@@ -6,7 +6,7 @@ A binding has one block and writes it again at each call, so that it need not be
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor
@@ -30,29 +30,35 @@ class Block:
             self.numbers[AT[name]] = number
 
     def set_flags(self, mask: Tensor | None, resets: Tensor | None) -> None:
-        for name, flag in (("mask", mask), ("resets", resets)):
-            at = AT[name]
+        numbers = self.numbers
+        for at, flag in ((AT["mask"], mask), (AT["resets"], resets)):
             if flag is None:
-                self.numbers[at] = 0
+                numbers[at] = 0
             else:
-                self.numbers[at] = flag.data_ptr()
-                self.numbers[at + 1], self.numbers[at + 2] = flag.stride()
+                numbers[at] = flag.data_ptr()
+                numbers[at + 1], numbers[at + 2] = flag.stride()
 
     def put(self, name: str, tensor: Tensor, offset: int = 0) -> Tensor:
         """Write the address and strides of [T, B, size], [B, size] or [size], from channel `offset` on."""
-        at, each, strides, numbers = self.places[name], tensor.element_size(), tensor.stride(), self.numbers
+        return self.put_at(self.places[name], tensor, offset)
+
+    def put_at(self, at: int, tensor: Tensor, offset: int = 0) -> Tensor:
+        each, strides, numbers = tensor.element_size(), tensor.stride(), self.numbers
         numbers[at] = tensor.data_ptr() + offset * each
         numbers[at + 1] = strides[0] * each if len(strides) > 2 else 0
         numbers[at + 2] = strides[-2] * each if len(strides) > 1 else 0
         return tensor
 
-    def put_parts(self, parts: Sequence[tuple[str, int]], tensor: Tensor) -> None:
-        """`put` of several names with their offsets in one tensor, [T, B, size] or [B, size]."""
-        each, strides, numbers, places = tensor.element_size(), tensor.stride(), self.numbers, self.places
+    def parts_at(self, parts: Iterable[tuple[str, int]]) -> list[tuple[int, int]]:
+        """The places of parts of a tensor, by their names, with their offsets; for `put_parts`."""
+        return [(self.places[name], offset) for name, offset in parts]
+
+    def put_parts(self, parts: Sequence[tuple[int, int]], tensor: Tensor) -> None:
+        """`put_at` of several places, with their offsets in one tensor, [T, B, size] or [B, size]."""
+        each, strides, numbers = tensor.element_size(), tensor.stride(), self.numbers
         address, row = tensor.data_ptr(), strides[-2] * each
         time = strides[0] * each if len(strides) > 2 else 0
-        for name, offset in parts:
-            at = places[name]
+        for at, offset in parts:
             numbers[at], numbers[at + 1], numbers[at + 2] = address + offset * each, time, row
 
     def put_numbers(self, name: str, first: int, second: int, third: int) -> None:

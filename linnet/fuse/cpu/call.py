@@ -117,9 +117,7 @@ def whole_bias(bias: Tensor | None, count: int, dtype: torch.dtype) -> Tensor:
 
 def side_by_side(tensor: Tensor) -> Tensor:
     """Copy the tensor if its channels are not contiguous; kernels take any other strides."""
-    # The imaginary part of a conjugate has the other sign in memory. A compiler cannot trace this check; the
-    # operation that it calls does it.
-    if not torch.compiler.is_compiling() and tensor.is_neg():
+    if tensor.is_neg():  # the imaginary part of a conjugate has the other sign in memory
         tensor = tensor.resolve_neg()
     return tensor if tensor.stride(-1) == 1 or tensor.shape[-1] == 1 else tensor.contiguous()
 

@@ -37,6 +37,7 @@ from linnet.fuse.cpu.threads import grain
 from linnet.fuse.cpu.width import vector_width
 from linnet.fuse.operands import Operands, Source, as_dtype
 from linnet.fuse.plan import Plan
+from linnet.fuse.pools import Pool
 
 # The most blocks in which threads share the channels of a step.
 BLOCKS = 8
@@ -188,8 +189,17 @@ class ForwardScan:
         self.products = self.depth_of(operands)
         self.set_header(operands)
         self.put_constants(operands)
-        self.offsets = list(operands.offsets().items())
+        self.offsets = self.block.parts_at(operands.offsets().items())
+        self.weights = [self.block.places[name] for name in traced.weights]
+        self.extras = [self.block.places[name] for name in plan.extras]
+        self.states = [(f"state.{name}", operands.size_of(name)) for name in traced.states]
         self.same_state = traced.states.index(traced.output_state) if kind.same else None
+        self.output_size = operands.size_of("y")
+        # Of each product: the columns of its matrix, and the inputs of the step that it makes.
+        self.made = [self.made_by(operands, i) for i in range(len(operands.matrices))]
+        self.inner = [(f"inner.{i}", operands.size_of(f"inner.{i}")) for i in range(len(traced.inner))]
+        # Memory for packed matrices and for projections, which calls of all kinds share.
+        self.pools: dict[str, Pool[Any]] = {}
         if self.projects:
             _, weight, bias = operands.source  # type: ignore[misc]
             panel = self.panel if self.packs else 1
@@ -237,22 +247,24 @@ class ForwardScan:
     # ------------------------------------------------------------------------------------ running
 
     def run(self, operands: Operands) -> Results:
-        steps, plan, block = operands.shape[0], self.plan, self.block
+        steps, block = operands.shape[0], self.block
         block.numbers[0] = steps
         block.set_flags(operands.mask, operands.resets)
         # What is converted or copied for the kernel must live until it has run.
-        alive = self.put_weights(operands)
-        taken = self.put_projection(operands, alive)
-        for name, extra in zip(plan.extras, operands.extras, strict=True):
-            block.put(name, extra)
+        alive: list[Tensor] = []
+        taken: list[tuple[Pool[Any], Any]] = []
+        self.put_weights(operands, alive)
+        self.put_projection(operands, alive, taken)
+        for at, extra in zip(self.extras, operands.extras, strict=True):
+            block.put_at(at, extra)
         y, sequences = self.put_states(operands)
-        results = Results(y, sequences, self.put_products(operands, steps, alive, taken))
-        self.call(steps, alive)
+        products = self.put_products(operands, steps, alive, taken) if self.products else []
+        self.call(steps)
         for pool, memory in taken:
             pool.append(memory)
-        return results
+        return Results(y, sequences, products)
 
-    def call(self, steps: int, alive: list[Tensor]) -> None:
+    def call(self, steps: int) -> None:
         if not self.shares:
             jit.run(self.function, self.units, grain(steps * self.each), self.block.numbers)
             return
@@ -264,38 +276,38 @@ class ForwardScan:
         self.block.set(threads=threads)
         jit.run(self.function, threads, 1, self.block.numbers)
 
-    def put_weights(self, operands: Operands) -> list[Tensor]:
-        block, real, alive = self.block, self.real, []
-        for name, weight in zip(self.plan.traced.weights, operands.weights, strict=True):
-            alive.append(block.put(name, as_dtype(weight, real).contiguous()))
+    def put_weights(self, operands: Operands, alive: list[Tensor]) -> None:
+        numbers, real = self.block.numbers, self.real
+        for at, weight in zip(self.weights, operands.weights, strict=True):
+            if weight.dtype is not real or not weight.is_contiguous():
+                weight = weight.to(real).contiguous()
+                alive.append(weight)
+            numbers[at] = weight.data_ptr()
         for i, drop in enumerate(operands.drops):
-            alive.append(block.put(f"drop_mask.{i}", side_by_side(as_dtype(drop, real))))
-        return alive
+            alive.append(self.block.put(f"drop_mask.{i}", side_by_side(as_dtype(drop, real))))
 
-    def put_projection(self, operands: Operands, alive: list[Tensor]) -> list[tuple]:
-        """The projections, or their operands; returns what is taken from the plan's memory."""
-        source, kind, taken = operands.source, self.kind, list[tuple]()
+    def put_projection(self, operands: Operands, alive: list[Tensor], taken: list[tuple]) -> None:
+        """The projections, or their operands."""
+        source, kind = operands.source, self.kind
         if source is not None:
-            shape = (operands.shape[0], kind.batch, source.weight.shape[0])
+            wide = source.weight.shape[0]
             if kind.keep or not self.projects:
-                operands.joint = new_empty(shape, self.real)
+                operands.joint = new_empty((operands.shape[0], kind.batch, wide), self.real)
             else:
-                shape = (min(shape[0], steps_at_once(kind.batch)), *shape[1:])
-                operands.joint = self.take(("joint", shape), lambda: new_buffer(shape, self.real), taken)
+                shape = (steps_at_once(kind.batch), kind.batch, wide)
+                operands.joint = self.take("joint", shape, lambda: new_buffer(shape, self.real), taken)
             if self.projects:
                 self.put_source(source, alive, taken)
             else:
                 project(source, operands.joint)
         self.block.put_parts(self.offsets, operands.joint)
-        return taken
 
     def put_source(self, source: Source, alive: list[Tensor], taken: list[tuple]) -> None:
         x, weight = side_by_side(as_dtype(source.x, self.real)), as_dtype(source.weight, self.real)
         biases = self.biases.of(source.bias)
         self.block.put("x", x)
         if self.packs:
-            groups = weight.shape[0] // self.kind.sizes[0]
-            panels = self.packed("input", weight, groups, taken)
+            panels = self.packed("input", weight, weight.shape[0] // self.kind.sizes[0], taken)
             self.block.put_numbers("matrix.input", panels.data_ptr(), panels.shape[1], biases.data_ptr())
         else:
             weight = weight.contiguous()
@@ -304,14 +316,16 @@ class ForwardScan:
         alive += (x, weight, biases)
 
     def packed(self, name: str, matrix: Tensor, groups: int, taken: list[tuple]) -> Tensor:
-        def make() -> Packing:
-            return Packing(matrix.shape, self.real, groups, self.panel)
+        shape = matrix.shape
+        return self.take(name, shape, lambda: Packing(shape, self.real, groups, self.panel), taken).run(
+            matrix
+        )
 
-        return self.take((name, matrix.shape, self.real), make, taken).run(matrix)
-
-    def take(self, key: tuple, make: Callable[[], Any], taken: list[tuple]) -> Any:
+    def take(self, name: str, shape: Sequence[int], make: Callable[[], Any], taken: list[tuple]) -> Any:
         """Memory that calls share, or new memory."""
-        pool = self.plan.scratch.of(key)
+        pool = self.pools.get(name)
+        if pool is None:
+            pool = self.pools[name] = self.plan.scratch.of((name, shape, self.real))
         made = pool.take()
         made = make() if made is None else made
         taken.append((pool, made))
@@ -321,21 +335,21 @@ class ForwardScan:
         """The output and the memory of each state, all steps or one slot."""
         kind, block, (steps, batch, _) = self.kind, self.block, operands.shape
         first, sequences = -1 if kind.reverse else 0, []
-        for i, (name, start) in enumerate(zip(self.plan.traced.states, operands.states, strict=True)):
+        for i, start in enumerate(operands.states):
+            name, size = self.states[i]
             # Threads may share the channels of a single step, whose products read all channels: it must not
             # write where it reads.
             if kind.keep or i == self.same_state or steps == 1:
-                sequence = new_empty((steps + 1, batch, operands.size_of(name)), self.real)
-                sequence[first] = start
-                block.put(f"state.{name}", sequence)
+                sequence = new_empty((steps + 1, batch, size), self.real)
+                sequence[first].copy_(start)
+                block.put(name, sequence)
             else:
                 # One slot, [B, H], which each step reads and writes.
                 slot = start.to(self.real, copy=True, memory_format=torch.contiguous_format)
-                sequence = block.put(f"state.{name}", slot)[None]
+                sequence = block.put(name, slot)[None]
             sequences.append(sequence)
         if self.same_state is None:
-            y = new_empty((steps, batch, operands.size_of("y")), kind.dtype)
-            return block.put("y", y), sequences
+            return block.put("y", new_empty((steps, batch, self.output_size), kind.dtype)), sequences
         sequence = sequences[self.same_state]
         return sequence[:-1] if kind.reverse else sequence[1:], sequences
 
@@ -343,21 +357,20 @@ class ForwardScan:
         self, operands: Operands, steps: int, alive: list[Tensor], taken: list[tuple]
     ) -> list[Tensor]:
         """Room for the products, and for what inner products read: of all steps to be kept, else of one."""
-        products, block, plan = [], self.block, self.plan
+        products, block = [], self.block
         for i, matrix in enumerate(operands.matrices):
-            matrix = as_dtype(matrix, self.real)
-            alive.append(self.put_matrix(i, matrix, taken))
-            products.append(block.put(f"product.{i}", self.buffer(steps, self.padded(matrix.shape[0]))))
-            if not self.packs and products[-1].shape[-1] > matrix.shape[0]:
+            columns, parts = self.made[i]
+            alive.append(self.put_matrix(i, as_dtype(matrix, self.real), taken))
+            product = block.put(f"product.{i}", self.buffer(steps, self.padded(columns)))
+            if not self.packs and product.shape[-1] > columns:
                 # A product with a packed matrix writes zeros beyond its columns; a registered operation
                 # returns all of it.
-                products[-1][..., matrix.shape[0] :] = 0
-            block.put_parts(self.parts(operands, i), products[-1])
+                product[..., columns:] = 0
+            block.put_parts(parts, product)
+            products.append(product)
         for i in range(len(operands.drops)):
             alive.append(block.put(f"visible.{i}", self.buffer(0, operands.matrices[i].shape[1])))
-        for i in range(len(plan.traced.inner)):
-            name = f"inner.{i}"
-            products.append(block.put(name, self.buffer(steps, operands.size_of(name))))
+        products += [block.put(name, self.buffer(steps, size)) for name, size in self.inner]
         return products
 
     def put_matrix(self, i: int, matrix: Tensor, taken: list[tuple]) -> Tensor:
@@ -378,13 +391,12 @@ class ForwardScan:
         batch = self.kind.batch
         return new_empty((steps, batch, wide) if self.kind.keep and steps else (batch, wide), self.real)
 
-    def parts(self, operands: Operands, i: int) -> list[tuple[str, int]]:
-        """The inputs of the step that product i makes, with their columns."""
+    def made_by(self, operands: Operands, i: int) -> tuple[int, list[tuple[int, int]]]:
         parts, first = [], 0
         for name in self.plan.matrices[i][1]:
             parts.append((name, first))
             first += operands.size_of(name)
-        return parts
+        return first, self.block.parts_at(parts)
 
 
 def new_buffer(shape: Sequence[int], dtype: torch.dtype) -> Tensor:

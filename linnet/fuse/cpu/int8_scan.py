@@ -117,7 +117,7 @@ class Int8Scan(ForwardScan):
             self.block.put(name, buffer)
         size = self.kind.sizes[0]
         parts = [(name, column * size) for column, name in enumerate(self.plan.products[i].parts)]
-        self.block.put_parts(parts, product)
+        self.block.put_parts(self.block.parts_at(parts), product)
         return rounded, factors, product
 
     def put_products(
