@@ -159,7 +159,7 @@ def test_one_module_chooses_the_backend():
     assert files_with("choose_kernels", "kernels_for", "fall_back", "requested") == {"fuse/choose.py"}
     assert files_with("opaque_to_kernels", "can_compile") == {"fuse/choose.py"}
     # A backend knows its devices, operations are registered by device, and Triton compiles for one.
-    known = {"fuse/choose.py", "fuse/ways.py", "fuse/ops.py", "fuse/triton/kernels.py"}
+    known = {"fuse/ways.py", "fuse/ops.py", "fuse/triton/kernels.py"}
     assert files_with("cuda") == known
     # A rotation caches no tensors of a tracer.
     assert files_with("is_recorded") == {"fuse/choose.py", "layers/rotation.py"}

@@ -218,6 +218,8 @@ def run(
         if random is not None:  # kernels have drawn masks; the loop draws the same
             random.restore()
         results = way.run(recurrence, None, x, state, flags, reset_state)
+    if way is CPU and reason is None and not recurrence.cell.is_quantised:
+        answers.accept(x)
     if is_observing():
         note(recurrence.cell.unit_name, way.kind, reason or way.why(x))
     return results
@@ -257,17 +259,40 @@ def bound_step(root: nn.Module, x: Tensor, states: Sequence[Any]) -> tuple[Tenso
     cache = root.__dict__.get("plan_cache")
     if cache is None or cache.decision is None or type(x) is not Tensor or torch.is_grad_enabled():
         return None
-    decision, key = cache.decision, (x.shape, x.dtype)
-    pool = decision.steps.pools.get(key)
-    if not pool or not may_use_cpu_kernels() or is_recording() or is_transformed() or is_observing():
+    decision = cache.decision
+    pool = decision.steps.pools.get((x.shape, x.dtype))
+    if not pool or requested.get() not in (None, "cpu") or is_recording() or is_transformed():
         return None
     step = pool.take()
     if step is None:
         return None
-    same = step.fits(x, states) and not torch.is_autocast_enabled("cpu") and decision.watch.holds(root)
-    results = step(x, states) if same else None
+    usual = step.fits(x, states) and not torch.is_autocast_enabled("cpu") and not is_observing()
+    results = step(x, states) if usual and decision.watch.holds(root) else None
     pool.append(step)
     return results
+
+
+def bound_scan(
+    recurrence: Recurrence, x: Tensor, states: Sequence[Any], reverse: bool
+) -> tuple[Tensor, Named] | None:
+    """A scan over x [T, B, input_size] of the kind of an earlier one, which checked its tensors.
+
+    None if anything is different.
+    """
+    decision, cell = recurrence.plan_cache.decision, recurrence.cell
+    if decision is None or (x.dtype, x.shape[-1]) not in decision.accepted or is_collecting():
+        return None
+    if requested.get() not in (None, "cpu") or is_dispatched() or is_transformed() or is_observing():
+        return None
+    if torch.is_autocast_enabled("cpu") or not cell.pays(x.shape[0]) or not x.is_cpu or not x.shape[1]:
+        return None
+    for state, size in zip(states, cell.states.values(), strict=True):
+        if type(state) is not Tensor or state.shape != (x.shape[1], size) or state.dtype is not x.dtype:
+            return None
+    if not decision.watch.holds(recurrence.root):
+        return None
+    named = dict(zip(cell.states, states, strict=True))
+    return CPU.run(recurrence, decision, x, named, (None, None, reverse))
 
 
 def kernels_of_steps(cell: Unit, x: Tensor) -> Scan | None:

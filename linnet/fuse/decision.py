@@ -126,6 +126,9 @@ class Answers:
     def keep_unit(self, key: tuple, unit: Any) -> None:
         """Keep a fused.BoundUnit for further calls."""
 
+    def accept(self, x: Tensor) -> None:
+        """Note that kernels have run on x."""
+
     def input_of(self, cell: Unit) -> Input:
         projection = cell.input
         return Input(projection.is_plain, projection.is_bare, projection.weight, projection.bias)
@@ -141,6 +144,8 @@ class Decision(Answers):
     def __init__(self, recurrence: Recurrence):
         super().__init__(recurrence)
         self.units: dict[tuple, Any] = {}
+        # The dtypes and widths of inputs that passed all checks, and that kernels have run on.
+        self.accepted: set[tuple[torch.dtype, int]] = set()
         self.weights: dict[int, Weights] = {}
         self.input: Input | None = None
         self.fits: set[tuple] = set()
@@ -156,6 +161,9 @@ class Decision(Answers):
 
     def keep_unit(self, key: tuple, unit: Any) -> None:
         self.units[key] = unit
+
+    def accept(self, x: Tensor) -> None:
+        self.accepted.add((x.dtype, x.shape[-1]))
 
     def weights_of(self, cell: Unit, number: int, plan: Plan) -> Weights:
         kept = self.weights.get(number)

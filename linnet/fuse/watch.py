@@ -25,6 +25,7 @@ from linnet.fuse.unit import Unit
 
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 MODULES, PARAMETERS, BUFFERS = itemgetter("_modules"), itemgetter("_parameters"), itemgetter("_buffers")
+VALUES = dict.values
 # How many attributes a module without any of its own has, such as nn.Identity. It can only gain attributes.
 BARE = len(vars(nn.Module()))
 
@@ -71,10 +72,12 @@ class Watch:
         watched = [name for name, value in own.items() if type(value) is not PlanCache]
         self.kind, self.size, self.read_root = type(root), len(own), itemgetter(*watched)
         self.root_objects = self.read_root(own)
+        # A module that had no buffers can only gain some, which nothing reads that was decided before.
+        self.with_buffers = [space for space in (own, *self.spaces) if space["_buffers"]]
         self.objects = self.objects_now(own)
         self.tensors = self.tensors_now(own)
         self.hooks = [getattr(module, name) for module in unhooked for name in HOOKS]
-        self.had_hooks = self.has_hooks()
+        self.had_hooks = any(self.hooks) or _has_any_global_hook()
         self.hooked = self.had_hooks or any(map(has_replaced_forward, unhooked))
         self.placed = [tensor for tensor in self.tensors if tensor is not None]
         self.addresses = self.addresses_now()
@@ -87,46 +90,39 @@ class Watch:
             self.settings.append((settings, weakref.ref(cell), settings.key(cell)))
 
     def holds(self, root: nn.Module) -> bool:
-        """Whether nothing has changed in `root`, the module that this was made for."""
+        """Whether nothing has changed in `root`, the module that this was made for.
+
+        Python compares the objects of two lists by `is` first, so this is fast unless one has changed. Of
+        tensors it must be the same ones, not equal ones.
+        """
         own = vars(root)
+        try:
+            if self.read_root(own) != self.root_objects or self.objects_now(own) != self.objects:
+                return False
+        except (KeyError, RuntimeError, ValueError):  # an attribute is gone; two different tensors or arrays
+            return False
+        tensors = self.tensors_now(own)
         return (
             type(root) is self.kind
-            and self.objects_hold(own)
-            and self.tensors_hold(own)
+            and len(own) == self.size
+            and len(tensors) == len(self.tensors)
+            and all(map(is_, tensors, self.tensors))
             and self.addresses_now() == self.addresses
-            and self.originals.hold()
             and sum(map(len, self.bare)) == BARE * len(self.bare)
             and all(map(is_, map(type, self.modules), self.kinds))
-            and self.has_hooks() is self.had_hooks
+            and (any(self.hooks) or _has_any_global_hook()) is self.had_hooks
+            and (not self.originals.tensors or self.originals.hold())
             and not (self.settings and self.settings_changed())
         )
 
-    def has_hooks(self) -> bool:
-        return any(self.hooks) or bool(_has_any_global_hook())
-
-    def objects_hold(self, own: dict) -> bool:
-        """Python compares the objects of two lists by `is` first, so this is fast unless one has changed."""
-        try:
-            return (
-                len(own) == self.size
-                and self.read_root(own) == self.root_objects
-                and self.objects_now(own) == self.objects
-            )
-        except (KeyError, RuntimeError, ValueError):  # an attribute is gone; two different tensors or arrays
-            return False
-
     def objects_now(self, own: dict) -> list:
-        return list(values_in(chain((own["_modules"],), self.spaces, map(MODULES, self.spaces))))
-
-    def tensors_hold(self, own: dict) -> bool:
-        """The same tensors, not equal ones."""
-        found = self.tensors_now(own)
-        return len(found) == len(self.tensors) and all(map(is_, found, self.tensors))
+        spaces = self.spaces
+        return list(chain.from_iterable(map(VALUES, chain((own["_modules"],), spaces, map(MODULES, spaces)))))
 
     def tensors_now(self, own: dict) -> list:
         """Parameters and buffers."""
-        spaces = (own, *self.spaces)
-        return list(values_in(chain(map(PARAMETERS, spaces), map(BUFFERS, spaces))))
+        held = chain((own["_parameters"],), map(PARAMETERS, self.spaces), map(BUFFERS, self.with_buffers))
+        return list(chain.from_iterable(map(VALUES, held)))
 
     def addresses_now(self) -> list:
         """These change with an assignment to `.data`: addresses, shapes, layout, the negative bit."""
@@ -146,8 +142,5 @@ def copied_in(modules: Iterable[nn.Module]) -> Iterator[Tensor]:
     """The tensors of those modules that keep packed copies of them."""
     for module in modules:
         if getattr(type(module), "keeps_copies", False):
-            yield from filter(is_tensor, values_in((module._parameters, module._buffers)))
-
-
-def values_in(spaces: Iterable[dict]) -> Iterator:
-    return chain.from_iterable(map(dict.values, spaces))
+            held = (*module._parameters.values(), *module._buffers.values())
+            yield from filter(is_tensor, held)

@@ -14,7 +14,7 @@ from torch.func import functional_call
 
 from linnet.base.options import check_rate, choose
 from linnet.fuse.available import CPU_DTYPES
-from linnet.fuse.choose import bound_step, run, run_pair
+from linnet.fuse.choose import bound_scan, bound_step, run, run_pair
 from linnet.fuse.devices import check_devices
 from linnet.fuse.hooks import has_hooks, hook_obstacle
 from linnet.fuse.plan_cache import PlanCache, PlansOrReason
@@ -117,9 +117,16 @@ class Direction(nn.Module):
         # A copy with other weights, so that other threads find the weights of this module unchanged.
         return with_weights(self, weights)(x, state, mask, resets, reset_state)
 
-    def bound_step(self, x: Tensor, states: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]] | None:
-        """One step like an earlier one, x [B, input_size], without gradients; None if anything differs."""
-        return bound_step(self, x, states) if self.is_plain else None
+    def bound_call(self, x: Tensor, states: Sequence[Any]) -> tuple[Tensor, Named] | None:
+        """A call like an earlier one, x [T, B, input_size], states [B, size]; None if anything differs."""
+        if not self.is_plain:
+            return None
+        if len(x) == 1 and not torch.is_grad_enabled():
+            made = bound_step(self, x[0], states)
+            return (
+                None if made is None else (made[0][None], dict(zip(self.cell.states, made[1], strict=True)))
+            )
+        return bound_scan(self, x, states, self.reverse)
 
     @property
     def root(self) -> nn.Module:
@@ -162,10 +169,10 @@ class Direction(nn.Module):
 
         reset_state   where it starts from, [B, size] or [T, B, size] by name (default: zeros)
         """
-        start = self.own_reset_state(reset_state, mask)
-        run_sequence = partial(run, self, flags=self.flags(mask, resets), reset_state=start)
-        y, state = self.cell(x, state, run_sequence)
-        return self.project(y, mask), state
+        flags = (None, None, self.reverse) if mask is None and resets is None else self.flags(mask, resets)
+        start = None if reset_state is None else self.own_reset_state(reset_state, mask)
+        y, state = self.cell(x, state, partial(run, self, flags=flags, reset_state=start))
+        return (y if self.projection is None else self.project(y, mask)), state
 
     def flags(self, mask: Tensor | None, resets: Tensor | None) -> Flags:
         return mask, self.own_resets(resets, mask), self.reverse
@@ -297,6 +304,10 @@ def run_layer(
     reset_states: Sequence[Named] | None = None,
 ) -> tuple[Tensor, list[Named]]:
     """Run all directions of a layer: their outputs side by side, and the final state of each."""
+    if len(directions) == 1:
+        start = None if reset_states is None else reset_states[0]
+        y, final = directions[0].run(x, states[0], mask, resets, start)
+        return y, [final]
     together = None
     if reset_states is None:
         together = run_together(directions, x, states, mask, resets)
@@ -316,7 +327,7 @@ def run_together(
     resets: Tensor | None,
 ) -> tuple[Tensor, list[Named]] | None:
     """Run both directions in one launch, if they and the backend can; otherwise return None."""
-    if len(directions) < 2 or is_compiling() or not all(d.may_share_a_launch() for d in directions):
+    if is_compiling() or not all(d.may_share_a_launch() for d in directions):
         return None
     pair = run_pair(directions, x, states, [d.flags(mask, resets) for d in directions])
     if pair is None or all(d.projection is None for d in directions):

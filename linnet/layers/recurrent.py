@@ -227,18 +227,21 @@ class Recurrent(ShowsOptions, Pretrained):
 
         Returns the output, laid out as x, and the state after the last real step.
         """
-        x, state = either("x", x, "input", input), either("state", state, "hx", hx)
+        if input is not None or hx is not None:
+            x, state = either("x", x, "input", input), either("state", state, "hx", hx)
         if lengths is None and mask is None and resets is None and reset_state is None:
-            bound = self.bound_step(x, state)
+            bound = self.bound_call(x, state)
             if bound is not None:
                 return bound
         if isinstance(x, PackedSequence):
             others = {"lengths": lengths, "mask": mask, "resets": resets, "reset_state": reset_state}
             return self.run_packed(x, state, others)
-        self.check_input(x)
+        x = self.checked_input(x)
         time_first = self.to_time_first(x)
-        flags = {"mask": mask, "resets": resets}
-        mask, resets = (self.flags_to_time_first(name, f, x) for name, f in flags.items())
+        if mask is not None:
+            mask = self.flags_to_time_first("mask", mask, x)
+        if resets is not None:
+            resets = self.flags_to_time_first("resets", resets, x)
         if lengths is not None:
             if mask is not None:
                 raise ValueError("lengths and mask both say which steps are real; give one of them")
@@ -249,22 +252,25 @@ class Recurrent(ShowsOptions, Pretrained):
         y, new = self.run(time_first, self.read_state(state, x, time_first), mask, resets, start)
         return self.from_time_first(y, x), self.write_state(new, x.dim() == 3)
 
-    def bound_step(self, x: Any, state: Any) -> tuple[Tensor, Any] | None:
-        """One step of one layer with tensors like those of an earlier call; None if anything is different."""
-        time, states = int(self.batch_first), state if isinstance(state, tuple) else (state,)
-        if is_compiling() or torch.is_grad_enabled() or not self.is_one_direction:
-            return None
-        if type(x) is not Tensor or x.dim() != 3 or x.shape[time] != 1:
-            return None
-        if any(type(s) is not Tensor or s.dim() != 3 or len(s) != 1 for s in states):
+    def bound_call(self, x: Any, state: Any) -> tuple[Tensor, Any] | None:
+        """A call of one layer with tensors like those of an earlier one; None if anything is different."""
+        if not self.is_one_direction or is_compiling() or type(x) is not Tensor or x.dim() != 3:
             return None
         direction: Any = next(iter(self.directions))
-        made = direction.bound_step(x.squeeze(time), [s[0] for s in states])
+        cell, time_first = direction.cell, x.transpose(0, 1) if self.batch_first else x
+        if state is None:
+            states = [x.new_zeros(time_first.shape[1], size) for size in cell.states.values()]
+        else:
+            given = state if isinstance(state, tuple) else (state,)
+            if any(type(s) is not Tensor or s.dim() != 3 or s.shape[0] != 1 for s in given):
+                return None
+            states = [s[0] for s in given]
+        made = direction.bound_call(time_first, states) if len(states) == len(cell.states) else None
         if made is None:
             return None
         y, new = made
-        named = {name: s[None] for name, s in zip(self.first_cell.states, new, strict=True)}
-        return y.unsqueeze(time), self.first_cell.pack_state(named)
+        state = cell.pack_state({name: s[None] for name, s in new.items()})
+        return (y.transpose(0, 1) if self.batch_first else y), state
 
     @property
     def is_one_direction(self) -> bool:
@@ -322,7 +328,7 @@ class Recurrent(ShowsOptions, Pretrained):
     def drops(self, last: bool) -> bool:
         return self.training and self.dropout > 0 and not last
 
-    def check_input(self, x: Tensor) -> None:
+    def checked_input(self, x: Any) -> Tensor:
         if not isinstance(x, Tensor):
             raise TypeError(
                 f"{type(self).__name__} takes x as a Tensor or a PackedSequence; got {type(x).__name__}"
@@ -333,6 +339,7 @@ class Recurrent(ShowsOptions, Pretrained):
                 f"got {x.dim()} dimensions, shape {tuple(x.shape)}"
             )
         self.check_size_and_kind(x)
+        return x
 
     def check_size_and_kind(self, x: Tensor) -> None:
         if x.shape[-1] != self.input_size:
@@ -365,9 +372,7 @@ class Recurrent(ShowsOptions, Pretrained):
             return y[:, 0]
         return y.transpose(0, 1) if self.batch_first else y
 
-    def flags_to_time_first(self, name: str, flags: Tensor | None, x: Tensor) -> Tensor | None:
-        if flags is None:
-            return None
+    def flags_to_time_first(self, name: str, flags: Tensor, x: Tensor) -> Tensor:
         layout = self.layout.replace(", input_size", "") if x.dim() == 3 else "[time]"
         check_flags(name, flags, tuple(x.shape[:-1]), layout, x.device)
         if x.dim() == 2:

@@ -145,7 +145,7 @@ def shares_channels(operands: Operands) -> bool:
 
 def leaves_unpacked(plan: Plan, steps: int, batch: int) -> bool:
     """Whether there are so few rows that packing the matrices would cost more than it saves."""
-    few = steps == 1 if plan.products else steps * batch < ROWS
+    few = steps == 1 or (not plan.products and steps * batch < ROWS)
     return few and not plan.traced.inner and steps * batch <= UNPACKED_ROWS
 
 
