@@ -2,7 +2,8 @@
 
     loop        `step` in a loop over time, which defines the result: if "reference" was requested, for an
                 empty batch, and if kernels cannot run, with a warning that gives the reason, once
-    operation   the kernel as a registered operation: while a compiler or a tracer records the call
+    operation   the kernel as a registered operation: while a compiler or a tracer records the call, and under
+                torch.func
     scan        the kernel over all time steps, on the CPU or by Triton, with gradients
     step        a native program for one time step: without gradients, on the CPU
     stepwise    a kernel for each time step, if something else is computed between two of them, such as
@@ -37,7 +38,9 @@ from linnet.fuse.recording import (
     is_recorded,
     is_recording,
     is_transformed,
+    is_transformed_by_func,
     opaque_to_kernels,
+    opaque_to_operations,
 )
 from linnet.fuse.restart import named_starts
 from linnet.fuse.states import is_collecting
@@ -100,7 +103,7 @@ def choose(recurrence: Recurrence, x: Tensor, state: Named, flags: Flags) -> Cho
     name = requested.get()
     if name == "reference" or not x.shape[1]:
         return LOOP
-    recorded = is_dispatched() or type(x) is FakeTensor
+    recorded = is_dispatched() or type(x) is FakeTensor or is_transformed_by_func()
     if not recorded and name is None and not recurrence.cell.pays(x.shape[0]) and torch.is_grad_enabled():
         return LOOP
     choice = choose_kernels(recurrence, x, recorded)
@@ -112,7 +115,8 @@ def choose(recurrence: Recurrence, x: Tensor, state: Named, flags: Flags) -> Cho
 def choose_kernels(recurrence: Recurrence, x: Tensor, recorded: bool) -> Choice:
     """The kernels for all time steps; or the loop, with the reason."""
     kernels = kernels_for(x, requested.get())
-    reason = opaque_to_kernels(x) or kernels.obstacle(x)
+    opaque = opaque_to_operations if recorded else opaque_to_kernels
+    reason = opaque(x) or kernels.obstacle(x)
     if reason is not None:
         return Choice(REFERENCE, None, reason)
     answers = Answers(recurrence, recorded=True) if recorded else answers_for(recurrence)

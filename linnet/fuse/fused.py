@@ -17,7 +17,9 @@ from linnet.fuse.operands import NO_FLAGS, Source, as_dtype
 from linnet.fuse.ops import compiled_scan
 from linnet.fuse.plan import Fusible, Plan
 from linnet.fuse.planning import one_step, sum_of_sizes
+from linnet.fuse.recording import is_transformed_by_func
 from linnet.fuse.trace import name_in_unit
+from linnet.fuse.transformed import transformed_scan
 from linnet.fuse.unit import CannotFuse, Flags, Named, Stage, Unit
 
 # With fewer multiplications, a product of bfloat16 by torch is no faster than one of float32 by the kernel.
@@ -137,7 +139,11 @@ class BoundUnit:
         drops: Sequence[Tensor],
     ) -> tuple[Tensor, Named]:
         if self.mode.recorded:
-            y, *finals = compiled_scan(fusible.plan, (source.x, *tensors), *flags)
+            given = (source.x, *tensors)
+            if not is_compiling() and is_transformed_by_func():
+                y, *finals = transformed_scan(fusible, given, flags)
+            else:
+                y, *finals = compiled_scan(fusible.plan, given, *flags)
             return y, dict(zip(fusible.plan.traced.states, finals, strict=True))
         if self.kernels is None:
             self.kernels = load_kernels(), self.mode.passes()

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
+from torch._C._functorch import TransformType
 from torch._subclasses.fake_tensor import FakeTensor
 
 
@@ -27,10 +30,17 @@ def is_dispatched() -> bool:
 
 def is_transformed() -> bool:
     """Whether torch.func or forward-mode gradients need the operations themselves."""
-    return (
-        torch._C._functorch.peek_interpreter_stack() is not None
-        or torch.autograd.forward_ad._current_level >= 0
-    )
+    return is_transformed_by_func() or torch.autograd.forward_ad._current_level >= 0
+
+
+def is_transformed_by_func() -> bool:
+    """Whether torch.func transforms a call; for code that no compiler traces."""
+    return torch._C._functorch.peek_interpreter_stack() is not None
+
+
+def has_rule(interpreter: Any) -> bool:
+    """Whether this transform of torch.func knows Linnet's operations; see fuse/transformed.py."""
+    return interpreter.key() in (TransformType.Grad, TransformType.Vmap)
 
 
 def is_plain_tensor(x: Tensor) -> bool:
@@ -49,9 +59,16 @@ def unreadable(tensor: Tensor) -> str | None:
 
 
 def opaque_to_kernels(x: Tensor) -> str | None:
-    """Why no kernel can run on x, which needs the operations of the step itself; or None."""
-    if torch._C._functorch.peek_interpreter_stack() is not None:
+    """Why no kernel can be called on x, by the address of its memory; or None."""
+    if is_transformed_by_func():
         return "torch.func transforms the operations of its step"
+    return opaque_to_operations(x)
+
+
+def opaque_to_operations(x: Tensor) -> str | None:
+    """Why no registered operation can run on x, which needs the operations of the step itself; or None."""
+    if is_transformed_by_func() and not all(map(has_rule, torch._C._functorch.get_interpreter_stack())):
+        return "this transform of torch.func needs the operations of its step"
     if torch.autograd.forward_ad._current_level >= 0:
         return "forward-mode gradients need the operations of its step"
     if not is_plain_tensor(x):

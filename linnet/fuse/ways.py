@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
+from torch.compiler import is_compiling
 
 from linnet.fuse import available, reference
 from linnet.fuse.decision import Answers, Decision, Recurrence
@@ -27,6 +28,7 @@ from linnet.fuse.fused import BoundUnit, Mode, load_kernels
 from linnet.fuse.hooks import hook_obstacle
 from linnet.fuse.int8 import int8_kernel
 from linnet.fuse.plan_cache import PlanCache, PlansOrReason
+from linnet.fuse.recording import is_transformed_by_func
 from linnet.fuse.restart import restart_inputs
 from linnet.fuse.unit import ByNature, CannotFuse, Flags, Named, OwnKernel, Unit
 
@@ -176,7 +178,16 @@ class Scan(Way):
 
     def why(self, x: Tensor) -> str:
         what = f"{self.name} kernels over {x.shape[0]} steps of {x.shape[1]} rows"
-        return f"{what}, as an operation that a compiler or a tracer records" if self.mode.recorded else what
+        return (
+            f"{what}, as an operation that a compiler, a tracer or torch.func knows"
+            if self.mode.recorded
+            else what
+        )
+
+    @property
+    def is_transformed(self) -> bool:
+        """Whether torch.func transforms the call, which it cannot do with hand-written kernels."""
+        return self.mode.recorded and not is_compiling() and is_transformed_by_func()
 
     @abstractmethod
     def obstacle(self, x: Tensor) -> str | None:
@@ -204,7 +215,7 @@ class Scan(Way):
             raise CannotFuse("its int8 kernel resets to zeros only")
         if cell.is_quantised:
             return self.int8_kernel(recurrence, answers, x)(x, state, flags, self.mode.recorded)
-        is_own = not recurrence.changes_state and reset_state is None
+        is_own = not (recurrence.changes_state or reset_state is not None or self.is_transformed)
         own = self.own_kernel(cell, x) if is_own else None
         if own is not None:
             # torch computes the projection for such a kernel, and accepts a matrix on meta without an error.

@@ -101,7 +101,6 @@ def test_torch_ao_says_that_it_leaves_units_as_they_are():
 
 
 @pytest.mark.parametrize("unit", [linnet.SRU, linnet.LSTM, linnet.RAN], ids=lambda unit: unit.__name__)
-@pytest.mark.filterwarnings("ignore::linnet.FallbackWarning")
 def test_gradients_of_each_sample_by_vmap(unit: Any):
     """What Opacus needs: the gradient of each sequence of a batch, as if it were alone."""
     rnn = liven(unit(3, 4))
