@@ -253,10 +253,13 @@ def run_step(cell: Unit, x: Tensor, state: Named) -> tuple[Tensor, Named]:
     return y[0], new
 
 
-def bound_step(root: nn.Module, x: Tensor, states: Sequence[Any]) -> tuple[Tensor, list[Tensor]] | None:
+def bound_step(
+    root: nn.Module, x: Tensor, states: Sequence[Any], resets: Tensor | None = None
+) -> tuple[Tensor, list[Tensor]] | None:
     """One more native step with tensors of the same kinds as in an earlier one, which checked them.
 
-    root   a cell or a layer
+    root     a cell or a layer
+    resets   [B]: True where the states are zeros
 
     None if anything is different.
     """
@@ -271,13 +274,13 @@ def bound_step(root: nn.Module, x: Tensor, states: Sequence[Any]) -> tuple[Tenso
     if step is None:
         return None
     usual = step.fits(x, states) and not torch.is_autocast_enabled("cpu") and not is_observing()
-    results = step(x, states) if usual and decision.watch.holds(root) else None
+    results = step(x, states, resets) if usual and decision.watch.holds(root) else None
     pool.append(step)
     return results
 
 
 def bound_scan(
-    recurrence: Recurrence, x: Tensor, states: Sequence[Any], reverse: bool
+    recurrence: Recurrence, x: Tensor, states: Sequence[Any], flags: Flags
 ) -> tuple[Tensor, Named] | None:
     """A scan over x [T, B, input_size] of the kind of an earlier one, which checked its tensors.
 
@@ -296,7 +299,7 @@ def bound_scan(
     if not decision.watch.holds(recurrence.root):
         return None
     named = dict(zip(cell.states, states, strict=True))
-    return CPU.run(recurrence, decision, x, named, (None, None, reverse))
+    return CPU.run(recurrence, decision, x, named, flags)
 
 
 def kernels_of_steps(cell: Unit, x: Tensor) -> Scan | None:

@@ -106,20 +106,27 @@ class SingleStep(Way):
         reset_state: Named | None = None,
     ) -> tuple[Tensor, Named]:
         row, states, resets = laid_out(x[0]), list(state.values()), flags[1]
-        if resets is not None:
-            starts = {} if reset_state is None else reset_state
-            states = [start_over(s, resets[0], starts.get(name)) for name, s in state.items()]
-        y, new = self.run_rows(recurrence, answers, row, [laid_out(s) for s in states])
+        resets = None if resets is None else resets[0]
+        if reset_state is not None and resets is not None:
+            starts = [reset_state[name].reshape(s.shape) for name, s in state.items()]
+            states = [torch.where(resets[:, None], *pair) for pair in zip(starts, states, strict=True)]
+            resets = None
+        y, new = self.run_rows(recurrence, answers, row, [laid_out(s) for s in states], resets)
         return y[None], dict(zip(state, new, strict=True))
 
     def run_rows(
-        self, recurrence: Recurrence, decision: Answers, x: Tensor, states: list[Tensor]
+        self,
+        recurrence: Recurrence,
+        decision: Answers,
+        x: Tensor,
+        states: list[Tensor],
+        resets: Tensor | None,
     ) -> tuple[Tensor, list[Tensor]]:
         """x [B, input_size] -> the output and the new states."""
         assert isinstance(decision, Decision)
         pool = decision.steps.of((x.shape, x.dtype))
         step = pool.take() or self.new_step(recurrence, decision, x)
-        results = step(x, states)
+        results = step(x, states, resets)
         pool.append(step)
         return results
 
@@ -142,13 +149,6 @@ class SingleStep(Way):
         from linnet.fuse.cpu.cell_step import CellStep
 
         return CellStep(recurrence.cell, decision.method_for(recurrence), x)
-
-
-def start_over(state: Tensor, resets: Tensor, start: Tensor | None) -> Tensor:
-    """The state [B, size] before a step with resets [B]; `start` is [B, size] or [1, B, size], or zeros."""
-    if start is None:
-        return state.masked_fill(resets[:, None], 0)
-    return torch.where(resets[:, None], start.reshape(state.shape), state)
 
 
 def laid_out(tensor: Tensor) -> Tensor:

@@ -117,16 +117,21 @@ class Direction(nn.Module):
         # A copy with other weights, so that other threads find the weights of this module unchanged.
         return with_weights(self, weights)(x, state, mask, resets, reset_state)
 
-    def bound_call(self, x: Tensor, states: Sequence[Any]) -> tuple[Tensor, Named] | None:
-        """A call like an earlier one, x [T, B, input_size], states [B, size]; None if anything differs."""
+    def bound_call(
+        self, x: Tensor, states: Sequence[Any], resets: Tensor | None
+    ) -> tuple[Tensor, Named] | None:
+        """A call like an earlier one, x [T, B, input_size], states [B, size]; None if anything differs.
+
+        resets   [T, B], checked by the caller
+        """
         if not self.is_plain:
             return None
         if len(x) == 1 and not torch.is_grad_enabled():
-            made = bound_step(self, x[0], states)
+            made = bound_step(self, x[0], states, None if resets is None else resets[0])
             return (
                 None if made is None else (made[0][None], dict(zip(self.cell.states, made[1], strict=True)))
             )
-        return bound_scan(self, x, states, self.reverse)
+        return bound_scan(self, x, states, self.flags(None, resets))
 
     @property
     def root(self) -> nn.Module:

@@ -30,7 +30,7 @@ from linnet.fuse.unit import Named
 from linnet.layers.cell import Cell
 from linnet.layers.direction import Direction, layer_dropout, run_layer
 from linnet.layers.pretrained import Pretrained
-from linnet.layers.sequence import check_flags, last_outputs, mask_of_lengths, repack, unpack
+from linnet.layers.sequence import are_flags, check_flags, last_outputs, mask_of_lengths, repack, unpack
 from linnet.layers.signature import joint_signature, named_arguments
 
 # The arguments of every cell that belong to no paper.
@@ -229,8 +229,8 @@ class Recurrent(ShowsOptions, Pretrained):
         """
         if input is not None or hx is not None:
             x, state = either("x", x, "input", input), either("state", state, "hx", hx)
-        if lengths is None and mask is None and resets is None and reset_state is None:
-            bound = self.bound_call(x, state)
+        if lengths is None and mask is None and reset_state is None:
+            bound = self.bound_call(x, state, resets)
             if bound is not None:
                 return bound
         if isinstance(x, PackedSequence):
@@ -252,7 +252,7 @@ class Recurrent(ShowsOptions, Pretrained):
         y, new = self.run(time_first, self.read_state(state, x, time_first), mask, resets, start)
         return self.from_time_first(y, x), self.write_state(new, x.dim() == 3)
 
-    def bound_call(self, x: Any, state: Any) -> tuple[Tensor, Any] | None:
+    def bound_call(self, x: Any, state: Any, resets: Any) -> tuple[Tensor, Any] | None:
         """A call of one layer with tensors like those of an earlier one; None if anything is different."""
         if not self.is_one_direction or is_compiling() or type(x) is not Tensor or x.dim() != 3:
             return None
@@ -265,7 +265,11 @@ class Recurrent(ShowsOptions, Pretrained):
             if any(type(s) is not Tensor or s.dim() != 3 or s.shape[0] != 1 for s in given):
                 return None
             states = [s[0] for s in given]
-        made = direction.bound_call(time_first, states) if len(states) == len(cell.states) else None
+        if resets is not None:
+            if not are_flags(resets, x.shape[:2], x.device):
+                return None
+            resets = resets.T if self.batch_first else resets
+        made = direction.bound_call(time_first, states, resets) if len(states) == len(cell.states) else None
         if made is None:
             return None
         y, new = made

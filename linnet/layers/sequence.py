@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -50,6 +51,13 @@ def check_range(lengths: Tensor, least: int, time: int) -> None:
         raise ValueError(
             f"lengths must be between {least} and {time}, the number of time steps of x; got {int(wrong[0])}"
         )
+
+
+def are_flags(flags: Any, shape: Sequence[int], device: torch.device) -> bool:
+    """Whether `check_flags` has no objection, and the flags are a plain tensor."""
+    if type(flags) is not Tensor or flags.dtype is not torch.bool or flags.layout is not torch.strided:
+        return False
+    return flags.shape == shape and flags.device == device
 
 
 def check_flags(what: str, flags: Tensor, shape: tuple[int, ...], layout: str, device: torch.device) -> None:

@@ -15,13 +15,15 @@ from tests.helpers import tensors
 SIZE = 4
 
 
-def steps(rnn: linnet.Recurrent, x: torch.Tensor, state=None) -> list[torch.Tensor]:
-    outputs = []
+def steps(rnn: linnet.Recurrent, x: torch.Tensor, state=None, resets=None) -> list[torch.Tensor]:
+    """Steps without any reset are called without the flags."""
+    outputs, time = [], int(rnn.batch_first)
+    flags = [None] * x.shape[time] if resets is None else resets.split(1, dim=time)
     with torch.no_grad():
-        for row in x.split(1, dim=int(rnn.batch_first)):
-            y, state = rnn(row, state)
+        for row, flag in zip(x.split(1, dim=time), flags, strict=True):
+            y, state = rnn(row, state, resets=None if flag is None or not flag.any() else flag)
             outputs.append(y)
-    return [torch.cat(outputs, int(rnn.batch_first)), *tensors(state)]
+    return [torch.cat(outputs, time), *tensors(state)]
 
 
 @pytest.fixture
@@ -45,6 +47,52 @@ def test_steps_equal_the_loop(unit: str, batch_first: bool, short_ways):
         torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)
     # The first step has no state, and the second is the first like those that follow.
     assert count in ((0,) if unit in ("eurnn", "goru", "statisticalru") else (3, 4))
+
+
+@pytest.mark.parametrize("batch_first", [False, True])
+@pytest.mark.parametrize("unit", UNITS)
+def test_steps_with_resets_equal_the_loop(unit: str, batch_first: bool, short_ways):
+    torch.manual_seed(0)
+    rnn = UNITS[unit](SIZE, SIZE, batch_first=batch_first, dtype=torch.float64)
+    x = torch.randn(6, 6, SIZE, dtype=torch.float64)
+    resets = torch.zeros(6, 6, dtype=torch.bool)
+    resets[2:5, 2:5] = torch.eye(3, dtype=torch.bool)
+    found, count = steps(rnn, x, None, resets), short_ways()
+    with linnet.backend("reference"):
+        expected = steps(rnn, x, None, resets)
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)
+    assert count in ((0,) if unit in ("eurnn", "goru", "statisticalru") else (4, 5))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error"),
+    [
+        (torch.zeros(2, 1, dtype=torch.bool), ValueError),
+        (torch.zeros(1, 2), TypeError),
+        (torch.zeros(1, 2, dtype=torch.bool, device="meta"), ValueError),
+        ([[True, False]], TypeError),
+    ],
+    ids=["another shape", "floats", "another device", "a list"],
+)
+def test_wrong_resets_are_an_error_at_every_step(wrong, error: type[Exception]):
+    rnn, x, resets = linnet.LRN(SIZE, SIZE), torch.randn(1, 2, SIZE), torch.zeros(1, 2, dtype=torch.bool)
+    with torch.no_grad():
+        for _ in range(3):
+            _, state = rnn(x, resets=resets)
+        with pytest.raises(error, match="resets"):
+            rnn(x, state, resets=wrong)
+
+
+def test_strided_resets_of_a_step():
+    rnn, x = linnet.LRN(SIZE, SIZE), torch.randn(1, 4, SIZE)
+    with torch.no_grad():
+        _, state = rnn(x)
+        resets = torch.tensor([[True, False], [False, True], [True, True], [False, False]])[:, 0][None]
+        for _ in range(3):
+            y, _ = rnn(x, state, resets=resets)
+            expected, _ = rnn(x, state * ~resets[..., None])
+            torch.testing.assert_close(y, expected)
 
 
 @pytest.mark.parametrize("place", ["directions.0", "directions.0.cell", "directions.0.cell.input"])

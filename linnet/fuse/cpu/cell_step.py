@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from linnet.fuse.cpu.steps import StepProgram
+from linnet.fuse.cpu.steps import StepProgram, set_flags
 from linnet.fuse.plan import Method, Plan
 from linnet.fuse.planning import matrices_of, weights_of
 from linnet.fuse.trace import name_in_unit
@@ -165,6 +165,7 @@ class CellStep(PreparedStep):
         x, old, new = program.buffer(like.shape[-1]), program.buffer(total), program.buffer(total)
         before, after = by_name(cell.states, old).values(), by_name(cell.states, new).values()
         self.reads = program.copy((x, x), *zip(before, before, strict=True))
+        self.clears = program.clear(old)
         y = append_step(program, cell, method, x, old, new)
         self.writes = program.copy((y, y), *zip(after, after, strict=True))
         # The results of each call are created like these.
@@ -178,7 +179,11 @@ class CellStep(PreparedStep):
         program.finish()
         self.nbytes = program.nbytes
 
-    def __call__(self, x: Tensor, states: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
+    def __call__(
+        self, x: Tensor, states: Sequence[Tensor], resets: Tensor | None = None
+    ) -> tuple[Tensor, list[Tensor]]:
+        """resets [B]: True where the states are zeros."""
+        set_flags(self.clears, resets)
         reads, writes, each = self.reads, self.writes, self.each
         reads[0], reads[2] = x.data_ptr(), x.stride(0) * each
         at = 6

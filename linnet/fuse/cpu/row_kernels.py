@@ -131,6 +131,31 @@ def copies() -> jit.Compiled:
 
 
 @once
+def clears() -> jit.Compiled:
+    """Set rows to zeros where a flag is set. A unit of work has six arguments: rows, bytes from one to the
+    next, their number, bytes; flags, bytes from one to the next."""
+    module = ir.Module("clear")
+    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [I64, I64, PTR]), "clear")
+    begin, end, arguments = function.args
+    kernel = ArgumentBlocks(ir.IRBuilder(function.append_basic_block("entry")), arguments)
+    build, byte = kernel.build, ir.IntType(8)
+    kinds = [PTR, byte, I64, ir.IntType(1)]
+    fill = ir.Function(module, ir.FunctionType(ir.VoidType(), kinds), "llvm.memset.p0.i64")
+    with kernel.loop(begin, end) as unit:
+        target, line, rows, size, flags, apart = kernel.numbers(unit, 6)
+        with kernel.loop(I64(0), rows) as row:
+            start, flag = (
+                build.inttoptr(build.add(address, build.mul(row, stride)), PTR)
+                for address, stride in ((target, line), (flags, apart))
+            )
+            is_set = build.icmp_unsigned("!=", build.load(flag, typ=byte), byte(0))
+            with build.if_then(is_set):
+                build.call(fill, [start, byte(0), size, ir.IntType(1)(0)])
+    build.ret_void()
+    return jit.compile_function(str(module), "clear")
+
+
+@once
 def call_in_order() -> jit.Compiled:
     """Call kernels one after another: a whole step in one call.
 

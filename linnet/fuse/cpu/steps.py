@@ -244,6 +244,14 @@ class StepProgram:
         self.alive.append(pairs)
         return numbers
 
+    def clear(self, target: Tensor) -> array[int]:
+        """Set rows of [rows, size] to zeros, none at first; return the array for `set_flags`."""
+        each = target.element_size()
+        numbers = array("q", (target.data_ptr(), target.stride(0) * each, 0, target.shape[1] * each, 0, 0))
+        self.kernels.append((row_kernels.clears(), numbers, 1, False))
+        self.alive.append(target)
+        return numbers
+
     def finish(self) -> None:
         pool = ctypes.cast(parallel_for(), ctypes.c_void_p).value or 0
         for kernel, numbers, units, shared in self.kernels:
@@ -252,6 +260,14 @@ class StepProgram:
         # Runs all kernels.
         run_all = row_kernels.call_in_order().as_function()
         self.run = partial(run_all, 0, len(self.kernels), self.table.buffer_info()[0])
+
+
+def set_flags(numbers: array[int], flags: Tensor | None) -> None:
+    """Set the flags [rows] of a `StepProgram.clear`."""
+    if flags is None:
+        numbers[2] = 0
+    else:
+        numbers[2], numbers[4], numbers[5] = flags.shape[0], flags.data_ptr(), flags.stride(0)
 
 
 def copy_numbers(source: Tensor, target: Tensor) -> tuple[int, ...]:
