@@ -7,13 +7,15 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from benchmarks.recurrence import launches
-from linnet.fuse import quick
+from linnet.fuse.choose import requested
 from linnet.fuse.watch import Originals
+from linnet.fuse.ways import Loop
 from linnet.layers.recurrent import Recurrent
 from linnet.units import UNITS
 from tools import attacks, edges, soak
@@ -280,10 +282,13 @@ def test_an_empty_batch_that_fails_is_found(monkeypatch: pytest.MonkeyPatch):
     case = replace(SMALL, flags="nothing", built=[])
     edges.check_empty(case)
 
-    def failing(*arguments: object) -> None:
-        raise ValueError("no rows")
+    def failing(loop: Loop, *arguments: Any) -> Any:
+        if requested.get() is None:
+            raise ValueError("no rows")
+        return usual(loop, *arguments)
 
-    monkeypatch.setattr(quick, "quick_step", failing)
+    usual = Loop.run
+    monkeypatch.setattr(Loop, "run", failing)
     with pytest.raises(Wrong, match="an empty batch of 1 steps: ValueError: no rows"):
         edges.check_empty(case)
 
