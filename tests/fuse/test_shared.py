@@ -53,16 +53,42 @@ def test_shared_channels_give_what_the_loop_gives(unit: Variant, size: int):
         same(run(rnn, x, "cpu", **flags), run(rnn, x, "reference", **flags), atol=1e-11, rtol=1e-11)
 
 
-def test_any_number_of_threads_gives_the_same_bits(monkeypatch: pytest.MonkeyPatch):
+@over("unit", [variant(linnet.LSTM), variant(linnet.GRU), WITH_INNER_PRODUCTS[0]])
+@pytest.mark.parametrize(("steps", "batch"), [(8, 1), (50, 1), (12, 3)])
+def test_any_number_of_threads_gives_the_same_bits(
+    unit: Variant, steps: int, batch: int, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(forward, "WORTH_SHARING", 1)
-    rnn, x, before = enliven(linnet.LSTM(8, 150)), torch.randn(50, 1, 8), torch.get_num_threads()
-    found = []
+    rnn, x = unit.build(150, torch.float32, input_size=8), torch.randn(steps, batch, 8)
+    before, found = torch.get_num_threads(), []
     for threads in (1, 2, 3):
         torch.set_num_threads(threads)
-        found.append(run(rnn, x, "cpu"))
+        with torch.no_grad():
+            y, state = rnn(x)
+        found.append([y, *tensors(state), *run(rnn, x, "cpu")])
     torch.set_num_threads(before)
     identical(found[1], found[0])
     identical(found[2], found[0])
+
+
+@pytest.mark.parametrize(
+    ("threads", "steps", "way"),
+    [(1, 7, "short"), (1, 8, "projecting"), (2, 7, "short"), (2, 8, "shared")],
+)
+def test_one_thread_alone_claims_no_blocks(
+    threads: int, steps: int, way: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(forward, "WORTH_SHARING", 1)
+    ways: list[str] = []
+    monkeypatch.setattr(
+        forward, "way_of", lambda operands, of=forward.way_of: ways.append(of(operands)) or ways[-1]
+    )
+    rnn, before = linnet.LSTM(8, 150), torch.get_num_threads()
+    torch.set_num_threads(threads)
+    with torch.no_grad():
+        rnn(torch.randn(steps, 1, 8))
+    torch.set_num_threads(before)
+    assert ways == [way]
 
 
 def test_threads_that_never_run_are_not_waited_for(monkeypatch: pytest.MonkeyPatch):

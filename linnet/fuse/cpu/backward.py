@@ -107,9 +107,7 @@ class BackwardScan:
         self.offsets = list(operands.offsets().items())
         self.products = [self.product(operands, i, next(needs)) for i in range(len(plan.matrices))]
         self.depth = sum(map(len, operands.matrices))
-        self.function, names = kernel_for(
-            operands, "backward", tuple(self.wanted()), unpacked=kind.shared, shared=kind.shared
-        )
+        self.function, names = kernel_for(operands, "backward", tuple(self.wanted()), shared=kind.shared)
         self.block = block = Block(names)
         self.set_header(operands)
         # The places of the projections, and of their gradients; the same for each product.
@@ -146,7 +144,7 @@ class BackwardScan:
     def set_header(self, operands: Operands) -> None:
         kind, block, size = self.kind, self.block, self.kind.sizes[0]
         if kind.shared:
-            self.cut = shared_cut(kind.sizes)
+            self.cut = shared_cut(kind.sizes, self.panel)
         else:
             self.cut = Cut(1, 1, size) if self.depth else Cut(1, *channel_blocks(kind.batch, size))
         block.set(size=size, blocks=self.cut.blocks, block=self.cut.block, rows=1, reverse=kind.reverse)
@@ -154,7 +152,9 @@ class BackwardScan:
         block.put_fixed("zeros", zeros(max(operands.sizes), self.real))
         if self.plan.traced.inner:
             for group, wide in enumerate(operands.sizes):
-                block.put_numbers(f"group.{group}", wide, -(-wide // (self.cut.blocks * 16)) * 16, 0)
+                block.put_numbers(
+                    f"group.{group}", wide, -(-wide // (self.cut.blocks * self.panel)) * self.panel, 0
+                )
         if self.plan.pattern.numbers:
             block.put_fixed("numbers", self.plan.numbers_as(self.real))
 
@@ -173,7 +173,7 @@ class BackwardScan:
         for i, drop in enumerate(operands.drops):
             read.append(block.put(f"drop_mask.{i}", side_by_side(as_dtype(drop, self.real))))
         carries = self.put_states(kept, above[1:], steps)
-        made = [self.put_product(operands, kept, i, djoint, read, taken) for i in range(len(self.products))]
+        made = [self.put_product(operands, kept, i, djoint, taken) for i in range(len(self.products))]
         self.call(steps)
         del dy, read  # the kernel has read them
         for pool, packing in taken:
@@ -254,7 +254,6 @@ class BackwardScan:
         kept: Kept,
         i: int,
         djoint: Tensor | None,
-        alive: list[Tensor],
         taken: list[Any],
     ) -> tuple[Tensor, Tensor]:
         """Where the kernel writes the gradient of a product, and that of what the product has read."""
@@ -264,7 +263,7 @@ class BackwardScan:
         if self.kind.single:
             block.put_numbers(f"matrix.{i}", 0, 0, 0)
             return gradient, block.put(f"state_gradient.{i}", zeros(max(self.kind.sizes), self.real))
-        wide = self.put_matrix(i, as_dtype(operands.matrices[i].T, self.real), alive, taken)
+        wide = self.put_matrix(i, as_dtype(operands.matrices[i].T, self.real), taken)
         last = torch.zeros(batch, wide, dtype=self.real, device="cpu")
         return gradient, block.put(f"state_gradient.{i}", self.of_all_steps(last, steps))
 
@@ -278,15 +277,9 @@ class BackwardScan:
         self.block.put_parts(self.made_gradients[i], buffer)
         return buffer
 
-    def put_matrix(self, i: int, matrix: Tensor, alive: list[Tensor], taken: list[Any]) -> int:
+    def put_matrix(self, i: int, matrix: Tensor, taken: list[Any]) -> int:
         """Put the transposed matrix; return the width of a product with it."""
         name, key = f"matrix.{i}", ("backward", i, matrix.shape, self.real)
-        if self.kind.shared:
-            matrix = matrix.contiguous()
-            alive.append(matrix)
-            line, nothing = matrix.shape[1] * matrix.element_size(), zeros(len(matrix), self.real)
-            self.block.put_numbers(name, matrix.data_ptr(), line, nothing.data_ptr())
-            return -(-len(matrix) // self.panel) * self.panel
         pool = self.plan.scratch.of(key)
         packing = pool.take() or Packing(matrix.shape, self.real, 1, self.panel)
         taken.append((pool, packing))

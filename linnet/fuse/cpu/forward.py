@@ -3,12 +3,13 @@
     ForwardScan(operands, kind).run(operands)
 
 A binding has no address of a tensor of the caller, so it fits every module with the same plan, and is valid
-for ever. Each run writes the addresses, and calls the kernel. The kernels come in four ways:
+for ever. Each run writes the addresses, and calls the kernel. The kernels come in five ways:
 
     given        the projections are computed already; matrices are packed
     projecting   the kernel computes the projections, a few steps at a time; matrices are packed
     unpacked     the same for so few rows that packing a matrix costs more than it saves
     shared       the projections are given; there are so few rows that threads share the channels of a step
+    short        the same for so few steps that packing a matrix costs more than it saves
 """
 
 from __future__ import annotations
@@ -27,9 +28,11 @@ from linnet.fuse.cpu.call import (
     rectangles,
     side_by_side,
     steps_at_once,
+    whole_bias,
     zeros,
 )
 from linnet.fuse.cpu.gemm import ROWS
+from linnet.fuse.cpu.linear import PackedMatrix
 from linnet.fuse.cpu.memory import new_empty
 from linnet.fuse.cpu.pack import Packing
 from linnet.fuse.cpu.scan_call import kernel_for
@@ -45,15 +48,17 @@ BLOCKS = 8
 PATIENCE = 1 << 15
 # Fewer products than this are not worth a second thread, which may be late if the machine is busy.
 WORTH_SHARING = 1 << 24
-# Up to this many rows, a recurrent matrix is read without packing, and threads share the channels.
+# Up to this many rows, threads share the channels.
 FEW_ROWS = 3
+# With fewer rows of all steps than this, a recurrent matrix that threads share is read without packing.
+SHORT = 8
 # The largest size of the products of all steps, in bytes.
 MOST_BYTES = 1 << 28
 # For more rows than this, packing the matrices is worth its cost.
 UNPACKED_ROWS = 64
 
 
-GIVEN, PROJECTING, UNPACKED, SHARED = "given", "projecting", "unpacked", "shared"
+GIVEN, PROJECTING, UNPACKED, SHARED, SHORT_SHARED = "given", "projecting", "unpacked", "shared", "short"
 
 
 class Kind(NamedTuple):
@@ -113,7 +118,7 @@ def kind_of(operands: Operands, keep: bool, share: bool) -> Kind:
         biased,
         operands.dtype,
         # If threads share the channels of a step, each step needs memory of its own.
-        keep or way == SHARED,
+        keep or way in (SHARED, SHORT_SHARED),
         same and operands.plan.traced.output_state is not None,
         bool(operands.drops),
         operands.reverse,
@@ -129,18 +134,33 @@ def way_of(operands: Operands) -> str:
             return UNPACKED
         if not plan.matrices or worth_projecting(batch):
             return PROJECTING
-    return SHARED if plan.matrices and shares_channels(operands) else GIVEN
+    if not shares_channels(operands):
+        return GIVEN
+    if operands.shape[0] * operands.shape[1] < SHORT:
+        return SHORT_SHARED
+    if is_worth_sharing(operands):
+        return SHARED
+    return GIVEN if source is None else PROJECTING
 
 
 def shares_channels(operands: Operands) -> bool:
     """Whether there are so few rows that threads share the channels of each step instead of the rows.
 
-    This does not depend on the number of threads, because the products are rounded in another way.
+    This does not depend on the number of threads, because torch rounds the projections in another way.
     """
     steps, batch, _ = operands.shape
     if steps == 1 or batch > FEW_ROWS or not operands.plan.matrices or operands.drops:
         return False
     return steps * batch * sum(map(len, operands.matrices)) * operands.real.itemsize <= MOST_BYTES
+
+
+def is_worth_sharing(operands: Operands) -> bool:
+    """Whether more than one thread is to share the channels; one alone keeps no step and claims no block."""
+    if torch.get_num_threads() == 1:
+        return False
+    (steps, batch, size), sizes = operands.shape, operands.sizes
+    work = steps * batch * size * sum(map(len, operands.matrices))
+    return shared_threads(shared_cut(sizes, vector_width(operands.real)), work) > 1
 
 
 def leaves_unpacked(plan: Plan, steps: int, batch: int) -> bool:
@@ -171,6 +191,13 @@ def project(source: Source, out: Tensor) -> Tensor:
     return out
 
 
+def multiply(source: Source, panels: Tensor, out: Tensor) -> Tensor:
+    """`project` with the packed matrix."""
+    rows = as_dtype(source.x.reshape(-1, source.x.shape[-1]), out.dtype)
+    bias = whole_bias(source.bias, len(source.weight), out.dtype)
+    return PackedMatrix.of(panels, len(source.weight)).times(rows, bias, into=out.view(-1, out.shape[-1]))
+
+
 class ForwardScan:
     """A forward kernel with its arguments, for calls of one kind. One thread uses it at a time."""
 
@@ -180,8 +207,8 @@ class ForwardScan:
         plan, traced = operands.plan, operands.plan.traced
         self.kind, self.plan, self.real = kind, plan, operands.real
         self.projects = kind.way in (PROJECTING, UNPACKED)
-        self.packs = kind.way in (PROJECTING, GIVEN)
-        self.shares = kind.way is SHARED
+        self.packs = kind.way in (PROJECTING, GIVEN, SHARED)
+        self.shares = kind.way in (SHARED, SHORT_SHARED)
         self.function, names = self.compiled(operands)
         self.block = Block(names)
         self.panel = vector_width(self.real)
@@ -224,7 +251,7 @@ class ForwardScan:
     def work(self, batch: int, size: int) -> tuple[Cut, int, int]:
         """How the work is cut, the number of its units, and the size of one for each step."""
         if self.shares:
-            cut = shared_cut(self.kind.sizes)
+            cut = shared_cut(self.kind.sizes, self.panel)
             return cut, 1, 1
         if self.projects:
             by_rows = self.products > 0 and self.packs
@@ -239,7 +266,7 @@ class ForwardScan:
         block.put_fixed("zeros", zeros(max(operands.sizes), self.real))
         if plan.traced.inner:
             for group, size in enumerate(operands.sizes):
-                wide = -(-size // (self.cut.blocks * 16)) * 16
+                wide = -(-size // (self.cut.blocks * self.panel)) * self.panel
                 block.put_numbers(f"group.{group}", size, wide, 0)
         if plan.pattern.numbers:
             block.put_fixed("numbers", plan.numbers_as(self.real))
@@ -298,6 +325,10 @@ class ForwardScan:
                 operands.joint = self.take("joint", shape, lambda: new_buffer(shape, self.real), taken)
             if self.projects:
                 self.put_source(source, alive, taken)
+            elif self.kind.way is SHARED:
+                # As one thread alone computes it, to the last bit.
+                panels = self.packed("joint", as_dtype(source.weight, self.real), 1, taken)
+                multiply(source, panels, operands.joint)
             else:
                 project(source, operands.joint)
         self.block.put_parts(self.offsets, operands.joint)
@@ -404,10 +435,10 @@ def new_buffer(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
         return new_empty(shape, dtype)
 
 
-def shared_cut(sizes: Sequence[int]) -> Cut:
-    """Two blocks of channels for each thread that shares them."""
+def shared_cut(sizes: Sequence[int], panel: int) -> Cut:
+    """Two blocks of channels for each thread that shares them, of whole panels."""
     most = min(BLOCKS, 2 * torch.get_num_threads())
-    block = -(-max(sizes) // (most * 16)) * 16
+    block = -(-max(sizes) // (most * panel)) * panel
     return Cut(1, -(-max(sizes) // block), block)
 
 

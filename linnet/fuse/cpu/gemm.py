@@ -4,6 +4,7 @@
 
 A panel is two registers wide. Six rows of two registers, the two of the panel and one for a number of
 A fill the registers of the machine, so the inner loop computes twelve products for each two vectors it loads.
+Each number of C is summed in the order of k, whatever the number of rows and panels that are read at once.
 Libraries are slow for such small products as in a recurrent step, because they pack the matrix at each call.
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache, partial
 
 from llvmlite import ir
 
@@ -18,6 +20,8 @@ from linnet.fuse.cpu.emit import Emitter, Format
 
 I64, I32, PTR = ir.IntType(64), ir.IntType(32), ir.PointerType()
 ROWS = 6
+# With a few rows, a product reads several panels at once, so that there are enough independent sums.
+AT_ONCE = {1: 4, 2: 2, 3: 2}
 
 
 @contextmanager
@@ -37,10 +41,13 @@ def loop(build: ir.IRBuilder, start: ir.Value, stop: ir.Value, step: ir.Value) -
     build.position_at_end(done)
 
 
-def micro_kernel(module: ir.Module, form: Format, lanes: int, rows: int) -> ir.Function:
-    """void(A, bytes from row to row of A, panel, b, C, bytes from row to row of C, depth, columns)."""
+def micro_kernel(module: ir.Module, form: Format, lanes: int, rows: int, panels: int = 1) -> ir.Function:
+    """void(A, bytes from row to row of A, panel, b, C, bytes from row to row of C, depth, columns).
+
+    With several panels, all of their columns are needed, and each panel has the same b.
+    """
     kind = ir.FunctionType(ir.VoidType(), [PTR, I64, PTR, PTR, PTR, I64, I64, I64])
-    function = ir.Function(module, kind, f"product_of_{rows}_rows")
+    function = ir.Function(module, kind, f"product_of_{rows}_rows_and_{panels}_panels")
     function.linkage = "internal"
     a, a_row, panel, bias, c, c_row, depth, columns = function.args
     entry, head, body, done = (
@@ -48,12 +55,14 @@ def micro_kernel(module: ir.Module, form: Format, lanes: int, rows: int) -> ir.F
     )
     build = ir.IRBuilder(entry)
     emit = Emitter(build, form, lanes)
-    starts = [load_vector(emit, bias, I64(0), half) for half in range(2)]
+    starts = [load_vector(emit, bias, I64(0), half) for half in range(2)] * panels
+    size = build.mul(depth, I64(2 * lanes))
+    firsts = [build.gep(panel, [build.mul(size, I64(p))], source_etype=form.scalar) for p in range(panels)]
     a_rows = [build.gep(a, [build.mul(a_row, I64(r))], source_etype=ir.IntType(8)) for r in range(rows)]
     build.branch(head)
     build.position_at_end(head)
     k = build.phi(I64)
-    sums = [[build.phi(emit.vector) for _ in range(2)] for _ in range(rows)]
+    sums = [[build.phi(emit.vector) for _ in starts] for _ in range(rows)]
     k.add_incoming(I64(0), entry)
     for row in sums:
         for total, start in zip(row, starts, strict=True):
@@ -61,7 +70,7 @@ def micro_kernel(module: ir.Module, form: Format, lanes: int, rows: int) -> ir.F
     build.cbranch(build.icmp_signed("<", k, depth), body, done)
 
     build.position_at_end(body)
-    halves = [load_vector(emit, panel, k, half) for half in range(2)]
+    halves = [load_vector(emit, first, k, half) for first in firsts for half in range(2)]
     for row, address in zip(sums, a_rows, strict=True):
         number = build.load(build.gep(address, [k], source_etype=form.scalar), typ=form.scalar)
         spread = broadcast(emit, number)
@@ -71,6 +80,10 @@ def micro_kernel(module: ir.Module, form: Format, lanes: int, rows: int) -> ir.F
     build.branch(head)
 
     build.position_at_end(done)
+    if panels > 1:
+        store_rows(emit, sums, c, c_row)
+        build.ret_void()
+        return function
     whole = build.icmp_signed(">=", columns, I64(2 * lanes))
     with build.if_else(whole, likely=True) as (yes, no):
         with yes:
@@ -133,6 +146,7 @@ class Gemm:
     def __init__(self, module: ir.Module, build: ir.IRBuilder, form: Format, lanes: int):
         self.build, self.panel = build, 2 * lanes
         self.kernels = {rows: micro_kernel(module, form, lanes, rows) for rows in range(1, ROWS + 1)}
+        self.several = cache(partial(micro_kernel, module, form, lanes))
         self.panel_bytes = self.panel * form.bits // 8
         kind = ir.ArrayType(form.scalar, self.panel)
         zeros = ir.GlobalVariable(module, kind, "no_bias")
@@ -140,13 +154,43 @@ class Gemm:
         self.zeros = zeros.ptrtoint(I64).inttoptr(PTR)
 
     def emit(self, rows: ir.Value, a, a_row, packed, depth, panels, c, c_row) -> None:
-        """Multiply with all panels, without a bias; addresses are integers."""
-        build = self.build
-        panel_size = build.mul(depth, I64(self.panel_bytes))
-        with loop(build, I64(0), panels, I64(1)) as p:
-            panel = build.add(packed, build.mul(p, panel_size))
-            c_panel = build.add(c, build.mul(p, I64(self.panel_bytes)))
+        """Multiply with the panels from the first to the last of `panels`, without a bias; addresses are
+        integers."""
+        build, (first, beyond) = self.build, panels
+        where = a, a_row, packed, depth, c, c_row
+        for count, most in AT_ONCE.items():
+            with build.if_then(build.icmp_signed("==", rows, I64(count))):
+                self.emit_few(count, most, panels, where)
+        with (
+            build.if_then(build.icmp_signed(">", rows, I64(max(AT_ONCE)))),
+            loop(build, first, beyond, I64(1)) as p,
+        ):
+            panel, c_panel = self.at_panel(p, packed, depth, c)
             self.emit_panel(rows, a, a_row, panel, self.zeros, depth, c_panel, c_row, I64(self.panel))
+
+    def at_panel(self, p: ir.Value, packed, depth, c) -> tuple[ir.Value, ir.Value]:
+        """The address of a panel, and that of its product."""
+        build, offset = self.build, self.build.mul(p, I64(self.panel_bytes))
+        return build.add(packed, build.mul(offset, depth)), build.add(c, offset)
+
+    def emit_few(self, rows: int, most: int, panels: tuple[ir.Value, ir.Value], where) -> None:
+        """Multiply a few rows with `most` panels at once, and then with those that are left."""
+        build, (a, a_row, packed, depth, c, c_row) = self.build, where
+
+        def call(count: int, p: ir.Value) -> None:
+            kernel = self.kernels[rows] if count == 1 else self.several(rows, count)
+            addresses = (a, *self.at_panel(p, packed, depth, c))
+            a_at, panel, c_at = (build.inttoptr(address, PTR) for address in addresses)
+            build.call(kernel, [a_at, a_row, panel, self.zeros, c_at, c_row, depth, I64(self.panel)])
+
+        first, beyond = panels
+        rest = build.urem(build.sub(beyond, first), I64(most))
+        whole = build.sub(beyond, rest)
+        with loop(build, first, whole, I64(most)) as p:
+            call(most, p)
+        for count in range(1, most):
+            with build.if_then(build.icmp_signed("==", rest, I64(count))):
+                call(count, whole)
 
     def emit_panel(self, rows: ir.Value, a, a_row, panel, bias, depth, c, c_row, columns) -> None:
         """Multiply with one panel, of which the first `columns` are needed."""

@@ -32,6 +32,13 @@ class PackedMatrix:
         self.count, self.depth = matrix.shape
         self.panels = packed(matrix.detach(), 1, vector_width(matrix.dtype))
 
+    @classmethod
+    def of(cls, panels: Tensor, count: int) -> PackedMatrix:
+        """A matrix of `count` rows that is packed already."""
+        made = cls.__new__(cls)
+        made.count, made.depth, made.panels = count, panels.shape[1], panels
+        return made
+
     def times(self, x: Tensor, bias: Tensor | None = None, into: Tensor | None = None) -> Tensor:
         """x [M, K] -> x W^T + b, [M, N], in the memory of `into` if that is given."""
         x = side_by_side(x.detach())

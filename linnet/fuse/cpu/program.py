@@ -69,7 +69,7 @@ class Program:
         a = build.ptrtoint(self.row(source, slot, self.begin), I64)
         c = build.ptrtoint(self.row(target, t, self.begin), I64)
         rows = build.sub(self.end, self.begin)
-        self.gemm.emit(rows, a, a_row, address, depth, panels, c, c_row)
+        self.gemm.emit(rows, a, a_row, address, depth, (I64(0), panels), c, c_row)
 
     def along(self, channels: tuple[ir.Value, ir.Value], body: Callable[[Emitter, ir.Value], None]) -> None:
         """Run `body` for whole vectors of channels, then for each remaining channel."""

@@ -134,7 +134,8 @@ class Kernel(StepRows):
                 group = phases.groups[parts[0]]
                 size, channels = self.group_size(group), self.channels(block, group)
                 where, row = (f"product.{i}", t, len(parts)), self.row(source, slot, I64(0))
-                self.dots(row, source, f"matrix.{i}", where, (I64(0), batch), channels, size)
+                multiply = self.dots if self.recipe.unpacked else self.panels
+                multiply(row, source, f"matrix.{i}", where, (I64(0), batch), channels, size)
         for piece in phases.forward[phase]:
             with self.loop(I64(0), batch, 1) as b:
                 self.forward_row(piece, t, b, self.channels(block, piece.group))
@@ -152,7 +153,7 @@ class Kernel(StepRows):
         for i in range(len(self.recipe.products)):
             source, where = f"dproduct.{i}", (f"state_gradient.{i}", old_slot, 1)
             row, rows = self.row(source, t, I64(0)), (I64(0), batch)
-            self.dots(row, source, f"matrix.{i}", where, rows, channels, self.header["size"])
+            self.panels(row, source, f"matrix.{i}", where, rows, channels, self.header["size"])
 
     def matrices(self, t: ir.Value) -> Iterator[tuple[str, ir.Value, tuple[str, ...]]]:
         """For each matrix: what it reads at step t, in which slot, and the inputs that it makes."""
@@ -278,6 +279,19 @@ class Kernel(StepRows):
                 self.dot.function,
                 [a, strides[0], counts[0], w, line, counts[1], b, c, strides[1], depth],
             )
+
+    def panels(self, a: ir.Value, source: str, matrix: str, target, rows, channels, size: ir.Value) -> None:
+        """`dots` with a packed matrix. Where a panel has channels of two blocks, both compute all of it."""
+        assert self.gemm is not None
+        build, width, (top, bottom), (name, t, parts) = self.builder, I64(self.width), rows, target
+        packed, depth, _ = self.locations[matrix]
+        strides = self.locations[source][2], self.locations[name][2]
+        a, c = build.ptrtoint(a, I64), build.ptrtoint(self.row(name, t, top), I64)
+        with self.loop(I64(0), I64(parts), 1) as part:
+            first, beyond = (build.add(build.mul(part, size), channel) for channel in channels)
+            last = build.udiv(build.add(beyond, I64(self.width - 1)), width)
+            own = build.udiv(first, width), last
+            self.gemm.emit(build.sub(bottom, top), a, strides[0], packed, depth, own, c, strides[1])
 
     def row_runs(self, count: ir.Value, top: ir.Value, bottom: ir.Value) -> tuple[ir.Value, ir.Value]:
         """Return how many groups of how many equally spaced rows there are: one group if all rows of a step
