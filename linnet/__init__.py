@@ -19,6 +19,7 @@ from linnet.fuse.choose import FallbackWarning, backend
 from linnet.layers.cell import Cell
 from linnet.layers.crf import CRF
 from linnet.layers.explain import explain
+from linnet.layers.freeze import freeze, unfreeze
 from linnet.layers.projection import Projection
 from linnet.layers.record import record
 from linnet.layers.recurrent import Recurrent
@@ -66,6 +67,7 @@ __all__ = [
     "export_onnx",
     "export_wasm",
     "FallbackWarning",
+    "freeze",
     "lens",
     "load",
     "load_foreign",
@@ -76,6 +78,7 @@ __all__ = [
     "reuse_memory",
     "stream",
     "Stream",
+    "unfreeze",
     "UNITS",
     *(each.__name__ for unit in UNITS.values() for each in (unit, unit.cell_class)),
 ]

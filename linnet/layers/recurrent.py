@@ -64,6 +64,8 @@ class Recurrent(ShowsOptions, Pretrained):
     """
 
     cell_class: ClassVar[type[Cell]]
+    # Set by linnet.freeze.
+    frozen: Any = None
 
     def __init_subclass__(cls, cell: type[Cell] | None = None, **kwargs: Any):
         super().__init_subclass__(**kwargs)
@@ -229,6 +231,11 @@ class Recurrent(ShowsOptions, Pretrained):
         """
         if input is not None or hx is not None:
             x, state = either("x", x, "input", input), either("state", state, "hx", hx)
+        if self.frozen is not None and not is_compiling():
+            plain = lengths is None and mask is None and resets is None and reset_state is None
+            made = self.frozen.run(self, x, state, plain)
+            if made is not None:
+                return made
         if lengths is None and mask is None and reset_state is None:
             bound = self.bound_call(x, state, resets)
             if bound is not None:
