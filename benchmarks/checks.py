@@ -65,9 +65,8 @@ def check_names() -> list[tuple[Any, str]]:
     """Return the modules that call the checks, and the name of each check there."""
     # Imported when first needed: they need llvmlite.
     from linnet.fuse import choose, fused, ways
-    from linnet.fuse.cpu import outer_scan
     from linnet.layers import direction
 
-    fitting = [(fused.BoundUnit, "check_fit"), (outer_scan, "check_inputs")]
+    fitting = [(fused.BoundUnit, "check_fit")]
     recording = [(choose, "is_recorded"), (choose, "opaque_to_kernels")]
     return [*fitting, *recording, (direction, "hook_obstacle"), (ways.CPU, "obstacle")]

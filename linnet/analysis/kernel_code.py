@@ -94,7 +94,7 @@ def sources(rnn: Any, dtype: torch.dtype) -> tuple[list[str], list[str]]:
 @contextmanager
 def when_compiled(note: Callable[[str], None]) -> Iterator[None]:
     """Within this context, call `note` with the LLVM of each pass when it is compiled."""
-    from linnet.fuse.cpu import jit, outer_scan, scan_call
+    from linnet.fuse.cpu import jit, scan_call
     from linnet.fuse.cpu.kernel_cache import KernelCache
 
     def noting(recipe: Hashable, emit: Callable[[Any], str], name: str) -> jit.Compiled:
@@ -102,17 +102,15 @@ def when_compiled(note: Callable[[str], None]) -> Iterator[None]:
         return compile_recipe(recipe, emit, name)
 
     compile_recipe = jit.compile_recipe
-    kernels: dict[Any, Any] = {module: module.KERNELS for module in (outer_scan, scan_call)}
+    known = scan_call.KERNELS
     jit.compile_recipe = noting
-    for module in kernels:
-        # A kernel that this process has compiled before is compiled again.
-        module.KERNELS = KernelCache(recent=8)
+    # A kernel that this process has compiled before is compiled again.
+    scan_call.KERNELS = KernelCache(recent=8)
     try:
         yield
     finally:
         jit.compile_recipe = compile_recipe
-        for module, known in kernels.items():
-            module.KERNELS = known
+        scan_call.KERNELS = known
 
 
 def as_assembly(source: str) -> str:

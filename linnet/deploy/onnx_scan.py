@@ -41,6 +41,8 @@ Sizes = tuple[int | str, int | str]
 
 def missing_operation(plan: Plan) -> str | None:
     """Return why a step cannot be translated to ONNX, or None."""
+    if plan.traced.sizes:
+        return "its channels depend on each other by more than matrix products"
     unknown = [line.op for line in plan.traced.forward.lines if line.op not in NAMES | COMPOSED]
     return f"there is no translation of the operation {unknown[0]!r} in its step yet" if unknown else None
 

@@ -315,7 +315,7 @@ def kernels_of_steps(cell: Unit, x: Tensor) -> Scan | None:
         fall_back(cell, reason)
     if not isinstance(way, Scan) or cell.is_quantised:
         return None
-    return None if way.own_kernel(cell, x) is not None else way  # that one is for whole sequences
+    return way
 
 
 def advance(

@@ -14,12 +14,13 @@ import torch
 from torch import Tensor, nn
 
 from linnet.fuse.available import no_cpu_kernels
-from linnet.fuse.plan import Method, Plan
+from linnet.fuse.plan import Plan
 from linnet.fuse.plan_cache import PlanCache, PlansOrReason
 from linnet.fuse.planning import check_int8, matrices_of, weights_of
 from linnet.fuse.pools import Pools
 from linnet.fuse.unit import CannotFuse, Named, Unit
 from linnet.fuse.watch import Watch
+from linnet.fuse.whole_step import derived_operands
 
 if TYPE_CHECKING:
     from linnet.fuse.cpu.cell_step import CellStep
@@ -117,6 +118,8 @@ class Answers:
 
     def weights_of(self, cell: Unit, number: int, plan: Plan) -> Weights:
         """The weights of a stage; raise CannotFuse if they are not those of the plan."""
+        if plan.derived is not None:
+            return Weights(*derived_operands(cell, plan.derived))
         stage = self.stages[number]
         own, matrices = weights_of(cell, stage, plan.inner), matrices_of(cell, stage, plan.inner)
         if tuple(own) != plan.traced.weights:
@@ -151,7 +154,7 @@ class Decision(Answers):
         self.fits: set[tuple] = set()
         self.steps: Pools[CellStep] = Pools()
         # How kernels run a single step, or why they do not.
-        self.method: Method | str | None = None
+        self.method: list[Plan] | str | None = None
         self.watch = watch_of(recurrence)
 
     def plans_for(self, recurrence: Recurrence, extras: tuple[str, ...]) -> list[Plan]:
@@ -188,7 +191,7 @@ class Decision(Answers):
         owned = {parameter.untyped_storage()._cdata for parameter in cell.parameters()}
         return all(tensor is None or tensor.untyped_storage()._cdata in owned for tensor in tensors)
 
-    def method_for(self, recurrence: Recurrence) -> Method:
+    def method_for(self, recurrence: Recurrence) -> list[Plan]:
         """How kernels run a single step without gradients; raise CannotFuse if they cannot."""
         if self.method is None and not self.watch.originals.are_counted:
             self.method = UNCOUNTED
@@ -228,7 +231,7 @@ def answers_for(recurrence: Recurrence) -> Answers:
     return made
 
 
-def method_of(recurrence: Recurrence) -> Method:
+def method_of(recurrence: Recurrence) -> list[Plan]:
     """How kernels run a step of the cell without gradients; raises CannotFuse if they cannot."""
     cell = recurrence.cell
     reason = no_cpu_kernels() or recurrence.obstacle(recorded=False)
@@ -236,15 +239,12 @@ def method_of(recurrence: Recurrence) -> Method:
         raise CannotFuse(reason)
     if recurrence.changes_state and cell.training:
         raise CannotFuse("noise is drawn at each step")
-    may_own = not (recurrence.changes_state or cell.is_quantised)
-    if may_own and cell.own_kernel(cell.input.weight.dtype) is not None:
-        return Method([], own=True)
     plans = recurrence.plans_for(extra_names(cell))
     if isinstance(plans, str):
         raise CannotFuse(plans)
     if cell.is_quantised:
         check_int8(plans)
-    return Method(plans, own=False)
+    return plans
 
 
 def extra_names(cell: Unit) -> tuple[str, ...]:

@@ -20,7 +20,8 @@ from linnet.fuse.planning import one_step, sum_of_sizes
 from linnet.fuse.recording import is_transformed_by_func
 from linnet.fuse.trace import name_in_unit
 from linnet.fuse.transformed import transformed_scan
-from linnet.fuse.unit import CannotFuse, Flags, Named, Stage, Unit
+from linnet.fuse.unit import ByNature, CannotFuse, Flags, Named, Stage, Unit
+from linnet.fuse.whole_step import whole_stage
 
 # With fewer multiplications, a product of bfloat16 by torch is no faster than one of float32 by the kernel.
 ENOUGH = 1 << 24
@@ -31,7 +32,7 @@ def load_kernels() -> ModuleType:
     """Import everything that compiles and runs kernels, under the lock that a fork waits for."""
     with compiling:
         from linnet.fuse import scan
-        from linnet.fuse.cpu import cell_step, outer_scan  # noqa: F401
+        from linnet.fuse.cpu import cell_step  # noqa: F401
         from linnet.fuse.triton import pair  # noqa: F401
 
         return scan
@@ -65,11 +66,11 @@ class BoundUnit:
 
     def __init__(self, cell: Unit, answers: Answers, plans: list[Plan], mode: Mode):
         # It does not reference the answers, which may reference it.
-        self.stages, self.plans, self.mode = answers.stages, plans, mode
+        self.is_whole = bool(plans[0].traced.sizes)
+        self.stages = (whole_stage(cell),) if self.is_whole else answers.stages
+        self.plans, self.mode = plans, mode
         # Whether the input of each stage is given besides the projections, and how wide it is.
-        self.extras = [
-            extra_sizes(cell, stage, plan) for stage, plan in zip(answers.stages, plans, strict=True)
-        ]
+        self.extras = [extra_sizes(cell, stage, plan) for stage, plan in zip(self.stages, plans, strict=True)]
         self.kernels: tuple[ModuleType, ModuleType] | None = None
         self.projects = mode.projects and not mode.recorded and len(plans) == 1 and plans[0].is_even
 
@@ -107,6 +108,8 @@ class BoundUnit:
     ) -> tuple[Tensor, Named]:
         """`run` from projections, or from their operands if the kernel is to compute them."""
         cell = recurrence.cell
+        if self.is_whole and masks:
+            raise CannotFuse(ByNature("there are no kernels for state_dropout in a step like this"))
         sequences: Named = {}
         read: Named = {}
         finals: Named = {}
@@ -128,7 +131,7 @@ class BoundUnit:
                 read[stage.states[0]], _ = self.scan(fusible, source, tensors, flags, drops)
         # Under autocast a scan computes in another dtype than that of the state.
         ends = {name: as_dtype(end, state[name].dtype) for name, end in finals.items()}
-        return cell.output(y, sequences), ends
+        return (y if self.is_whole else cell.output(y, sequences)), ends
 
     def scan(
         self,
@@ -238,6 +241,8 @@ def project(projection: Any, x: Tensor) -> Tensor:
 
 def state_size(cell: Unit, stage: Stage, plan: Plan, name: str) -> int:
     """The number of channels of the states that an extra input is joined with."""
+    if plan.traced.sizes:
+        return dict(plan.traced.sizes)[name]
     groups = plan.groups
     return next(cell.states[state] for state in stage.states if groups[state] == groups[name])
 

@@ -13,14 +13,14 @@ from linnet.fuse.operands import Operands
 from linnet.fuse.plan import Plan
 from linnet.fuse.planning import check_int8, sum_of_sizes, weights_of
 from linnet.fuse.trace import name_in_unit
-from linnet.fuse.unit import CannotFuse, Flags, Named, OwnKernel, Unit
+from linnet.fuse.unit import CannotFuse, Flags, Named, RunKernel, Unit
 
 if TYPE_CHECKING:
     from linnet.fuse.cpu.int8 import Int8Panels
     from linnet.fuse.plan_cache import PlansOrReason
 
 
-def int8_kernel(cell: Unit, plans: PlansOrReason) -> OwnKernel:
+def int8_kernel(cell: Unit, plans: PlansOrReason) -> RunKernel:
     """The kernels of a cell whose matrices are int8, for inference in float32."""
     if isinstance(plans, str):
         raise CannotFuse(plans)

@@ -10,9 +10,10 @@ options. Exponents stay, too, because the compiler turns some powers into produc
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from linnet.fuse.trace import Line, Operand, Pointwise, Traced
+from linnet.fuse.graph import Graph
+from linnet.fuse.trace import Traced
 
 
 class Pattern(NamedTuple):
@@ -39,18 +40,19 @@ class NumberExtractor:
     def __init__(self) -> None:
         self.names: dict[float, str] = {}
 
-    def graph(self, graph: Pointwise) -> Pointwise:
-        lines = tuple(self.line(line) for line in graph.lines)
+    def graph(self, graph: Any) -> Any:
+        kind = "nodes" if isinstance(graph, Graph) else "lines"
+        lines = tuple(map(self.line, getattr(graph, kind)))
         outputs = tuple((name, self.operand(value)) for name, value in graph.outputs)
-        return replace(graph, lines=lines, outputs=outputs)
+        return replace(graph, **{kind: lines}, outputs=outputs)
 
-    def line(self, line: Line) -> Line:
+    def line(self, line: Any) -> Any:
         if line.op == "pow":
             return line
         return replace(line, operands=tuple(map(self.operand, line.operands)))
 
-    def operand(self, operand: Operand) -> Operand:
-        if isinstance(operand, str) or stays_in_code(operand):
+    def operand(self, operand: Any) -> Any:
+        if not isinstance(operand, float) or stays_in_code(operand):
             return operand
         return self.names.setdefault(operand, number_name(len(self.names)))
 

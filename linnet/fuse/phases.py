@@ -46,6 +46,10 @@ class Phases(NamedTuple):
 @lru_cache(maxsize=256)
 def phases_of(traced: Traced) -> Phases:
     """Return the phases; a ValueError if an inner product reads what depends on itself."""
+    if (
+        traced.sizes
+    ):  # of a step that is not elementwise, each operand has a size of its own; see fuse/loops.py
+        return Phases((), (), {name: i for i, (name, _) in enumerate(traced.sizes)})
     if not traced.inner:
         names = ("y", *traced.inputs, *traced.states, *traced.weights)
         forward, backward = Piece(0, traced.forward), Piece(0, traced.backward)
@@ -56,7 +60,7 @@ def phases_of(traced: Traced) -> Phases:
 
 def shared_phases(traced: Traced, name: str) -> int:
     """How often in a step of a kernel, "forward" or "backward", threads that share channels wait."""
-    return len(phases_of(traced).forward) if name == "forward" else 2
+    return len(traced.inner) + 1 if name == "forward" else 2
 
 
 def forward_phases(traced: Traced, groups: Mapping[str, int]) -> tuple[Phase, ...]:

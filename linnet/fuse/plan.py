@@ -15,6 +15,7 @@ from linnet.fuse import text
 from linnet.fuse.pattern import Pattern, pattern_of
 from linnet.fuse.phases import Shapes, group_sizes, phases_of, shared_phases
 from linnet.fuse.pools import Pools
+from linnet.fuse.record_step import Derived
 from linnet.fuse.trace import Step, Traced
 
 
@@ -38,6 +39,9 @@ class Plan:
     traced: Traced
     extras: tuple[str, ...]
     products: tuple[Product, ...]
+    # Where the weights and matrices of a step that is not elementwise come from. A plan that was read from
+    # its text gets them as arguments.
+    derived: Derived | None = field(default=None, repr=False, compare=False)
     text: str = field(init=False, repr=False)
     # Kernels are compiled from the pattern, which is the same for all plans that differ only in numbers.
     pattern: Pattern = field(init=False, repr=False, compare=False)
@@ -71,12 +75,16 @@ class Plan:
         self.ends = len(self.extras), weights, weights + len(self.traced.states)
         self.projected = self.traced.inputs[: len(self.traced.inputs) - len(self.extras) - made]
         # Whether all projections are of one size, so that a kernel can compute them.
-        self.is_even = len({self.groups[name] for name in self.projected}) == 1
+        self.is_even = len({self.width_of(name) for name in self.projected}) == 1
         # The projections that compute the inner products, by their names in the cell.
         self.inner = [product.attribute for product in self.traced.inner]
         # The offsets of the last call, by sizes.
         self.starts: dict[tuple[int, ...], dict[str, int]] = {}
         self.numbers: dict[torch.dtype, Tensor] = {}
+
+    def width_of(self, name: str) -> int:
+        """Two operands with the same width have the same number of channels."""
+        return dict(self.traced.sizes)[name] if self.traced.sizes else self.groups[name]
 
     @classmethod
     def read(cls, written: str) -> Plan:
@@ -96,6 +104,8 @@ class Plan:
         self, weights: Sequence[Tensor], states: Sequence[Tensor], matrices: Sequence[Tensor]
     ) -> tuple[int, ...]:
         """How many channels each group has; a ValueError if the operands do not fit together."""
+        if self.traced.sizes:
+            return tuple(size for _, size in self.traced.sizes)
         if not self.traced.inner:
             return (states[0].shape[-1],)
         shapes = Shapes(*([tensor.shape for tensor in group] for group in (weights, states, matrices)))
@@ -130,13 +140,6 @@ class Plan:
         }
         names = (*self.traced.inputs, *self.traced.weights)
         return tuple(name for name in names if name not in shared)
-
-
-class Method(NamedTuple):
-    """How a cell runs a single step: with the plans of its stages, or with its own hand-written kernel."""
-
-    plans: Sequence[Plan]
-    own: bool
 
 
 class Fusible(NamedTuple):

@@ -20,6 +20,7 @@ from linnet.fuse.settings import Settings
 from linnet.fuse.substitute import attributes_read
 from linnet.fuse.trace import undisturbed
 from linnet.fuse.unit import CannotFuse, Unit
+from linnet.fuse.whole_step import dtype_of
 
 # How many plans a cell keeps: one for each mode and for each recent value of an option.
 MOST_PLANS = 32
@@ -33,6 +34,8 @@ class PlanCache:
     def __init__(self) -> None:
         self.plans: dict[tuple, PlansOrReason] = {}
         self.settings = Settings()
+        # A step that is not elementwise is recorded in the dtype of arithmetic, for which it may ask.
+        self.depends_on_dtype = False
         # Code that torch.compile traces refers to a cache by its number; see `plans_when_compiled`.
         self.number = next(NUMBERS)
         CACHES[self.number] = self
@@ -64,7 +67,8 @@ class PlanCache:
         return self.make(cell, extras, after, options) if plans is None else plans
 
     def key(self, cell: Unit, extras: tuple[str, ...], after: After, options: tuple) -> tuple:
-        return (cell.training, *extras, *values_of(after, options), self.settings.key(cell))
+        dtype = dtype_of(cell) if self.depends_on_dtype else None
+        return (cell.training, *extras, *values_of(after, options), self.settings.key(cell), dtype)
 
     def make(self, cell: Unit, extras: tuple[str, ...], after: After, options: tuple) -> PlansOrReason:
         names: set[str] = set()
@@ -74,6 +78,7 @@ class PlanCache:
         finally:
             attributes_read.reset(token)
         if not isinstance(plans, str):
+            self.depends_on_dtype |= bool(plans[0].traced.sizes)
             # The projections of inner products are operands of kernels, which are compared at each call.
             names -= {product.attribute for plan in plans for product in plan.traced.inner}
         self.settings.add(cell, names)
@@ -94,11 +99,25 @@ class PlanCache:
         self.settings.show(cell)
         plans, numbers, owned = plans_when_compiled(self.number, extras, options)
         # A compiler may treat a number as dynamic. A comparison makes it a constant.
-        same = [getattr(cell, name) == value for name, value in numbers]
+        same = [attribute_of(cell, path) == value for path, value in numbers]
         same += [getattr(after.__self__, name) == value for name, value in owned]  # type: ignore[attr-defined]
         if not all(same):
             raise AssertionError("the settings of a unit changed while it was compiled")
         return plans
+
+
+def attribute_of(cell: Any, path: tuple[str, ...]) -> Any:
+    for name in path:
+        cell = getattr(cell, name)
+    return cell
+
+
+def numbers_in(path: tuple[str, ...], module: Any) -> list[tuple[tuple[str, ...], Any]]:
+    """The numbers among the attributes of a module and of its children, with the way to them."""
+    found = [((*path, n), v) for n, v in vars(module).items() if n[0] != "_" and isinstance(v, (int, float))]
+    for name, child in module._modules.items():
+        found += numbers_in((*path, name), child) if child is not None else []
+    return found
 
 
 def may_pass() -> bool:
@@ -135,7 +154,11 @@ def plans_when_compiled(number: int, extras: tuple[str, ...], options: tuple) ->
     with undisturbed():
         plans = cache.find(cell, extras, after, options)
     own, settings = cell.__dict__, cache.settings
-    numbers = [(n, own[n]) for n in ("training", *settings.names) if isinstance(own.get(n), (int, float))]
+    numbers: list[tuple[tuple[str, ...], Any]] = []
+    numbers += [((n,), own[n]) for n in ("training", *settings.names) if isinstance(own.get(n), (int, float))]
+    for name in settings.names:
+        if name in cell._modules:
+            numbers += numbers_in((name,), cell._modules[name])
     owned = [(name, getattr(after.__self__, name)) for name in options]
     return settings.unguarded(cell) or plans, tuple(numbers), tuple(owned)
 

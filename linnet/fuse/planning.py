@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -25,9 +25,7 @@ from linnet.fuse.trace import (
     trace,
 )
 from linnet.fuse.unit import ByNature, CannotFuse, Named, Stage, Unit
-
-# What is done to the state after the step: output, new state, old state, inputs -> output, new state.
-After = Callable[[Tensor, Named, Named, Named], tuple[Tensor, Named]]
+from linnet.fuse.whole_step import After, whole_plan
 
 
 def make_plans(cell: Unit, extras: Sequence[str], after: After, options: tuple[Any, ...] = ()) -> list[Plan]:
@@ -36,6 +34,19 @@ def make_plans(cell: Unit, extras: Sequence[str], after: After, options: tuple[A
     options   the values of the options that `after` reads from its object
     """
     obstacle = cell.structural_obstacle()
+    if obstacle is not None:
+        raise CannotFuse(obstacle)
+    try:
+        return elementwise_plans(cell, extras, after, options)
+    except CannotFuse:
+        return [whole_plan(cell, extras, after)]
+
+
+def elementwise_plans(
+    cell: Unit, extras: Sequence[str], after: After, options: tuple[Any, ...]
+) -> list[Plan]:
+    """A plan for each stage of a unit whose channels depend on each other only by matrix products."""
+    obstacle = cell.elementwise_obstacle()
     if obstacle is not None:
         raise CannotFuse(obstacle)
     read = [
@@ -234,7 +245,7 @@ def check_traced(traced: Traced, step: Step, size: int) -> None:
 
 def check_int8(plans: Sequence[Plan]) -> None:
     """The step of a unit whose matrices are int8 may have no inner products."""
-    if any(plan.traced.inner for plan in plans):
+    if any(plan.traced.inner or plan.traced.sizes for plan in plans):
         raise CannotFuse(ByNature("there are no kernels of int8 for products within a step"))
 
 

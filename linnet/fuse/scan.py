@@ -14,6 +14,7 @@ from linnet.fuse import reference
 from linnet.fuse.checks import Sizes, operand_shapes
 from linnet.fuse.cpu import passes
 from linnet.fuse.cpu.passes import Kept, projection_gradients
+from linnet.fuse.graph import interpret
 from linnet.fuse.in_place import changeable
 from linnet.fuse.operands import NO_FLAGS, Flags, Operands, Source, as_dtype
 from linnet.fuse.plan import Fusible, Plan
@@ -223,7 +224,15 @@ def reference_scan(step: Step, operands: Operands) -> tuple[Tensor, dict[str, Te
         for i, (product, matrix) in enumerate(zip(plan.products, operands.matrices[:count], strict=True)):
             visible = state[product.state] * operands.drops[i] if operands.drops else state[product.state]
             part = {**part, **by_part(operands, F.linear(visible, matrix), product.parts)}
+        if plan.traced.sizes:
+            return interpreted_step(part, state)
         return step(part, state, weights, **({"multiply": multiply} if plan.traced.inner else {}))
+
+    def interpreted_step(part, state):
+        known, batch = {**part, **state}, len(next(iter(state.values())))
+        known |= {name: weight.expand(batch, -1) for name, weight in weights.items()}
+        found = interpret(plan.traced.forward, known, operands.matrices)  # type: ignore[arg-type]
+        return found["y"].expand(batch, -1), {name: found[f"new.{name}"] for name in state}
 
     def multiply(attribute, source, names, biased):
         number = [inner.attribute for inner in plan.traced.inner].index(attribute)

@@ -140,6 +140,9 @@ def is_guarded(value: Any) -> bool:
     if isinstance(value, types.FunctionType):
         return value.__closure__ is None or is_of_library(value)
     if isinstance(value, nn.Module):
+        # The numbers of these are compared while a compiler traces; see plan_cache.numbers_in.
+        if type(value).__module__.split(".")[0] in LIBRARIES:
+            return True
         return all(name[0] == "_" or name == "training" for name in vars(value)) and not value._modules
     return type(value) in SIMPLE or type(value) is float
 

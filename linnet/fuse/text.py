@@ -16,20 +16,19 @@ kinds of values are checked, and an invalid text raises a ValueError.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from linnet.fuse.phases import phases_of
-from linnet.fuse.trace import OPERATIONS, Inner, Line, Operand, Pointwise, Traced
+from linnet.fuse.graph import Graph
+from linnet.fuse.loops import lowered_backward, lowered_forward
+from linnet.fuse.malformed import MalformedError, check_kinds, fields, need
+from linnet.fuse.phases import phases_of, subject
+from linnet.fuse.shaped_text import read_shaped, read_sizes, shaped_value
+from linnet.fuse.trace import COMPARISONS, COUNTS, LOGICAL, Inner, Line, Operand, Pointwise, Traced
 
 VERSION = 1
 # Far more than any unit needs: the text of LSTM has 3,000 characters.
 LONGEST = 1 << 20
-COMPARISONS = ("gt", "ge", "lt", "le", "eq", "ne")
-LOGICAL = ("logical_and", "logical_or", "logical_not")
-BINARY = ("add", "sub", "mul", "div", "maximum", "minimum", "pow", *COMPARISONS, "logical_and", "logical_or")
-COUNTS = {op: 3 if op == "where" else 2 if op in BINARY else 1 for op in OPERATIONS}
-
 Products = Sequence[tuple[str, tuple[str, ...]]]
 
 
@@ -47,10 +46,14 @@ def written(traced: Traced, extras: Sequence[str], products: Products) -> str:
     }
     if traced.inner:
         value["inner"] = traced.inner
+    if traced.sizes:
+        value["sizes"] = dict(traced.sizes)
     return json.dumps(value, separators=(",", ":"))
 
 
-def graph_value(graph: Pointwise) -> dict[str, Any]:
+def graph_value(graph: Any) -> dict[str, Any]:
+    if isinstance(graph, Graph):
+        return shaped_value(graph)
     lines = [[line.result, line.op, *line.operands] for line in graph.lines]
     return {"lines": lines, "outputs": [value for _, value in graph.outputs]}
 
@@ -58,25 +61,10 @@ def graph_value(graph: Pointwise) -> dict[str, Any]:
 # --------------------------------------------------------------------------------------- reading
 
 
-class MalformedError(ValueError):
-    """A text is not that of a plan."""
-
-    def __init__(self, problem: str):
-        super().__init__(
-            f"the plan of a linnet::scan cannot be read: {problem}. It is written by torch.compile and "
-            "torch.export; export the model again with this version of Linnet"
-        )
-
-
-def need(true: bool, problem: str) -> None:
-    if not true:
-        raise MalformedError(problem)
-
-
 def read(text: str) -> tuple[Traced, tuple[str, ...], list[tuple[str, tuple[str, ...]]]]:
     """Return the traced step, its extras and its products as (state, parts)."""
     value = parsed(text)
-    optional = ["inner"] if isinstance(value, dict) and "inner" in value else []
+    optional = [name for name in ("inner", "sizes") if isinstance(value, dict) and name in value]
     value = fields(value, ["linnet", "inputs", "states", "weights", "extras", "products", *GRAPHS, *optional])
     version = value["linnet"]
     need(version == VERSION, f"its version is {version!r}, and this is version {VERSION}")
@@ -91,16 +79,41 @@ def read(text: str) -> tuple[Traced, tuple[str, ...], list[tuple[str, tuple[str,
     sources = [f"inner.{i}" for i in range(len(inner))]
     need(set(sources).isdisjoint(known), "one of its names is that of an inner product")
     outputs = ["y", *(f"new.{name}" for name in states), *sources]
-    forward = read_graph(value["forward"], known, outputs)
     above, gradients = [f"d{name}" for name in outputs], [f"d.{name}" for name in known]
     need(set(above).isdisjoint(known), "one of its names is that of a gradient")
-    backward = read_graph(value["backward"], [*known, *above], gradients)
-    traced = Traced(inputs, states, weights, forward, backward, inner)
+    if "sizes" in value:
+        need(not products, "a step that is not elementwise has inner products only")
+        sizes = read_sizes(value["sizes"], [*known, "y", *sources])
+        graphs = read_shaped_graphs(value, sizes, known, outputs)
+        traced = Traced(inputs, states, weights, *graphs, inner, tuple(sizes.items()))
+    else:
+        forward = read_graph(value["forward"], known, outputs)
+        backward = read_graph(value["backward"], [*known, *above], gradients)
+        traced = Traced(inputs, states, weights, forward, backward, inner)
+    check_phases(traced)
+    return traced, extras, products
+
+
+def read_shaped_graphs(
+    value: Any, sizes: Mapping[str, int], known: Sequence[str], outputs: Sequence[str]
+) -> tuple[Any, Any]:
+    """Both graphs of a step that is not elementwise."""
+    given, made = {name: sizes[name] for name in known}, {name: sizes[subject(name)] for name in outputs}
+    need(all(len(parts) == 1 for _, parts in value.get("inner", [])), "an inner product has several parts")
+    forward = read_shaped(value["forward"], given, made)
+    above = {f"d{name}": size for name, size in made.items()}
+    backward = read_shaped(value["backward"], given | above, {f"d.{n}": size for n, size in given.items()})
+    return forward, backward
+
+
+def check_phases(traced: Traced) -> None:
     try:
         phases_of(traced)
+        if traced.sizes:
+            lowered_forward(traced)
+            lowered_backward(traced, (*traced.inputs, *traced.weights))
     except ValueError as error:
         raise MalformedError(str(error)) from error
-    return traced, extras, products
 
 
 GRAPHS = ("forward", "backward")
@@ -112,12 +125,6 @@ def parsed(text: str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise MalformedError(f"it is not JSON ({error})") from error
-
-
-def fields(value: Any, expected: Sequence[str]) -> dict[str, Any]:
-    found = sorted(value) if isinstance(value, dict) else type(value).__name__
-    need(found == sorted(expected), f"the fields {sorted(expected)} were expected; got {found}")
-    return value
 
 
 def names(value: Any, what: str) -> tuple[str, ...]:
@@ -195,9 +202,3 @@ def read_operand(value: Any, known: dict[str, bool]) -> Operand:
 
 def is_truth(operand: Operand, known: dict[str, bool]) -> bool:
     return isinstance(operand, str) and known[operand]
-
-
-def check_kinds(op: str, truths: Sequence[bool]) -> None:
-    """Numbers and truth values do not mix."""
-    expected = [True, False, False] if op == "where" else [op in LOGICAL] * len(truths)
-    need(list(truths) == expected, f"{op} got truth values for numbers, or numbers for truth values")

@@ -95,7 +95,11 @@ class Inner(NamedTuple):
 
 @dataclass(frozen=True)
 class Traced:
-    """What a kernel is made from. Inner product i reads the output `inner.i`, and makes the last inputs."""
+    """What a kernel is made from. Inner product i reads the output `inner.i`, and makes the last inputs.
+
+    sizes   the number of channels of each operand, of y and of what inner products read, if the step is not
+            elementwise: it then consists of graphs (fuse/graph.py), whose shapes do not change
+    """
 
     inputs: tuple[str, ...]
     states: tuple[str, ...]
@@ -103,6 +107,7 @@ class Traced:
     forward: Pointwise
     backward: Pointwise
     inner: tuple[Inner, ...] = ()
+    sizes: tuple[tuple[str, int], ...] = ()
     output_state: str | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -443,6 +448,11 @@ OPERATIONS = (
     *("gt", "ge", "lt", "le", "eq", "ne"),
     *("where", "logical_and", "logical_or", "logical_not"),
 )
+COMPARISONS = ("gt", "ge", "lt", "le", "eq", "ne")
+LOGICAL = ("logical_and", "logical_or", "logical_not")
+BINARY = ("add", "sub", "mul", "div", "maximum", "minimum", "pow", *COMPARISONS, "logical_and", "logical_or")
+# How many operands each takes.
+COUNTS = {op: 3 if op == "where" else 2 if op in BINARY else 1 for op in OPERATIONS}
 RECORDED: dict[str, Callable[..., Any]] = {
     **{op: recorded_as(op) for op in OPERATIONS},
     "add": lambda r, a, b, alpha=1: r.add("add", a, scaled(r, b, alpha)),

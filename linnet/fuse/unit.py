@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, Protocol
 
-import torch
 from torch import Tensor, nn
 
 Named = dict[str, Tensor]
 # mask [T, B], resets [T, B], reverse; see fuse/reference.py.
 Flags = tuple[Tensor | None, Tensor | None, bool]
 # x [T, B, input_size], state, flags, whether the call is recorded -> y [T, B, output_size], state.
-OwnKernel = Callable[[Tensor, Named, Flags, bool], tuple[Tensor, Named]]
+RunKernel = Callable[[Tensor, Named, Flags, bool], tuple[Tensor, Named]]
 
 
 class CannotFuse(Exception):  # noqa: N818, it is a reason more than an error
@@ -127,23 +126,15 @@ class Unit(nn.Module):
         """Why the structure of this unit allows no kernel, or None."""
         raise NotImplementedError
 
+    def elementwise_obstacle(self) -> str | None:
+        """Why its channels depend on each other by more than matrix products, or None."""
+        raise NotImplementedError
+
     def stages(self) -> tuple[Stage, ...]:
         raise NotImplementedError
 
     def pays(self, steps: int) -> bool:
         """Whether kernels are faster than the loop over this many steps."""
-        raise NotImplementedError
-
-    def own_kernel(self, dtype: torch.dtype) -> OwnKernel | None:
-        """The hand-written kernel of a unit whose step is not elementwise, or None."""
-        raise NotImplementedError
-
-    def own_step(self, program: Any, x: Tensor, old: Tensor, new: Tensor) -> Tensor | None:
-        """Append one step by the unit's own hand-written kernel to a cpu.steps.StepProgram.
-
-        x [B, input_size]; old, new [B, sum of sizes]: the states side by side. Returns the output, or None
-        if the unit has no such kernel.
-        """
         raise NotImplementedError
 
     def extra_inputs(self, x: Tensor) -> Named:

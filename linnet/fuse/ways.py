@@ -30,7 +30,7 @@ from linnet.fuse.int8 import int8_kernel
 from linnet.fuse.plan_cache import PlanCache, PlansOrReason
 from linnet.fuse.recording import is_transformed_by_func
 from linnet.fuse.restart import restart_inputs
-from linnet.fuse.unit import ByNature, CannotFuse, Flags, Named, OwnKernel, Unit
+from linnet.fuse.unit import ByNature, CannotFuse, Flags, Named, RunKernel, Unit
 
 if TYPE_CHECKING:
     from linnet.fuse.cpu.cell_step import CellStep
@@ -194,10 +194,6 @@ class Scan(Way):
         """Why these kernels cannot run on x, or None."""
 
     @abstractmethod
-    def own_kernel(self, cell: Unit, x: Tensor) -> OwnKernel | None:
-        """The unit's own hand-written kernel, or None."""
-
-    @abstractmethod
     def can_compile(self, x: Tensor) -> bool:
         """Whether torch.compile may use its registered operations on x."""
 
@@ -215,12 +211,6 @@ class Scan(Way):
             raise CannotFuse("its int8 kernel resets to zeros only")
         if cell.is_quantised:
             return self.int8_kernel(recurrence, answers, x)(x, state, flags, self.mode.recorded)
-        is_own = not (recurrence.changes_state or reset_state is not None or self.is_transformed)
-        own = self.own_kernel(cell, x) if is_own else None
-        if own is not None:
-            # torch computes the projection for such a kernel, and accepts a matrix on meta without an error.
-            check_devices(cell, cell.unit_name, x)
-            return own(x, state, flags, self.mode.recorded)
         noise, masks = recurrence.state_noise(x), recurrence.state_masks(state)
         inputs = {**cell.extra_inputs(x), **noise}
         if reset_state is not None and flags[1] is not None:
@@ -235,13 +225,13 @@ class Scan(Way):
         if known is not None:
             return known
         plans = answers.plans_for(recurrence, extras)
-        if not self.has_inner_products and any(plan.traced.inner for plan in plans):
+        if not self.has_inner_products and any(plan.traced.inner or plan.traced.sizes for plan in plans):
             raise CannotFuse(ByNature(f"there is no {self.name} kernel for products within a step"))
         made = BoundUnit(recurrence.cell, answers, plans, self.mode)
         answers.keep_unit((self.name, *extras), made)
         return made
 
-    def int8_kernel(self, recurrence: Recurrence, answers: Answers, x: Tensor) -> OwnKernel:
+    def int8_kernel(self, recurrence: Recurrence, answers: Answers, x: Tensor) -> RunKernel:
         """The kernel of a unit whose matrices are int8."""
         raise CannotFuse(f"there is no int8 kernel for {x.device.type}")
 
@@ -276,12 +266,7 @@ class Cpu(Scan):
 
         return passes
 
-    def own_kernel(self, cell: Unit, x: Tensor) -> OwnKernel | None:
-        if not self.mode.recorded:
-            load_kernels()
-        return cell.own_kernel(x.dtype)
-
-    def int8_kernel(self, recurrence: Recurrence, answers: Answers, x: Tensor) -> OwnKernel:
+    def int8_kernel(self, recurrence: Recurrence, answers: Answers, x: Tensor) -> RunKernel:
         if torch.is_grad_enabled() and x.requires_grad:
             raise CannotFuse("rounding to int8 has no gradient")
         load_kernels()
@@ -314,10 +299,6 @@ class Triton(Scan):
         from linnet.fuse.triton import passes
 
         return passes
-
-    def own_kernel(self, cell: Unit, x: Tensor) -> OwnKernel | None:
-        """Hand-written kernels exist for the CPU only."""
-        return None
 
 
 REFERENCE, STEP, CPU, TRITON = Loop(), SingleStep(), Cpu(), Triton()

@@ -24,7 +24,7 @@ from linnet.base.options import check_size, either
 from linnet.base.show import ShowsOptions
 from linnet.fuse.choose import bound_step, run_step
 from linnet.fuse.hooks import hooked_submodule
-from linnet.fuse.unit import ByNature, Named, OwnKernel, Stage, Unit
+from linnet.fuse.unit import ByNature, Named, Stage, Unit
 from linnet.layers.adapters import adapters_of, run_inside, unwrapped, without_adapters
 from linnet.layers.projection import Projection
 
@@ -118,15 +118,12 @@ class Cell(ShowsOptions, Unit):
         # Calling several kernels takes longer than two steps of the loop; measured, see docs/log.md.
         return steps >= WORTH_SEVERAL_KERNELS or len(self.stages()) == 1
 
-    def own_kernel(self, dtype: torch.dtype) -> OwnKernel | None:
-        return None
-
-    def own_step(self, program: Any, x: Tensor, old: Tensor, new: Tensor) -> Tensor | None:
-        return None
-
     def structural_obstacle(self) -> str | None:
         if type(self).project is not Cell.project:
             return ByNature("its projection is its own")
+        return None
+
+    def elementwise_obstacle(self) -> str | None:
         if type(self).recur is not Cell.recur:
             return ByNature("its recurrence is not a plain matrix")
         if not all(getattr(self, name).is_product for name in self.recurrence):

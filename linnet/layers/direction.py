@@ -13,7 +13,6 @@ from torch.compiler import is_compiling
 from torch.func import functional_call
 
 from linnet.base.options import check_rate, choose
-from linnet.fuse.available import CPU_DTYPES
 from linnet.fuse.choose import bound_scan, bound_step, run, run_pair
 from linnet.fuse.devices import check_devices
 from linnet.fuse.hooks import has_hooks, hook_obstacle
@@ -279,9 +278,7 @@ class Direction(nn.Module):
         return self.plan_cache.get(self.cell, extras, self.after, "zoneout")
 
     def prepare(self) -> None:
-        """Make the plans, and look for the unit's own kernel, in advance: torch.compile could not do so."""
-        for dtype in CPU_DTYPES:
-            self.cell.own_kernel(dtype)
+        """Make the plans in advance: torch.compile could not do so."""
         example = torch.empty(1, 1, self.cell.input_size, device="meta")
         for mode in (False, True):
             self.train(mode)

@@ -309,7 +309,7 @@ def frozen_direction(direction: Direction) -> FrozenDirection:
     if not plain or type(cell).output is not Cell.output or cell.example.dtype not in STEP_DTYPES:
         raise Unsuited("it is more than a cell, or not in float32 or float64")
     answers = answers_for(direction)
-    if answers.obstacle is not None or cell.own_kernel(cell.example.dtype) is not None or extra_names(cell):
+    if answers.obstacle is not None or extra_names(cell):
         raise Unsuited("its kernels read more than a projection")
     plans, known = direction.plans_for(()), answers.input_of(cell)
     if (
@@ -318,6 +318,8 @@ def frozen_direction(direction: Direction) -> FrozenDirection:
         or not (plans[0].is_even and known.is_bare and known.is_plain)
     ):
         raise Unsuited("its kernels do not compute its projection")
+    if plans[0].traced.sizes:
+        raise Unsuited("its step is not elementwise")
     if direction.plan_cache.settings.can_change_inside(cell) or not cell.example.is_cpu:
         raise Unsuited("its options may change inside an object, or it is not on the CPU")
     scan, plan = load_kernels(), plans[0]

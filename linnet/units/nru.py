@@ -19,15 +19,13 @@ is the paper's reading), and (10) takes the mean over the heads (head_reduction=
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from linnet.base.options import check_size, choose
-from linnet.fuse.outer_inputs import Misfit, OuterInputs, OuterSettings
-from linnet.fuse.outer_ops import has_kernel, outer_scan
-from linnet.fuse.unit import CannotFuse, Flags, Named, OwnKernel
+from linnet.fuse.unit import Named
 from linnet.layers.activations import identity
 from linnet.layers.cell import Cell
 from linnet.layers.init import clear_
@@ -162,44 +160,6 @@ class NRUCell(Cell):
         change = written - erased
         m = m + (change.mean(-2) if self.head_reduction == "mean" else change.sum(-2))  # (10)
         return h, {"h": h, "m": m}
-
-    def own_kernel(self, dtype: torch.dtype) -> OwnKernel | None:
-        """One kernel for the authors' form: joint directions, and heads that do not read x.
-
-        For the CPU alone. On a GPU the reference loop runs: two products of a step wait for each other, and a
-        kernel between them would save launches but not those; see docs/gpu.md.
-        """
-        plain = self.directions == "joint" and "heads_x" not in self.input.parts
-        if not plain or dtype == torch.bfloat16:
-            return None
-        return self.run_kernel if has_kernel(dtype, self.memory_size, self.num_heads) else None
-
-    def kernel_settings(self) -> OuterSettings:
-        """What the kernel depends on besides the hidden size and the dtype."""
-        relu, mean = self.g is torch.relu, self.head_reduction == "mean"
-        eps = self.norm.eps if isinstance(self.norm, nn.LayerNorm) else None
-        return self.memory_size, self.num_heads, relu, mean, eps
-
-    def run_kernel(self, x: Tensor, state: Named, flags: Flags, recorded: bool) -> tuple[Tensor, Named]:
-        # Autocast may have made the projection, or the state, in another dtype than that of x.
-        a = self.input.joint(x).to(x.dtype)
-        start = torch.cat([state["h"], state["m"]], -1).to(x.dtype)
-        norm = (self.norm.weight, self.norm.bias) if isinstance(self.norm, nn.LayerNorm) else ()
-        inputs = OuterInputs(a, self.recurrent.weight, self.heads.weight, self.heads.bias, start, *norm)
-        try:
-            y, end = outer_scan(inputs, flags, self.kernel_settings(), recorded)
-        except Misfit as misfit:
-            raise CannotFuse(str(misfit)) from misfit
-        # Not `split`, whose results cannot be changed in place.
-        return y, {"h": end[:, : self.hidden_size], "m": end[:, self.hidden_size :]}
-
-    def own_step(self, program: Any, x: Tensor, old: Tensor, new: Tensor) -> Tensor | None:
-        if self.own_kernel(x.dtype) is None:
-            return None
-        a = program.operations(x, self.input.operations())
-        norm = (self.norm.weight, self.norm.bias) if isinstance(self.norm, nn.LayerNorm) else ()
-        matrices = (self.recurrent.weight, self.heads.weight, self.heads.bias)
-        return program.outer(OuterInputs(a, *matrices, old, *norm), new, self.kernel_settings())
 
     def direction(self, u: Tensor) -> Tensor:
         """[B, direction_size] -> [B, num_heads, memory_size], each row of L5 norm 1."""

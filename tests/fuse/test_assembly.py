@@ -11,7 +11,7 @@ import torch
 from fused_runs import over, plans_of, variant
 
 import linnet
-from linnet.fuse.cpu import jit, source
+from linnet.fuse.cpu import jit, kernels
 from linnet.fuse.cpu.recipe import Recipe
 from linnet.fuse.cpu.width import vector_width
 
@@ -31,12 +31,12 @@ def kernel(variant: Any, direction: str, storage: str = "float32") -> tuple[Any,
     width = vector_width(torch.float64 if storage == "float64" else torch.float32)
     if direction == "backward":
         recipe = Recipe(traced, products, storage, width, (*traced.inputs, *traced.weights))
-        return traced.backward, jit.assembly(source.backward_ir(recipe))
+        return traced.backward, jit.assembly(kernels.backward_ir(recipe))
     made = (*fusible.plan.extras, *(part for product in products for part in product.parts))
     projected = tuple(name for name in traced.inputs if name not in made)
     how = {"projected": projected, "projects": True} if direction == "projecting" else {}
     recipe = Recipe(traced, products, storage, width, **how)
-    return traced.forward, jit.assembly(source.forward_ir(recipe))
+    return traced.forward, jit.assembly(kernels.forward_ir(recipe))
 
 
 def hottest(text: str) -> str:

@@ -13,7 +13,16 @@ import onnx
 import onnxruntime
 import pytest
 import torch
-from fused_runs import FUSED, OTHER_STEPS, WITH_INNER_PRODUCTS, Variant, draw, draw_state, enliven, flags
+from fused_runs import (
+    OF_ANY_SIZE,
+    OTHER_STEPS,
+    WITH_INNER_PRODUCTS,
+    Variant,
+    draw,
+    draw_state,
+    enliven,
+    flags,
+)
 from helpers import each
 from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
@@ -83,7 +92,7 @@ def several_of(unit: Variant, **options: Any) -> linnet.Recurrent:
 
 @pytest.mark.parametrize("elementwise", [True, False], ids=["elementwise", "matrix"])
 def test_every_unit_in_both_directions_with_all_it_can_be_given(elementwise: bool, path: Path):
-    units = [unit for unit in FUSED if unit.build(4).first_cell.is_elementwise == elementwise]
+    units = [unit for unit in OF_ANY_SIZE if unit.build(4).first_cell.is_elementwise == elementwise]
     model = Several(units, bidirectional=True).eval()
 
     def arguments(steps: int, batch: int) -> tuple[Tensor, dict[str, Any], dict[str, Tensor]]:
@@ -133,7 +142,7 @@ def test_options_of_the_driver(path: Path):
 
 
 def test_every_unit_is_tried_here_or_is_known_not_to_export():
-    assert {v.unit.__name__.lower() for v in FUSED} | set(UNFUSED) == set(linnet.UNITS)
+    assert {v.unit.__name__.lower() for v in OF_ANY_SIZE} | set(UNFUSED) == set(linnet.UNITS)
 
 
 @pytest.mark.parametrize(("name", "batch_first"), [("sru", True), ("scrn", False)])
@@ -426,7 +435,7 @@ def test_a_cell_is_one_step(path: Path):
 
 # ----------------------------------------------------------------------------------------- errors
 
-NO_MATRIX = "its recurrence is not a plain matrix"
+NO_MATRIX = "its channels depend on each other by more than matrix products"
 UNFUSED = dict.fromkeys(("nru", "statisticalru"), NO_MATRIX)
 
 

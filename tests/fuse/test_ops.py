@@ -32,12 +32,14 @@ import linnet
 from linnet.fuse import ops
 from linnet.fuse.plan import Plan
 from linnet.fuse.planning import matrices_of, weights_of
+from linnet.fuse.whole_step import derived_operands
 
 UNITS = [
     variant(linnet.SRU, square=True),
     variant(linnet.LSTM, peepholes=True),
     variant(linnet.GRU),
     *WITH_INNER_PRODUCTS[:2],
+    variant(linnet.NRU, memory_size=4, num_heads=4, layer_norm=True),
 ]
 DTYPES = [torch.float32, torch.bfloat16]
 
@@ -54,11 +56,17 @@ def arguments(
     beside = cell.extra_inputs(x)
     states = [s[0] for s in tensors(draw_state(rnn, 3))]
     parts = [cell.input.joint(x), *(beside[name] for name in fusible.plan.extras)]
-    inner = [product.attribute for product in fusible.plan.traced.inner]
-    weights, matrices = weights_of(cell, stage, inner).values(), matrices_of(cell, stage, inner)
+    weights, matrices = operands_of(cell, stage, fusible.plan)
     leaves = [t.detach().requires_grad_() for t in (*parts, *weights, *states, *matrices)]
     given = flags(kind, 4, 3)
     return fusible.plan.text, leaves, given.get("mask"), given.get("resets"), reverse
+
+
+def operands_of(cell: Any, stage: Any, plan: Any) -> tuple[Any, Any]:
+    if plan.derived is not None:
+        return derived_operands(cell, plan.derived)
+    inner = [product.attribute for product in plan.traced.inner]
+    return weights_of(cell, stage, inner).values(), matrices_of(cell, stage, inner)
 
 
 @over("kind", ["nothing", "mask and resets"])

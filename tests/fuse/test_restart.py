@@ -8,6 +8,7 @@ import pytest
 import torch
 from fused_runs import (
     FUSED,
+    NOT_ELEMENTWISE,
     OTHER_STEPS,
     WITH_INNER_PRODUCTS,
     Size,
@@ -51,7 +52,7 @@ def test_every_unit_in_both_directions(variant: Variant, size: Size):
     check(variant, size)
 
 
-@over("variant", [*OTHER_STEPS, *WITH_INNER_PRODUCTS])
+@over("variant", [*OTHER_STEPS, *WITH_INNER_PRODUCTS, *NOT_ELEMENTWISE])
 def test_every_form_of_a_step(variant: Variant):
     check(variant, SIZES[2])
 

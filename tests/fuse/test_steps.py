@@ -9,13 +9,20 @@ from functools import partial
 
 import pytest
 import torch
-from fused_runs import FUSED, OTHER_STEPS, WITH_INNER_PRODUCTS, Variant, draw, over
+from fused_runs import FUSED, NOT_ELEMENTWISE, OTHER_STEPS, WITH_INNER_PRODUCTS, Variant, draw, over
 from helpers import each, tensors
+from user_units import SortingCell
 
 import linnet
 from benchmarks.recurrence import launches
 
-CELLS = [*FUSED, *OTHER_STEPS, *WITH_INNER_PRODUCTS, Variant(linnet.NRU, {"memory_size": 64})]
+CELLS = [
+    *FUSED,
+    *OTHER_STEPS,
+    *WITH_INNER_PRODUCTS,
+    *NOT_ELEMENTWISE,
+    Variant(linnet.NRU, {"memory_size": 64}),
+]
 
 
 def build(sort: Variant, dtype: torch.dtype = torch.double) -> linnet.layers.cell.Cell:
@@ -76,8 +83,8 @@ def test_a_cell_that_has_stepped_can_be_copied_and_pickled():
 
 
 def test_a_cell_without_a_kernel_says_so_when_asked_for_one():
-    cell = linnet.StatisticalRUCell(4, 8)
-    with linnet.backend("cpu"), pytest.raises(RuntimeError, match="StatisticalRU cannot run on it"):
+    cell = SortingCell(4, 8)
+    with linnet.backend("cpu"), pytest.raises(RuntimeError, match="Sorting cannot run on it"):
         cell(torch.zeros(2, 4))
 
 

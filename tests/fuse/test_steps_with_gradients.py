@@ -17,7 +17,7 @@ from linnet.units import UNITS
 
 SIZE, BATCH, STEPS = 7, 3, 4
 # SCRN has two kernels, which do not pay for one step.
-BY_THE_LOOP = ("scrn", "statisticalru", "eurnn", "goru")
+BY_THE_LOOP = ("scrn", "eurnn", "goru")
 
 
 def build(unit: str, **options: Any) -> Any:

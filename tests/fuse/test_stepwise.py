@@ -11,7 +11,7 @@ from linnet.units import UNITS
 
 SIZE = 5
 # Units with a kernel of their own for whole sequences, with several or with none: their steps are PyTorch.
-BY_TORCH = ("nru", "scrn", "eurnn", "goru", "statisticalru")
+BY_TORCH = ("scrn", "eurnn", "goru")
 
 
 def advance(cell: linnet.Cell, x: torch.Tensor) -> tuple[Stepwise, list[torch.Tensor]]:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from fused_runs import FUSED, OTHER_STEPS, WITH_INNER_PRODUCTS, Variant, plans_of
+from fused_runs import FUSED, OF_ANY_SIZE, OTHER_STEPS, WITH_INNER_PRODUCTS, Variant, plans_of
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd.graph import saved_tensors_hooks
@@ -136,8 +136,9 @@ def test_a_graph_reads_as_text():
     assert text == "inputs: x, h\nv0 = add(x, h)\nv1 = tanh(v0)\ny = v1\nnew.h = v1"
 
 
-def test_the_units_that_fuse_are_all_but_those_whose_recurrence_is_no_matrix():
-    assert set(linnet.UNITS.values()) - {v.unit for v in FUSED} == {linnet.NRU, linnet.StatisticalRU}
+def test_all_units_fuse():
+    assert {v.unit for v in FUSED} == set(linnet.UNITS.values())
+    assert {v.unit for v in FUSED} - {v.unit for v in OF_ANY_SIZE} == {linnet.NRU, linnet.StatisticalRU}
 
 
 def test_equal_operations_are_written_once():
@@ -162,7 +163,7 @@ def test_zeros_of_different_sign_are_different_numbers():
 # ----------------------------------------------------------------------- gradients, against autograd
 
 
-@pytest.mark.parametrize("variant", [*FUSED, *OTHER_STEPS, *WITH_INNER_PRODUCTS], ids=str)
+@pytest.mark.parametrize("variant", [*OF_ANY_SIZE, *OTHER_STEPS, *WITH_INNER_PRODUCTS], ids=str)
 @pytest.mark.parametrize("zoneout", [0.0, 0.3])
 def test_graphs_of_every_unit_compute_its_step_and_its_gradient(variant: Variant, zoneout: float):
     rnn = variant.build(6, zoneout=zoneout)

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 import user_units
 from fused_runs import (
-    FUSED,
+    OF_ANY_SIZE,
     OTHER_STEPS,
     TOLERANCES,
     Variant,
@@ -35,8 +35,8 @@ from linnet.fuse import ops
 from linnet.fuse.triton import kernels as triton_kernels
 from linnet.fuse.triton import passes as triton_passes
 
-ELEMENTWISE = [v for v in FUSED if v.unit(4, 4).first_cell.is_elementwise]
-MATRIX = [v for v in FUSED if v not in ELEMENTWISE]
+ELEMENTWISE = [v for v in OF_ANY_SIZE if v.unit(4, 4).first_cell.is_elementwise]
+MATRIX = [v for v in OF_ANY_SIZE if v not in ELEMENTWISE]
 
 
 def flags(kind: str, steps: int, batch: int) -> dict[str, Tensor]:

@@ -123,14 +123,13 @@ def test_a_whole_model_is_recorded_in_evaluation_mode_and_left_as_it_was():
 
 @pytest.mark.parametrize("name", ["sru", "lstm", "scrn", "nru", "statisticalru"])
 def test_states_of_all_steps_come_from_the_kernels(name: str, monkeypatch: pytest.MonkeyPatch):
-    """In both directions and with padding, without calling `step`; StatisticalRU has no kernel."""
+    """In both directions and with padding, without calling `step`."""
     rnn = linnet.UNITS[name](6, 8, num_layers=2, bidirectional=True)
     x, lengths = torch.randn(5, 3, 6), [5, 4, 2]
     expected = linnet.record(rnn, x, lengths=lengths)
     rnn(x)  # traces the step
-    if name != "statisticalru":
-        for cell in rnn.cells:
-            monkeypatch.setattr(cell, "advance", None)
+    for cell in rnn.cells:
+        monkeypatch.setattr(cell, "advance", None)
     found = linnet.record(rnn, x, lengths=lengths, return_states=True)
     assert len(found) == len(expected) == 4
     for ours, theirs in zip(found, expected, strict=True):

@@ -19,7 +19,7 @@ from linnet.fuse.cpu import steps
 from linnet.fuse.cpu.threads import parallel_for
 
 SIZES = {"nru": {"hidden_size": 12, "memory_size": 64}}
-WITHOUT_KERNEL = ("statisticalru", "eurnn", "goru")
+WITHOUT_KERNEL = ("eurnn", "goru")
 
 
 def build(name: str, dtype: torch.dtype = torch.double, **options) -> linnet.Recurrent:

@@ -12,7 +12,7 @@ import numpy as np
 from linnet.deploy.source.folder import filled
 from linnet.deploy.source.language import Language
 from linnet.deploy.step.program import INPUT, OUTPUT, Lookup, Matrix, Product, Program, Reduce
-from linnet.deploy.step.views import View
+from linnet.fuse.views import View
 
 
 class JavaScript(Language):

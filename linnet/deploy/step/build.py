@@ -14,10 +14,10 @@ from linnet.deploy.step.models import CannotExport, ModelStep, step_of
 from linnet.deploy.step.program import INPUT, Program, unique
 from linnet.deploy.step.record import StepRecorder, address
 from linnet.deploy.step.recorded import Recorded
-from linnet.deploy.step.views import View
 from linnet.fuse.choose import backend
 from linnet.fuse.frames import Call, watching
 from linnet.fuse.trace import NotPointwise
+from linnet.fuse.views import View
 from linnet.layers.cell import Cell
 from linnet.layers.modes import evaluating
 from linnet.layers.record import functions_of, variables_of

@@ -41,7 +41,7 @@ from linnet.deploy.step.recorded import (
     state_updates,
 )
 from linnet.deploy.step.spans import reads, without
-from linnet.deploy.step.views import View, row_major, whole
+from linnet.fuse.views import View, row_major, whole
 from linnet.layers.int8 import product as int8_product
 
 # The largest identity matrix that is written out.

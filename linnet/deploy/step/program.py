@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from linnet.deploy.step.views import View
+from linnet.fuse.views import View
 
 INPUT, OUTPUT = "input", "output"
 

@@ -23,8 +23,8 @@ from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_leaves
 
-from linnet.deploy.step.views import View, whole
 from linnet.fuse.trace import RECORDED, NotPointwise, Recorder, user_line
+from linnet.fuse.views import View, whole
 from linnet.layers.int8 import product as int8_product
 from linnet.layers.int8 import product_recorder
 

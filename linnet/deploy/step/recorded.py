@@ -10,7 +10,7 @@ from torch import Tensor
 
 from linnet.deploy.step.program import INPUT, OUTPUT, unique
 from linnet.deploy.step.record import Node
-from linnet.deploy.step.views import View, whole
+from linnet.fuse.views import View, whole
 
 
 @dataclass(frozen=True)

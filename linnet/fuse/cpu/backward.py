@@ -17,6 +17,7 @@ from linnet.fuse.cpu.pack import Packing
 from linnet.fuse.cpu.scan_call import kernel_for
 from linnet.fuse.cpu.threads import grain
 from linnet.fuse.cpu.width import vector_width
+from linnet.fuse.loops import lowered_backward, scratch_size
 from linnet.fuse.operands import Operands, as_dtype
 
 
@@ -62,13 +63,14 @@ def run_backward(
     in_place   the gradient of the projections may overwrite them
     """
     plan, (steps, batch, _) = operands.plan, operands.shape
-    single = steps == 1 and not plan.traced.inner
+    single = steps == 1 and not plan.traced.inner and not plan.traced.sizes
     shared = not single and shares_channels(operands) and plan.is_even and not plan.traced.inner
     flags = (bool(operands.drops), operands.resets is not None, operands.reverse)
     how = (operands.source is not None, shared, single, *flags, torch.get_num_threads())
     kind = Kind(tuple(needed), operands.sizes, batch, operands.dtype, *how)
-    # Threads that share channels may compute a step twice, so it must not write where it reads.
-    in_place = in_place and not shared
+    # Threads that share channels may compute a step twice, so it must not write where it reads; nor must a
+    # step that reads other channels than its own.
+    in_place = in_place and not shared and not plan.traced.sizes
     pool = plan.bindings.of(kind)
     scan = pool.take() or BackwardScan(operands, kind)
     gradients = scan.run(operands, kept, above, in_place)
@@ -106,9 +108,12 @@ class BackwardScan:
         self.need_states = [next(needs) for _ in plan.traced.states]
         self.offsets = list(operands.offsets().items())
         self.products = [self.product(operands, i, next(needs)) for i in range(len(plan.matrices))]
-        self.depth = sum(map(len, operands.matrices))
+        self.depth = max(len(plan.traced.sizes) > 0, sum(map(len, operands.matrices)))
         self.function, names = kernel_for(operands, "backward", tuple(self.wanted()), shared=kind.shared)
         self.block = block = Block(names)
+        self.scratch = 0
+        if "scratch" in names:
+            self.scratch = scratch_size(lowered_backward(plan.pattern.traced, tuple(self.wanted())))
         self.set_header(operands)
         # The places of the projections, and of their gradients; the same for each product.
         self.joint = block.parts_at(self.offsets)
@@ -150,7 +155,7 @@ class BackwardScan:
         block.set(size=size, blocks=self.cut.blocks, block=self.cut.block, rows=1, reverse=kind.reverse)
         block.set(batch=kind.batch, threads=1, patience=forward.PATIENCE if kind.shared else 0)
         block.put_fixed("zeros", zeros(max(operands.sizes), self.real))
-        if self.plan.traced.inner:
+        if self.plan.traced.inner and not self.plan.traced.sizes:
             for group, wide in enumerate(operands.sizes):
                 block.put_numbers(
                     f"group.{group}", wide, -(-wide // (self.cut.blocks * self.panel)) * self.panel, 0
@@ -174,6 +179,8 @@ class BackwardScan:
             read.append(block.put(f"drop_mask.{i}", side_by_side(as_dtype(drop, self.real))))
         carries = self.put_states(kept, above[1:], steps)
         made = [self.put_product(operands, kept, i, djoint, taken) for i in range(len(self.products))]
+        if self.scratch:
+            read.append(block.put("scratch", new_empty((self.kind.batch, self.scratch), self.real)))
         self.call(steps)
         del dy, read  # the kernel has read them
         for pool, packing in taken:

@@ -9,30 +9,25 @@ import torch
 from torch import Tensor
 
 from linnet.fuse.cpu.steps import StepProgram, set_flags
-from linnet.fuse.plan import Method, Plan
+from linnet.fuse.plan import Plan
 from linnet.fuse.planning import matrices_of, weights_of
 from linnet.fuse.trace import name_in_unit
-from linnet.fuse.unit import CannotFuse, Named, Stage, Unit
+from linnet.fuse.unit import ByNature, CannotFuse, Named, Stage, Unit
+from linnet.fuse.whole_step import derived_operands
 
 
 def append_step(
-    program: StepProgram, cell: Unit, method: Method, x: Tensor, old: Tensor, new: Tensor
+    program: StepProgram, cell: Unit, plans: Sequence[Plan], x: Tensor, old: Tensor, new: Tensor
 ) -> Tensor:
     """Append one step of `cell`, and return its output [B, output_size].
 
     old, new   [B, sum of sizes]: its states side by side
     """
-    plans, own = method
-    y = cell.own_step(program, x, old, new) if own else None
-    return append_plans(program, cell, plans, x, old, new) if y is None else y
-
-
-def append_plans(
-    program: StepProgram, cell: Unit, plans: Sequence[Plan], x: Tensor, old: Tensor, new: Tensor
-) -> Tensor:
     before, after = by_name(cell.states, old), by_name(cell.states, new)
     joint = program.operations(x, cell.input.operations())
     inputs = {**by_name(cell.input.parts, joint), **views_of(x, cell.extra_inputs)}
+    if plans[0].derived is not None:
+        return append_whole(program, cell, plans[0], inputs, before, after)
     outputs: Named = {}
     read: Named = {}
     for stage, plan in zip(cell.stages(), plans, strict=True):
@@ -49,6 +44,21 @@ def append_plans(
         y = outputs[stage.states[0]] = program.scan(plan, named, weights, before, after, matrices)
         read.setdefault(stage.states[0], y)
     return gathered(program, cell.output, y, outputs)
+
+
+def append_whole(
+    program: StepProgram, cell: Unit, plan: Plan, inputs: Named, before: Named, after: Named
+) -> Tensor:
+    """Append a step that is not elementwise, with the output of the unit."""
+    assert plan.derived is not None
+    if not plan.derived.are_parameters:
+        raise CannotFuse(ByNature("its weights are computed from its parameters"))
+    weights, matrices = derived_operands(cell, plan.derived)
+    given = [name for name in plan.traced.inputs if name_in_unit(name) in inputs]
+    named = {name: inputs[name_in_unit(name)] for name in given}
+    return program.scan(
+        plan, named, dict(zip(plan.traced.weights, weights, strict=True)), before, after, matrices
+    )
 
 
 def by_name(sizes: dict[str, int], tensor: Tensor) -> Named:
@@ -158,7 +168,7 @@ class PreparedStep:
 class CellStep(PreparedStep):
     """One step of a cell without gradients: x [B, input_size] and the states, by name."""
 
-    def __init__(self, cell: Unit, method: Method, like: Tensor):
+    def __init__(self, cell: Unit, plans: Sequence[Plan], like: Tensor):
         batch, dtype = len(like), like.dtype
         self.program = program = StepProgram(batch, dtype)
         total = sum(cell.states.values())
@@ -166,7 +176,7 @@ class CellStep(PreparedStep):
         before, after = by_name(cell.states, old).values(), by_name(cell.states, new).values()
         self.reads = program.copy((x, x), *zip(before, before, strict=True))
         self.clears = program.clear(old)
-        y = append_step(program, cell, method, x, old, new)
+        y = append_step(program, cell, plans, x, old, new)
         self.writes = program.copy((y, y), *zip(after, after, strict=True))
         # The results of each call are created like these.
         self.y, *self.new = [

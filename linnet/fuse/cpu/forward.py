@@ -38,6 +38,7 @@ from linnet.fuse.cpu.pack import Packing
 from linnet.fuse.cpu.scan_call import kernel_for
 from linnet.fuse.cpu.threads import grain
 from linnet.fuse.cpu.width import vector_width
+from linnet.fuse.loops import lowered_forward, scratch_size
 from linnet.fuse.operands import Operands, Source, as_dtype
 from linnet.fuse.plan import Plan
 from linnet.fuse.pools import Pool
@@ -132,7 +133,8 @@ def way_of(operands: Operands) -> str:
         steps, batch, _ = operands.shape
         if leaves_unpacked(plan, steps, batch) and not operands.drops:
             return UNPACKED
-        if not plan.matrices or worth_projecting(batch):
+        by_rows = plan.matrices or plan.traced.sizes
+        if not by_rows or worth_projecting(batch):
             return PROJECTING
     if not shares_channels(operands):
         return GIVEN
@@ -151,6 +153,8 @@ def shares_channels(operands: Operands) -> bool:
     steps, batch, _ = operands.shape
     if steps == 1 or batch > FEW_ROWS or not operands.plan.matrices or operands.drops:
         return False
+    if operands.plan.traced.sizes:  # a step that is not elementwise reads all channels anywhere
+        return False
     return steps * batch * sum(map(len, operands.matrices)) * operands.real.itemsize <= MOST_BYTES
 
 
@@ -166,7 +170,8 @@ def is_worth_sharing(operands: Operands) -> bool:
 def leaves_unpacked(plan: Plan, steps: int, batch: int) -> bool:
     """Whether there are so few rows that packing the matrices would cost more than it saves."""
     few = steps == 1 or (not plan.products and steps * batch < ROWS)
-    return few and not plan.traced.inner and steps * batch <= UNPACKED_ROWS
+    alone = not plan.traced.inner and not plan.traced.sizes
+    return few and alone and steps * batch <= UNPACKED_ROWS
 
 
 def worth_projecting(batch: int) -> bool:
@@ -211,6 +216,8 @@ class ForwardScan:
         self.shares = kind.way in (SHARED, SHORT_SHARED)
         self.function, names = self.compiled(operands)
         self.block = Block(names)
+        # How many numbers of memory the kernel needs for each row, besides its results.
+        self.scratch = scratch_size(lowered_forward(plan.pattern.traced)) if "scratch" in names else 0
         self.panel = vector_width(self.real)
         # The number of products for each channel and step.
         self.products = self.depth_of(operands)
@@ -238,7 +245,9 @@ class ForwardScan:
         return kernel_for(operands, "forward", (), *how)
 
     def depth_of(self, operands: Operands) -> int:
-        return sum(matrix.shape[0] for matrix in operands.matrices)
+        depth = sum(matrix.shape[0] for matrix in operands.matrices)
+        # The rows of a step that is not elementwise are not divided, as those with products are not.
+        return max(1, depth) if self.plan.traced.sizes else depth
 
     def set_header(self, operands: Operands) -> None:
         kind, size = self.kind, self.kind.sizes[0]
@@ -264,7 +273,7 @@ class ForwardScan:
     def put_constants(self, operands: Operands) -> None:
         block, plan = self.block, self.plan
         block.put_fixed("zeros", zeros(max(operands.sizes), self.real))
-        if plan.traced.inner:
+        if plan.traced.inner and not plan.traced.sizes:
             for group, size in enumerate(operands.sizes):
                 wide = -(-size // (self.cut.blocks * self.panel)) * self.panel
                 block.put_numbers(f"group.{group}", size, wide, 0)
@@ -286,6 +295,10 @@ class ForwardScan:
             block.put_at(at, extra)
         y, sequences = self.put_states(operands)
         products = self.put_products(operands, steps, alive, taken) if self.products else []
+        if self.scratch:
+            shape = (self.kind.batch, self.scratch)
+            memory = self.take("scratch", shape, lambda: new_buffer(shape, self.real), taken)
+            block.put("scratch", memory)
         self.call(steps)
         for pool, memory in taken:
             pool.append(memory)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from linnet.fuse.phases import phases_of
+from linnet.fuse.loops import Lowered, lowered_backward, lowered_forward, scratch_size
+from linnet.fuse.phases import phases_of, subject
 from linnet.fuse.plan import Product
 from linnet.fuse.trace import Traced
 
@@ -45,9 +46,28 @@ class Recipe:
         """What inner products read."""
         return tuple(f"inner.{i}" for i in range(len(self.traced.inner)))
 
+    def lowered(self, name: str) -> Lowered:
+        """The loops of the "forward" or "backward" kernel of a step that is not elementwise."""
+        return (
+            lowered_forward(self.traced) if name == "forward" else lowered_backward(self.traced, self.wanted)
+        )
+
+    def has_scratch(self, name: str) -> bool:
+        """Whether a kernel needs memory of its own."""
+        return bool(self.traced.sizes) and scratch_size(self.lowered(name)) > 0
+
+    def scratch_operands(self, name: str) -> tuple[str, ...]:
+        return ("scratch",) if self.has_scratch(name) else ()
+
+    def size_of(self, output: str) -> int:
+        """The number of channels of an output of a step that is not elementwise."""
+        return dict(self.traced.sizes)[subject(output)]
+
     @property
     def group_names(self) -> tuple[str, ...]:
         """The sizes of the groups, if there can be different ones."""
+        if self.traced.sizes:
+            return ()
         groups = set(phases_of(self.traced).groups.values()) if self.traced.inner else ()
         return tuple(f"group.{i}" for i in groups)
 
@@ -65,7 +85,8 @@ class Recipe:
         source = ("x", "matrix.input") if self.projects else ()
         claims = ("claims",) if self.shared else ()
         known = (*self.traced.inputs, *self.traced.weights, *states, "zeros", *self.number_operands)
-        return (*known, *output, *matrices, *self.inner_names, *self.group_names, *source, *claims)
+        scratch = self.scratch_operands("forward")
+        return (*known, *output, *matrices, *self.inner_names, *self.group_names, *source, *claims, *scratch)
 
     def backward_operands(self) -> tuple[str, ...]:
         states = [f"state.{name}" for name in self.traced.states]
@@ -75,7 +96,8 @@ class Recipe:
         matrices = self.matrix_operands(("matrix", "dproduct", "state_gradient"), drops)
         known = (*self.traced.inputs, *self.traced.weights, *states, "zeros", *self.number_operands, "dy")
         claims = ("claims",) if self.shared else ()
-        return (*known, *carries, *gradients, *matrices, *self.group_names, *claims)
+        scratch = self.scratch_operands("backward")
+        return (*known, *carries, *gradients, *matrices, *self.group_names, *claims, *scratch)
 
     @property
     def number_operands(self) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from linnet.fuse.cpu import jit, source
+from linnet.fuse.cpu import jit, kernels
 from linnet.fuse.cpu.kernel_cache import KernelCache
 from linnet.fuse.cpu.recipe import Recipe
 from linnet.fuse.cpu.width import vector_width
@@ -39,7 +39,7 @@ KERNELS: KernelCache[jit.Compiled] = KernelCache(recent=32)
 
 def compiled(recipe: Recipe, name: str) -> tuple[jit.Compiled, tuple[str, ...]]:
     """Plans of equal recipes share their kernels."""
-    emit = source.forward_ir if name == "forward" else source.backward_ir
+    emit = kernels.forward_ir if name == "forward" else kernels.backward_ir
     operands = recipe.forward_operands() if name == "forward" else recipe.backward_operands()
     kernel = KERNELS.get((recipe, name), lambda: jit.compile_recipe(recipe, emit, name))
     return kernel, operands

@@ -40,14 +40,6 @@ Row = Callable[[Piece, ir.Value, ir.Value, Channels], None]
 Walk = Callable[[ir.Value, Piece, Row], None]
 
 
-def forward_ir(recipe: Recipe) -> str:
-    return Kernel(recipe, "forward", recipe.forward_operands()).emit()
-
-
-def backward_ir(recipe: Recipe) -> str:
-    return Kernel(recipe, "backward", recipe.backward_operands()).emit()
-
-
 class Kernel(StepRows):
     """The loop over time around a traced step."""
 

@@ -19,13 +19,11 @@ from torch import Tensor
 from linnet.fuse.cpu import jit, row_kernels
 from linnet.fuse.cpu.call import Call, Cut, zeros
 from linnet.fuse.cpu.int8 import Int8Panels, linear_kernel, units_of
-from linnet.fuse.cpu.outer_scan import check_inputs, recipe_for
-from linnet.fuse.cpu.outer_scan import kernel as outer_kernel
 from linnet.fuse.cpu.recipe import Recipe
 from linnet.fuse.cpu.scan_call import DTYPES, compiled
 from linnet.fuse.cpu.threads import parallel_for
 from linnet.fuse.cpu.width import vector_width
-from linnet.fuse.outer_inputs import Misfit, OuterInputs, OuterSettings
+from linnet.fuse.loops import lowered_forward, scratch_size
 from linnet.fuse.plan import Plan
 from linnet.fuse.recording import unreadable
 from linnet.fuse.unit import CannotFuse, Int8Linear, Linear, Named, Norm, Operation, Shift
@@ -176,6 +174,8 @@ class StepProgram:
         if plan.pattern.numbers:
             call.put("numbers", plan.numbers_as(self.dtype))
         y = call.put("y", self.buffer(sizes["y"]))
+        if traced.sizes:
+            call.put("scratch", self.buffer(max(1, scratch_size(lowered_forward(plan.pattern.traced)))))
         self.phases(plan, call, sizes, matrices[len(plan.products) :])
         return y
 
@@ -198,37 +198,6 @@ class StepProgram:
             self.append(kernel, operands, call, self.batch)
             if i < len(products):
                 self.product(*products[i])
-
-    def outer(self, inputs: OuterInputs, new: Tensor, settings: OuterSettings) -> Tensor:
-        """A step of a memory written by outer products; `inputs.a` is [B, H]."""
-        hidden, wide = inputs.a.shape[-1], len(inputs.head_matrix)
-        recipe = recipe_for(self.dtype, hidden, *settings)
-        assert recipe is not None
-        try:
-            check_inputs(recipe, (None, None, False), inputs._replace(a=inputs.a[None]))
-        except Misfit as misfit:
-            raise CannotFuse(str(misfit)) from misfit
-        call, y, z = self.call(hidden), self.buffer(hidden), self.buffer(new.shape[-1])
-        product = self.linear(inputs.state, inputs.state_matrix)
-        for name, tensor in (("a", inputs.a), ("product", product), ("z", z), ("y", y)):
-            call.put(name, tensor)
-        self.put_state(call, "state", inputs.state, new)
-        call.put("zeros", zeros(max(new.shape[-1], wide) + self.width, self.dtype))
-        bias = zeros(wide, self.dtype) if inputs.bias is None else self.weight("a bias", inputs.bias, (wide,))
-        call.put("bias", bias)
-        if inputs.gain is not None and inputs.shift is not None:
-            for name, weight in (("gain", inputs.gain), ("shift", inputs.shift)):
-                call.put(name, self.weight(f"the {name} of a norm", weight, (hidden,)))
-            call.put("normed", self.buffer(hidden))
-            call.put("rate", self.buffer(1))
-        operands, own = recipe.forward_operands, ("matrix.state", "matrix.heads")
-        call.locations |= dict.fromkeys(own, (0, 0, 0))  # the products are kernels of their own
-        # The kernel of the hidden state does not read the heads, which are computed from what it writes.
-        call.locations["heads"] = (0, 0, 0)
-        self.append(outer_kernel(recipe, "hidden"), operands, call, self.batch)
-        call.put("heads", self.linear(z, inputs.head_matrix))
-        self.append(outer_kernel(recipe, "memory"), operands, call, self.batch)
-        return y
 
     def put_state(self, call: Call, name: str, old: Tensor, new: Tensor) -> None:
         """Slot 0 is the old state, slot 1 the new one; the stride is the distance between the two tensors."""

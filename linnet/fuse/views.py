@@ -29,6 +29,15 @@ class View:
         """The strides of the dimensions of more than one number."""
         return tuple(stride for size, stride in zip(self.shape, self.strides, strict=True) if size > 1)
 
+    def reshaped(self, shape: Sequence[int]) -> View:
+        """The same numbers in another shape; they must lie side by side."""
+        assert self.is_contiguous or tuple(shape) == self.shape
+        return (
+            self
+            if tuple(shape) == self.shape
+            else View(self.base, self.offset, tuple(shape), row_major(shape))
+        )
+
     def strides_in(self, shape: Sequence[int]) -> tuple[int, ...]:
         """The strides if this view is broadcast to `shape`, for its dimensions of more than one number."""
         missing = len(shape) - len(self.shape)

@@ -14,7 +14,6 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import linnet
-from linnet.fuse import outer_ops
 
 NRU = variant(linnet.NRU)
 FORMS = [
@@ -22,8 +21,8 @@ FORMS = [
     variant(linnet.NRU, layer_norm=True),
     variant(linnet.NRU, head_activation="relu", head_reduction="sum", bias=False),
 ]
-# What has no kernel: other forms, and sizes that do not fall into vectors.
-WITHOUT = [
+# Other forms, and sizes that do not fall into vectors.
+OTHERS = [
     variant(linnet.NRU, directions="full"),
     variant(linnet.NRU, directions="per-head"),
     variant(linnet.NRU, heads_read_input=True),
@@ -36,38 +35,6 @@ def _fresh_compiler():
     torch.compiler.reset()
     yield
     torch.compiler.reset()
-
-
-def arguments(form: Variant, kind: str, dtype: torch.dtype, reverse: bool = False) -> tuple:
-    """Those of linnet::outer_scan, taken from a module and not made up."""
-    cell = form.build(9, dtype).first_cell
-    a = cell.input.joint(draw(4, 3, 7, seed=5, dtype=dtype))
-    state = draw(3, 9 + 64, seed=6, dtype=dtype)
-    norm = (cell.norm.weight, cell.norm.bias) if "layer_norm" in form.options else (None, None)
-    tensors = (a, cell.recurrent.weight, cell.heads.weight, cell.heads.bias, state, *norm)
-    leaves = [None if t is None else t.detach().requires_grad_() for t in tensors]
-    given = flags(kind, 4, 3)
-    return *leaves, given.get("mask"), given.get("resets"), reverse, *cell.kernel_settings()
-
-
-@over("kind", ["nothing", "mask and resets"])
-@over("form", FORMS)
-def test_torch_finds_no_fault_with_the_operation(form: Variant, kind: str):
-    for dtype, reverse in ((torch.float32, False), (torch.float64, True)):
-        torch.library.opcheck(outer_ops.outer_scan_op, arguments(form, kind, dtype, reverse))
-
-
-@over("form", FORMS)
-def test_torch_finds_no_fault_with_its_gradient(form: Variant):
-    given = arguments(form, "mask and resets", torch.float32)
-    given = tuple(value.detach() if isinstance(value, Tensor) else value for value in given)
-    y, final, *kept = outer_ops.outer_scan_op(*given)
-    # It has no gradient of its own, so there is none to be registered.
-    torch.library.opcheck(
-        outer_ops.outer_scan_backward_op,
-        (*given, kept, torch.randn_like(y), torch.randn_like(final)),
-        test_utils=("test_schema", "test_faketensor"),
-    )
 
 
 # -------------------------------------------------------------------------------------- torch.compile
@@ -103,16 +70,16 @@ def test_a_compiled_stack_has_one_operation_a_direction_and_layer(steps: int):
     torch.compile(rnn, backend=keep, fullgraph=True, dynamic=True)(x, **flags("mask and resets", steps, 3))
     (graph,) = graphs
     names = operations_in(graph)
-    assert sum("outer_scan" in name for name in names) == 4
+    assert sum("linnet.scan" in name for name in names) == 4
     assert len(names) < 200
 
 
-@over("form", WITHOUT)
-def test_a_form_without_a_kernel_is_compiled_as_a_loop(form: Variant):
+@over("form", OTHERS)
+def test_other_forms_are_compiled(form: Variant):
     check_compiles(form.build(8, torch.float32))
 
 
-def test_bfloat16_is_compiled_as_a_loop():
+def test_bfloat16_is_compiled():
     check_compiles(NRU.build(8, torch.bfloat16), 3e-2)
 
 
@@ -145,7 +112,7 @@ class Model(nn.Module):
 def test_an_exported_model_is_the_same_at_any_length_and_batch():
     model = Model().eval()
     program = exported(model, 5, 3)
-    assert sum("outer_scan" in name for name in operations_in(program.graph)) == 4
+    assert sum("linnet.scan" in name for name in operations_in(program.graph)) == 4
     for steps, batch in ((5, 3), (2, 7), (63, 1), (1, 33)):
         x = draw(steps, batch, 7, seed=6, dtype=torch.float32)
         torch.testing.assert_close(program.module()(x), model(x), rtol=1e-5, atol=1e-5)
@@ -184,11 +151,11 @@ def test_make_fx_records_the_operation():
     rnn = NRU.build(9, torch.float32)
     example, x = (draw(5, 3, 7, seed=seed, dtype=torch.float32) for seed in (5, 6))
     graph = make_fx(lambda x: rnn(x)[0])(example)
-    assert sum("outer_scan" in name for name in operations_in(graph.graph)) == 1
+    assert sum("linnet.scan" in name for name in operations_in(graph.graph)) == 1
     torch.testing.assert_close(graph(x), rnn(x)[0], rtol=1e-5, atol=1e-5)
 
 
-@over("form", [*FORMS, *WITHOUT])
+@over("form", [*FORMS, *OTHERS])
 def test_fake_tensors_have_shapes_and_no_numbers(form: Variant):
     with FakeTensorMode(allow_non_fake_inputs=True):
         rnn = form.unit(7, 9, bidirectional=True, **form.options)
