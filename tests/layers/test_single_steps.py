@@ -62,7 +62,7 @@ def test_steps_with_resets_equal_the_loop(unit: str, batch_first: bool, short_wa
         expected = steps(rnn, x, None, resets)
     for one, other in zip(found, expected, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)
-    assert count in ((0,) if unit in ("eurnn", "goru", "statisticalru") else (4, 5))
+    assert count in ((0,) if unit in ("eurnn", "goru") else (4, 5))
 
 
 @pytest.mark.parametrize(
