@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import tempfile
+from functools import cache
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import torch
@@ -34,18 +36,26 @@ def race_of(unit: str, settings: Settings) -> Race:
     return Race("onnx", shape, "inference", entrants, [Comparison("operator", "Scan", "its Scan")])
 
 
-def session_call(unit: str, shape: Shape, threads: int, by_operator: bool) -> Call:
+def session_call(unit: str, shape: Shape, threads: int, by_operator: bool, **arguments: Any) -> Call:
+    """A call of onnxruntime; `arguments` are those of the layer besides its sizes."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
+    session = onnxruntime.InferenceSession(exported(unit, shape.d, by_operator, **arguments), options)
+    inputs = {"x": torch.randn(shape).numpy()}
+    return lambda: session.run(None, inputs)
+
+
+@cache  # a few models, which take seconds to export
+def exported(unit: str, size: int, by_operator: bool, **arguments: Any) -> bytes:
+    """The model as onnxruntime reads it, for sequences of any length."""
+    layer = UNITS[unit](size, size, **arguments)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.onnx"
         if by_operator:
-            export_onnx(UNITS[unit](shape.d, shape.d), path)
+            export_onnx(layer, path)
         else:
             with patch.object(onnx_operators, "use_operators"):
-                export_onnx(UNITS[unit](shape.d, shape.d), path)
-        session = onnxruntime.InferenceSession(path, options)
-    inputs = {"x": torch.randn(shape).numpy()}
-    return lambda: session.run(None, inputs)
+                export_onnx(layer, path)
+        return path.read_bytes()

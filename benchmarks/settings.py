@@ -46,6 +46,8 @@ SHAPES = (
 RACED = ("sru", "lrn", "ran", "scrn", "atr", "lstm", "gru", "nru", "janet", "qrnn", "rnn")
 QUANTISED, EXPORTED = (STEP, Shape(100, 8, 512)), Shape(1000, 1, 128)
 OPTIONAL = (Shape(100, 32, 128), Shape(100, 32, 256))  # of options with kernels, relative to the loop
+# One sequence on one thread.
+ALONE = tuple(Shape(steps, 1, d) for d in (32, 64, 128, 256, 512) for steps in (12, 50, 100))
 MODES = ("inference", "training")
 
 
@@ -84,6 +86,7 @@ class Settings:
     halved: Shape = SHAPES[1]  # in bfloat16
     exported: Shape = EXPORTED  # in onnxruntime
     optional: tuple[Shape, ...] = OPTIONAL
+    alone: tuple[Shape, ...] = ALONE
     repeats: int = 3  # of measurements that need a new process
 
     def __post_init__(self) -> None:
@@ -126,5 +129,6 @@ def quick(settings: Settings) -> Settings:
         halved=Shape(6, 3, 16),
         exported=Shape(6, 2, 16),
         optional=(Shape(6, 3, 16),),
+        alone=(Shape(9, 1, 16),),
         repeats=1,
     )

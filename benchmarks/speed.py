@@ -33,7 +33,8 @@ class Race(NamedTuple):
         # Reference loops are slow and the differences large, so a few rounds are enough.
         seconds = settings.seconds / 2 if "reference" in self.entrants else settings.seconds
         times = race(builders, settings.rounds, settings.threads, seconds, book.say, settings.device)
-        measured = [row for name in times for row in self.rows(name, times)]
+        # A race may have other threads than the rest of the book.
+        measured = [{"threads": settings.threads, **row} for name in times for row in self.rows(name, times)]
         return book.add(*measured)
 
     def rows(self, name: str, times: dict[str, Times]) -> list[dict[str, Any]]:

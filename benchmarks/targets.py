@@ -16,6 +16,11 @@ BEYOND_CACHE = 64e6
 LINEAR = 1.2
 
 
+# Modes and peers of one sequence on one thread.
+ALONE = ("one thread", "one thread, both directions")
+PEERS = ("nn.LSTM", "nn.GRU", "onnxruntime")
+
+
 class Target(NamedTuple):
     """A ratio of at most `figure` for these units and modes, at hidden sizes from `least` to `most`."""
 
@@ -77,6 +82,7 @@ TARGETS = (
     Target(RACED, ("step",), "float32", 0.6, least=512),
     Target(RACED, ("inference",), "the same in float32", 1.0),
     Target(("lstm", "gru", "rnn"), ("inference",), "its Scan", 0.5),
+    *(Target(("lstm", "lstm frozen", "gru", "gru frozen"), ALONE, to, 1.0) for to in PEERS),
     Target(("sru",), ("step by step",), "its cell", 0.5, least=512),
     Target(("sru",), ("step by step",), "onnxruntime", 0.7, least=512),
     Target(RACED, ("step by step",), "float32 in C", 0.45, least=512),

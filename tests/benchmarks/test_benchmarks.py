@@ -21,6 +21,7 @@ from benchmarks import (
     loss,
     matching,
     memory,
+    one_sequence,
     options,
     reading,
     recurrence,
@@ -111,6 +112,17 @@ def test_classifiers_race_with_as_many_layers_and_all_dropouts(book: rows.Book):
     ours, torchs = classifier.ours("lstm", Shape(6, 3, 16)), classifier.TorchClassifier(16)
     trained = sum(weight.numel() for weight in torchs.parameters() if weight.requires_grad)
     assert trained == ours.count() + 2 * 4 * 16
+
+
+def test_one_sequence_races_on_one_thread_with_torch_and_onnxruntime(book: rows.Book):
+    pytest.importorskip("onnxruntime")
+    made = one_sequence.measure(replace(TINY, threads=2), book)
+    pairs = [(unit, to) for unit in ("gru", "gru frozen") for to in ("nn.GRU", "onnxruntime")]
+    expected = [*((*pair, "1") for pair in pairs), ("nn.GRU", "", ""), ("gru", "", "")]
+    found = [(row["unit"], row["ratio_to"], row["target"]) for row in made]
+    assert found == [*expected, *expected]
+    assert [row["mode"] for row in made] == [mode for mode in targets.ALONE for _ in expected]
+    assert {row["threads"] for row in made} == {"1"}
 
 
 def test_taggers_race_with_the_same_model_of_torch_and_the_crf_with_its_peer(book: rows.Book):
