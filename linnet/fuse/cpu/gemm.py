@@ -153,14 +153,16 @@ class Gemm:
         zeros.initializer, zeros.global_constant, zeros.linkage = ir.Constant(kind, None), True, "internal"
         self.zeros = zeros.ptrtoint(I64).inttoptr(PTR)
 
-    def emit(self, rows: ir.Value, a, a_row, packed, depth, panels, c, c_row) -> None:
+    def emit(self, rows: ir.Value, a, a_row, packed, depth, panels, c, c_row, few: bool = False) -> None:
         """Multiply with the panels from the first to the last of `panels`, without a bias; addresses are
-        integers."""
+        integers. `few`: there are never more rows than AT_ONCE has."""
         build, (first, beyond) = self.build, panels
         where = a, a_row, packed, depth, c, c_row
         for count, most in AT_ONCE.items():
             with build.if_then(build.icmp_signed("==", rows, I64(count))):
                 self.emit_few(count, most, panels, where)
+        if few:
+            return
         with (
             build.if_then(build.icmp_signed(">", rows, I64(max(AT_ONCE)))),
             loop(build, first, beyond, I64(1)) as p,

@@ -283,7 +283,8 @@ class Kernel(StepRows):
             first, beyond = (build.add(build.mul(part, size), channel) for channel in channels)
             last = build.udiv(build.add(beyond, I64(self.width - 1)), width)
             own = build.udiv(first, width), last
-            self.gemm.emit(build.sub(bottom, top), a, strides[0], packed, depth, own, c, strides[1])
+            rows = build.sub(bottom, top)
+            self.gemm.emit(rows, a, strides[0], packed, depth, own, c, strides[1], few=True)
 
     def row_runs(self, count: ir.Value, top: ir.Value, bottom: ir.Value) -> tuple[ir.Value, ir.Value]:
         """Return how many groups of how many equally spaced rows there are: one group if all rows of a step
