@@ -39,7 +39,7 @@ def make_plans(cell: Unit, extras: Sequence[str], after: After, options: tuple[A
     try:
         return elementwise_plans(cell, extras, after, options)
     except CannotFuse:
-        return [whole_plan(cell, extras, after)]
+        return [whole_plan(cell, extras, after, options)]
 
 
 def elementwise_plans(

@@ -8,22 +8,23 @@ has the same values, as in `linnet.fuse.settings`. The steps of other classes ar
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from linnet.fuse.forks import compiling
 from linnet.fuse.settings import Settings
 from linnet.fuse.substitute import attributes_read
-from linnet.fuse.trace import Traced
 from linnet.fuse.unit import Unit
+
+T = TypeVar("T")
 
 # How many traces are kept for a class, one for each set of options.
 MOST_TRACES = 64
 
 
 class SharedTrace(NamedTuple):
-    """A traced step, and the names of the attributes that it read."""
+    """A traced step, or a recorded one, and the names of the attributes that it read."""
 
-    traced: Traced
+    traced: Any
     names: frozenset[str]
 
 
@@ -34,7 +35,7 @@ class SharedTraces:
         self.settings = Settings()
         self.traces: dict[tuple[Hashable, ...], SharedTrace] = {}
 
-    def get(self, cell: Unit, context: tuple[Hashable, ...], trace: Callable[[], Traced]) -> Traced:
+    def get(self, cell: Unit, context: tuple[Hashable, ...], trace: Callable[[], T]) -> T:
         found = self.traces.get(self.key(cell, context)) or self.make(cell, context, trace)
         names = attributes_read.get()
         if names is not None:
@@ -46,7 +47,7 @@ class SharedTraces:
         methods = tuple(getattr(type(cell), name, None) for name in sorted(self.settings.methods))
         return (*context, methods, self.settings.key(cell))
 
-    def make(self, cell: Unit, context: tuple[Hashable, ...], trace: Callable[[], Traced]) -> SharedTrace:
+    def make(self, cell: Unit, context: tuple[Hashable, ...], trace: Callable[[], Any]) -> SharedTrace:
         names: set[str] = set()
         token = attributes_read.set(names)
         try:
@@ -63,15 +64,24 @@ class SharedTraces:
         return made
 
 
+# By class; steps that are not elementwise apart, since these read modules, and so the sizes in them.
 TRACES: dict[type[Unit], SharedTraces] = {}
+WHOLE_TRACES: dict[type[Unit], SharedTraces] = {}
 
 
-def shared_trace(cell: Unit, context: tuple[Hashable, ...], trace: Callable[[], Traced]) -> Traced:
+def shared_trace(
+    cell: Unit,
+    context: tuple[Hashable, ...],
+    trace: Callable[[], T],
+    is_whole: bool = False,
+) -> T:
     """Return `trace()`, or the result of an earlier call for a cell with the same settings.
 
-    context   all that the trace depends on besides the attributes of the cell
+    context    all that the trace depends on besides the attributes of the cell
+    is_whole   the step is not elementwise
     """
     kind = type(cell)
     if not kind.__module__.startswith("linnet."):
         return trace()
-    return TRACES.setdefault(kind, SharedTraces()).get(cell, context, trace)
+    traces = WHOLE_TRACES if is_whole else TRACES
+    return traces.setdefault(kind, SharedTraces()).get(cell, context, trace)

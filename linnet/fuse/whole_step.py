@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +13,7 @@ from linnet.fuse.operands import arithmetic
 from linnet.fuse.plan import Plan
 from linnet.fuse.record_step import Derived, derived_tensors, record_step
 from linnet.fuse.restart import restarted, starts_of
+from linnet.fuse.shared_traces import shared_trace
 from linnet.fuse.substitute import attributes_read, with_parameters, with_weights
 from linnet.fuse.trace import NotPointwise, Traced, name_in_unit, safe_name
 from linnet.fuse.unit import CannotFuse, Named, Stage, Unit
@@ -23,8 +24,11 @@ After = Callable[[Tensor, Named, Named, Named], tuple[Tensor, Named]]
 COMPARED = 3
 
 
-def whole_plan(cell: Unit, extras: Sequence[str], after: After) -> Plan:
-    """The plan; a CannotFuse if the step does what kernels cannot."""
+def whole_plan(cell: Unit, extras: Sequence[str], after: After, options: tuple[Any, ...] = ()) -> Plan:
+    """The plan; a CannotFuse if the step does what kernels cannot.
+
+    options   the values of the options that `after` reads from its object
+    """
     # What a reset adds to a product is not needed: the product reads the state with what is added to that.
     products = {
         part for stage in cell.stages() for name in stage.recurrence for part in getattr(cell, name).parts
@@ -41,12 +45,32 @@ def whole_plan(cell: Unit, extras: Sequence[str], after: After) -> Plan:
         return changed.output(y, new), new
 
     shapes = {name: tuple(parameter.shape) for name, parameter in step_parameters(cell)}
-    try:
-        traced, derived = record_step(step, inputs, cell.states, shapes, dtype)
-    except NotPointwise as reason:
-        raise CannotFuse(str(reason)) from reason
-    check_recorded(step, traced, derived, shapes, dtype)
+
+    def trace() -> WholeTrace:
+        try:
+            made = WholeTrace(*record_step(step, inputs, cell.states, shapes, dtype))
+        except NotPointwise as reason:
+            raise CannotFuse(str(reason)) from reason
+        check_recorded(step, made.traced, made.derived, shapes, dtype)
+        return made
+
+    sizes = (*inputs.items(), *cell.states.items(), *shapes.items())
+    done_after = (type(getattr(after, "__self__", None)), getattr(after, "__func__", after), *options)
+    context = (cell.training, dtype, sizes, *done_after)
+    traced, derived = shared_trace(cell, context, trace, is_whole=True)
     return Plan(traced, tuple(safe_name(name) for name in extras), (), derived)
+
+
+class WholeTrace(NamedTuple):
+    """A recorded step, and where its weights come from."""
+
+    traced: Traced
+    derived: Derived
+
+    @property
+    def inner(self) -> tuple[()]:
+        """None: the modules that the step calls are among its settings, so that cells can share it."""
+        return ()
 
 
 def dtype_of(cell: Unit) -> torch.dtype:
