@@ -15,6 +15,7 @@ from linnet.fuse.decision import Answers, Recurrence
 from linnet.fuse.forks import compiling
 from linnet.fuse.operands import NO_FLAGS, Source, as_dtype
 from linnet.fuse.ops import compiled_scan
+from linnet.fuse.padding import Padding, cleared, padding_of
 from linnet.fuse.plan import Fusible, Plan
 from linnet.fuse.planning import one_step, sum_of_sizes
 from linnet.fuse.recording import is_transformed_by_func
@@ -72,6 +73,8 @@ class BoundUnit:
         # Whether the input of each stage is given besides the projections, and how wide it is.
         self.extras = [extra_sizes(cell, stage, plan) for stage, plan in zip(self.stages, plans, strict=True)]
         self.kernels: tuple[ModuleType, ModuleType] | None = None
+        # Whether the output of the scan is that of the unit.
+        self.gives_output = len(plans) == 1 and type(cell).output is Unit.output
         self.projects = mode.projects and not mode.recorded and len(plans) == 1 and plans[0].is_even
 
     def run(
@@ -91,10 +94,16 @@ class BoundUnit:
 
         Raises CannotFuse if the weights do not fit the plans, before anything is read by its address.
         """
-        if not self.mode.recorded and x.is_neg():
+        padding = padding_of(flags[0]) if self.mode.projects and not self.mode.recorded else None
+        if padding is None and not self.mode.recorded and x.is_neg():
             x = x.resolve_neg()
-        sources = self.projections(recurrence.cell, answers, x)
-        return self.run_stages(recurrence, answers, sources, inputs, state, flags, masks)
+        sources = self.projections(recurrence.cell, answers, x, padding)
+        if padding is None:
+            return self.run_stages(recurrence, answers, sources, inputs, state, flags, masks)
+        inputs = {name: padding.pack_extra(extra.expand(*x.shape[:-1], -1)) for name, extra in inputs.items()}
+        flags = (None, padding.pack_flags(flags[1]), flags[2])
+        y, ends = self.run_stages(recurrence, answers, sources, inputs, state, flags, masks, padding)
+        return y if self.pads(padding) else padding.give(y), ends
 
     def run_stages(
         self,
@@ -105,6 +114,7 @@ class BoundUnit:
         state: Named,
         flags: Flags = NO_FLAGS,
         masks: Mapping[str, Tensor] = {},
+        padding: Padding | None = None,
     ) -> tuple[Tensor, Named]:
         """`run` from projections, or from their operands if the kernel is to compute them."""
         cell = recurrence.cell
@@ -122,13 +132,13 @@ class BoundUnit:
                 self.check_fit(cell, answers, number, source, tensors)
             drops = [masks[product.state] for product in plan.products] if masks else ()
             step = partial(one_step, cell, stage, recurrence.after)
-            y, new = self.scan(Fusible(plan, step), source, tensors, flags, drops)
+            y, new = self.scan(Fusible(plan, step), source, tensors, flags, drops, padding)
             finals |= new
             # A stage whose state is read by another, or by the output, returns this state as its output.
             sequences[stage.states[0]] = read[stage.states[0]] = y
             if plan.raw is not None:
                 fusible = Fusible(plan.raw, partial(step, raw=True))
-                read[stage.states[0]], _ = self.scan(fusible, source, tensors, flags, drops)
+                read[stage.states[0]], _ = self.scan(fusible, source, tensors, flags, drops, padding)
         # Under autocast a scan computes in another dtype than that of the state.
         ends = {name: as_dtype(end, state[name].dtype) for name, end in finals.items()}
         return (y if self.is_whole else cell.output(y, sequences)), ends
@@ -140,6 +150,7 @@ class BoundUnit:
         tensors: Sequence[Tensor],
         flags: Flags,
         drops: Sequence[Tensor],
+        padding: Padding | None,
     ) -> tuple[Tensor, Named]:
         if self.mode.recorded:
             given = (source.x, *tensors)
@@ -151,7 +162,12 @@ class BoundUnit:
         if self.kernels is None:
             self.kernels = load_kernels(), self.mode.passes()
         scan, passes = self.kernels
-        return scan.fused_scan(scan.Call(fusible, passes, flags, drops), source, tensors)
+        call = scan.Call(fusible, passes, flags, drops, padding, self.pads(padding))
+        return scan.fused_scan(call, source, tensors)
+
+    def pads(self, padding: Padding | None) -> bool:
+        """Whether the scan writes its output with padded steps."""
+        return padding is not None and self.gives_output and not padding.packs_output
 
     def operands(
         self, cell: Unit, answers: Answers, number: int, x: Tensor, inputs: Named, state: Named
@@ -184,16 +200,17 @@ class BoundUnit:
         if answers.are_fixed(cell, [*source[1:], *tensors[extras:weights], *tensors[states:]]):
             answers.fits.add(kind)  # type: ignore[attr-defined]
 
-    def projections(self, cell: Unit, answers: Answers, x: Tensor) -> Sequence[Source]:
+    def projections(
+        self, cell: Unit, answers: Answers, x: Tensor, padding: Padding | None
+    ) -> Sequence[Source]:
         """The projection for each stage, or its operands if the kernel is to compute it."""
         known = answers.input_of(cell)
         if self.projects and known.is_plain and not is_better_by_torch(known.weight, x):
-            if known.is_bare:
-                return (Source(x, known.weight, known.bias),)
             if reduction_of(cell.input) is not None:  # torch computes this product
                 check_device(cell.input, x)
-            return (Source(cell.input.prepare(x), known.weight, known.bias),)
-        return self.split(cell, project(cell.input, x))
+            x = x if known.is_bare else cell.input.prepare(cleared(x))
+            return (Source(x if padding is None else padding.pack(x), known.weight, known.bias),)
+        return self.split(cell, project(cell.input, x, padding))
 
     def split(self, cell: Unit, joint: Tensor) -> list[Source]:
         """The projection of each stage."""
@@ -234,9 +251,12 @@ def reduction_of(projection: Any) -> Tensor | None:
     return projection._parameters.get("reduce")
 
 
-def project(projection: Any, x: Tensor) -> Tensor:
+def project(projection: Any, x: Tensor, padding: Padding | None = None) -> Tensor:
     check_device(projection, x)
-    return projection.joint(x)
+    if padding is None:
+        return projection.joint(x)
+    # Packed in between: masks of the input are one for each sequence.
+    return projection.affine(padding.pack(projection.prepare(cleared(x))))
 
 
 def state_size(cell: Unit, stage: Stage, plan: Plan, name: str) -> int:

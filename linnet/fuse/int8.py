@@ -63,7 +63,7 @@ def scan(
     tensors = [*map(passes.laid_out, extras), *weights, *states]
     operands = Operands(plan, passes.laid_out(joint), tensors, flags)
     y, sequences, _ = passes.run_forward(operands, keep=False)
-    return y, ends(sequences, flags[2], y.dtype)
+    return y, ends(operands, sequences, y.dtype)
 
 
 def panels_of(cell: Any, stage: Any) -> list[Int8Panels]:

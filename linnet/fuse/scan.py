@@ -17,6 +17,7 @@ from linnet.fuse.cpu.passes import Kept, projection_gradients
 from linnet.fuse.graph import interpret
 from linnet.fuse.in_place import changeable
 from linnet.fuse.operands import NO_FLAGS, Flags, Operands, Source, as_dtype
+from linnet.fuse.padding import Padding
 from linnet.fuse.plan import Fusible, Plan
 from linnet.fuse.recording import unreadable
 from linnet.fuse.samples import for_each_sample
@@ -78,19 +79,22 @@ class Call(NamedTuple):
     kernels: ModuleType = passes
     flags: Flags = NO_FLAGS
     drops: Sequence[Tensor] = ()
+    padding: Padding | None = None
+    pads_output: bool = False
 
-    def operands(self, source: Source, tensors: Sequence[Tensor], joint: Tensor | None = None) -> Operands:
+    def operands(self, source: Any, tensors: Sequence[Tensor], joint: Tensor | None = None) -> Operands:
         """`joint`: the projections; None if they are still to be computed."""
         if source.weight is None:
-            return Operands(self.fusible.plan, source.x, tensors, self.flags, None, self.drops)
-        return Operands(self.fusible.plan, joint, tensors, self.flags, source, self.drops)
+            joint, source = source.x, None
+        how = (self.flags, source, self.drops, self.padding, self.pads_output)
+        return Operands(self.fusible.plan, joint, tensors, *how)
 
     def run(self, operands: Operands, keep: bool) -> tuple[Tensor, list[Tensor], list[Tensor], list[Tensor]]:
         """The output, the final states, and what the backward pass reads: the states and the products."""
         y, sequences, products = self.kernels.run_forward(operands, keep)
         if collects():
             collect(dict(zip(operands.plan.traced.states, sequences, strict=True)), operands.reverse)
-        return y, ends(sequences, operands.reverse, y.dtype), sequences, products
+        return y, ends(operands, sequences, y.dtype), sequences, products
 
 
 def fused_scan(call: Call, source: Source, tensors: Sequence[Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
@@ -123,14 +127,14 @@ def wants_gradients(tensors: Sequence[Tensor | None]) -> bool:
     return torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
 
 
-def ends(sequences: Sequence[Tensor], reverse: bool, dtype: torch.dtype) -> list[Tensor]:
+def ends(operands: Operands, sequences: Sequence[Tensor], dtype: torch.dtype) -> list[Tensor]:
     """The final states: copies, so that the states of all steps can be freed."""
-    last, made = 0 if reverse else -1, []
+    made = []
     for sequence in sequences:
-        end = sequence[last]
+        end = operands.final(sequence)
         if end.dtype is not dtype:
             end = end.to(dtype)
-        elif sequence.shape[0] > 1:
+        elif operands.padding is None and sequence.shape[0] > 1:  # that of padded sequences is a copy already
             end = end.clone()
         made.append(end)
     return made
@@ -179,7 +183,8 @@ class Scan(torch.autograd.Function):
 def differentiable_gradients(call: Call, sources: list[Any], needed: Any, above: Any) -> list[Tensor | None]:
     """The gradients by the reference, which can be differentiated again."""
     joint = sources[0] if sources[1] is None else Source(*sources[:3]).linear()
-    operands = Operands(call.fusible.plan, joint, sources[3:], call.flags, drops=call.drops)
+    how = (call.flags, None, call.drops, call.padding, call.pads_output)
+    operands = Operands(call.fusible.plan, joint, sources[3:], *how)
     return reference_gradients(call.fusible.step, operands, sources, needed, above)
 
 
@@ -214,6 +219,9 @@ def aliases(tensors: Sequence[Tensor | None]) -> list[Any]:
 
 
 def reference_scan(step: Step, operands: Operands) -> tuple[Tensor, dict[str, Tensor]]:
+    if operands.padding is not None:
+        y, finals = reference_scan(step, operands.unpacked())
+        return (y if operands.pads_output else operands.padding.packed(y)), finals
     plan, count = operands.plan, len(operands.plan.products)
     joint = by_part(operands, operands.joint, operands.plan.projected)
     parts = {**joint, **dict(zip(operands.plan.extras, operands.extras, strict=True))}

@@ -27,6 +27,7 @@ from linnet.fuse.devices import check_devices
 from linnet.fuse.fused import BoundUnit, Mode, load_kernels
 from linnet.fuse.hooks import hook_obstacle
 from linnet.fuse.int8 import int8_kernel
+from linnet.fuse.padding import cleared
 from linnet.fuse.plan_cache import PlanCache, PlansOrReason
 from linnet.fuse.recording import is_transformed_by_func
 from linnet.fuse.restart import restart_inputs
@@ -81,7 +82,7 @@ class Loop(Way):
         flags: Flags,
         reset_state: Named | None = None,
     ) -> tuple[Tensor, Named]:
-        cell = recurrence.cell
+        cell, x = recurrence.cell, cleared(x)
         check_devices(cell, cell.unit_name, x)
         noise, masks = recurrence.state_noise(x), recurrence.state_masks(state)
         inputs = {**cell.project(x), **noise}
@@ -210,9 +211,11 @@ class Scan(Way):
         if cell.is_quantised and reset_state is not None:
             raise CannotFuse("its int8 kernel resets to zeros only")
         if cell.is_quantised:
+            x = cleared(x)
             return self.int8_kernel(recurrence, answers, x)(x, state, flags, self.mode.recorded)
         noise, masks = recurrence.state_noise(x), recurrence.state_masks(state)
-        inputs = {**cell.extra_inputs(x), **noise}
+        reads_as_it_is = hasattr(cell.extra_inputs, "only_selects")
+        inputs = {**cell.extra_inputs(x if reads_as_it_is else cleared(x)), **noise}
         if reset_state is not None and flags[1] is not None:
             countable = x.is_cpu and not self.mode.recorded
             inputs |= restart_inputs(cell, flags[1], reset_state, masks, countable)

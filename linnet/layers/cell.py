@@ -24,6 +24,7 @@ from linnet.base.options import check_size, either
 from linnet.base.show import ShowsOptions
 from linnet.fuse.choose import bound_step, run_step
 from linnet.fuse.hooks import hooked_submodule
+from linnet.fuse.padding import only_selects
 from linnet.fuse.unit import ByNature, Named, Stage, Unit
 from linnet.layers.adapters import adapters_of, run_inside, unwrapped, without_adapters
 from linnet.layers.projection import Projection
@@ -94,6 +95,7 @@ class Cell(ShowsOptions, Unit):
         extra_inputs = self.extra_inputs(x)  # first, as with kernels: both may draw masks
         return {**self.input(x), **extra_inputs}
 
+    @only_selects
     def extra_inputs(self, x: Tensor) -> Named:
         """Return further inputs of `step`, besides the projections and the state: x itself, or a mask."""
         return {}
@@ -155,9 +157,6 @@ class Cell(ShowsOptions, Unit):
             return y, state
         y = self.projection(y)["y"]
         return y, {**state, "h": y}
-
-    def output(self, y: Tensor, state: Named) -> Tensor:
-        return y
 
     def initial_state(self, batch: Sequence[int], like: Tensor) -> Named:
         return {name: like.new_zeros(*batch, size) for name, size in self.states.items()}

@@ -16,6 +16,7 @@ from linnet.base.options import check_rate, choose
 from linnet.fuse.choose import bound_scan, bound_step, run, run_pair
 from linnet.fuse.devices import check_devices
 from linnet.fuse.hooks import has_hooks, hook_obstacle
+from linnet.fuse.padding import cleared
 from linnet.fuse.plan_cache import PlanCache, PlansOrReason
 from linnet.fuse.substitute import with_modules, with_weights
 from linnet.fuse.unit import Flags, Named
@@ -103,6 +104,8 @@ class Direction(nn.Module):
     ) -> tuple[Tensor, Named]:
         """`forward`, with `weight_drop` applied to the weights while training."""
         adapters = adapters_of(self.cell)
+        if adapters or has_hooks(self) or has_hooks(self.cell):
+            x = cleared(x)
         if adapters:
             plain = with_modules(self, {"cell": without_adapters(self.cell, adapters)})
             return run_inside(adapters, x, partial(plain.run, x, state, mask, resets, reset_state))

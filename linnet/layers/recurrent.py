@@ -26,11 +26,25 @@ from linnet.base.errors import InputError, InputTypeError
 from linnet.base.options import check_share, check_size, either
 from linnet.base.show import ShowsOptions
 from linnet.base.suggest import no_such
+from linnet.fuse.choose import may_use_cpu_kernel
+from linnet.fuse.padding import cleared, packing
 from linnet.fuse.unit import Named
+from linnet.layers.adapters import adapters_of
 from linnet.layers.cell import Cell
 from linnet.layers.direction import Direction, layer_dropout, run_layer
 from linnet.layers.pretrained import Pretrained
-from linnet.layers.sequence import are_flags, check_flags, last_outputs, mask_of_lengths, repack, unpack
+from linnet.layers.sequence import (
+    are_flags,
+    are_full,
+    check_flags,
+    checked_lengths,
+    last_outputs,
+    mask_within,
+    padding_for,
+    padding_of_packed,
+    repack,
+    unpack,
+)
 from linnet.layers.signature import joint_signature, named_arguments
 
 # The arguments of every cell that belong to no paper.
@@ -254,9 +268,11 @@ class Recurrent(ShowsOptions, Pretrained):
                 raise ValueError("lengths and mask both say which steps are real; give one of them")
             if x.dim() == 2:
                 lengths = torch.as_tensor(lengths, device="cpu").reshape(-1)
-            mask = mask_of_lengths(lengths, like=time_first, least=0)
+            lengths = checked_lengths(lengths, like=time_first, least=0)
+            mask = mask_within(lengths, time_first)
         start = self.read_reset_state(reset_state, resets, x, time_first)
-        y, new = self.run(time_first, self.read_state(state, x, time_first), mask, resets, start)
+        named = self.read_state(state, x, time_first)
+        y, new = self.run_padded(time_first, named, mask, resets, start, lengths)
         return self.from_time_first(y, x), self.write_state(new, x.dim() == 3)
 
     def bound_call(self, x: Any, state: Any, resets: Any) -> tuple[Tensor, Any] | None:
@@ -297,12 +313,38 @@ class Recurrent(ShowsOptions, Pretrained):
                 f"a PackedSequence for {type(self).__name__} holds steps of [input_size]; "
                 f"got data of shape {tuple(x.data.shape)}"
             )
-        padded, lengths = unpack(x)
-        self.check_size_and_kind(padded)
-        mask = mask_of_lengths(lengths, like=padded)
-        named = self.read_state(state, padded, padded)
-        y, new = self.run(padded, reorder(named, x.sorted_indices), mask, None)
-        return repack(y, x), self.write_state(reorder(new, x.unsorted_indices), True)
+        padding = padding_of_packed(x)
+        if padding is not None:
+            direction = self.layer(0)[0]
+            alone = self.is_one_direction and direction.is_plain
+            padding.packs_output = alone and not adapters_of(direction.cell)
+        with packing(padding):
+            padded, mask = unpack(x, padding)
+            self.check_size_and_kind(padded)
+            named = self.read_state(state, padded, padded)
+            y, new = self.run(padded, reorder(named, x.sorted_indices), mask, None)
+            return repack(y, x, padding), self.write_state(reorder(new, x.unsorted_indices), True)
+
+    def run_padded(
+        self,
+        x: Tensor,
+        state: Named,
+        mask: Tensor | None,
+        resets: Tensor | None,
+        reset_state: Named | None,
+        lengths: Tensor | None,
+    ) -> tuple[Tensor, Named]:
+        """`run`, where x may be anything at padded steps: NaN there must not affect a result or gradient."""
+        by_kernels = mask is not None and may_use_cpu_kernel(x)
+        if mask is None or (by_kernels and are_full(lengths, len(x))):
+            return self.run(x, state, None, resets, reset_state)
+        resets = resets if resets is None else resets & mask
+        padding = padding_for(mask, lengths) if by_kernels else None
+        if padding is None:
+            x = x.masked_fill(~mask[..., None], 0)
+            return self.run(x, state, mask, resets, reset_state)
+        with packing(padding, raw=x):
+            return self.run(x, state, mask, resets, reset_state)
 
     def run(
         self,
@@ -313,10 +355,6 @@ class Recurrent(ShowsOptions, Pretrained):
         reset_state: Named | None = None,
     ) -> tuple[Tensor, Named]:
         """x [T, B, input_size]; states [num_layers * num_directions, B, size]."""
-        if mask is not None:
-            # Values at padded steps, NaN too, must not affect any result or gradient.
-            x = x.masked_fill(~mask[..., None], 0)
-            resets = resets if resets is None else resets & mask
         finals: list[Named] = []
         for number in range(self.num_layers):
             layer, first = self.layer(number), len(finals)
@@ -325,7 +363,7 @@ class Recurrent(ShowsOptions, Pretrained):
             starts = None if reset_state is None else starts_of_layer(reset_state, first, len(layer))
             y, ends = run_layer(layer, x, states, mask, resets, starts)
             if self.residual and y.shape == x.shape:
-                y = y + x
+                y = y + cleared(x)
             if self.as_lstm:
                 lasts = last_outputs(y, before, mask)  # type: ignore[arg-type]
                 ends = [{**end, LAST_OUTPUT: last} for end, last in zip(ends, lasts, strict=True)]

@@ -10,12 +10,25 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 
+from linnet.fuse.choose import may_use_cpu_kernel
+from linnet.fuse.padding import FEW_SEQUENCES, Padding
+from linnet.fuse.states import is_collecting
+
 
 def mask_of_lengths(lengths: Tensor | Sequence[int], like: Tensor, least: int = 1) -> Tensor:
     """Return a mask [T, B] for `like` [T, B, D], True at the steps within the length of their sequence.
 
     least   the length of the shortest sequence that is allowed
     """
+    return mask_within(checked_lengths(lengths, like, least), like)
+
+
+def mask_within(lengths: Tensor, like: Tensor) -> Tensor:
+    return torch.arange(like.shape[0], device=like.device)[:, None] < lengths
+
+
+def checked_lengths(lengths: Tensor | Sequence[int], like: Tensor, least: int = 1) -> Tensor:
+    """The lengths [B] of the sequences `like` [T, B, D], on its device."""
     time, batch = like.shape[:2]
     try:
         # On the CPU, where the values are checked, whatever the default device is.
@@ -32,7 +45,7 @@ def mask_of_lengths(lengths: Tensor | Sequence[int], like: Tensor, least: int = 
     # Tensors in a graph that is being traced have no values to check.
     if not (torch.compiler.is_compiling() or is_unknown(lengths)):
         check_range(lengths, least, time)
-    return torch.arange(time, device=like.device)[:, None] < lengths.to(like.device)
+    return lengths.to(like.device)
 
 
 def mask_for(lengths: Tensor | None, like: Tensor) -> Tensor | None:
@@ -46,8 +59,11 @@ def is_unknown(lengths: Tensor) -> bool:
 
 
 def check_range(lengths: Tensor, least: int, time: int) -> None:
-    wrong = lengths[(lengths < least) | (lengths > time)]
-    if len(wrong):
+    if not len(lengths):
+        return
+    shortest, longest = map(int, lengths.aminmax())
+    if shortest < least or longest > time:
+        wrong = lengths[(lengths < least) | (lengths > time)]
         raise ValueError(
             f"lengths must be between {least} and {time}, the number of time steps of x; got {int(wrong[0])}"
         )
@@ -71,15 +87,44 @@ def check_flags(what: str, flags: Tensor, shape: tuple[int, ...], layout: str, d
         raise ValueError(f"{what} is on {flags.device}, but x is on {device}; move it with .to(device)")
 
 
-def unpack(packed: PackedSequence) -> tuple[Tensor, Tensor]:
-    """Return the padded sequences [T, B, D] and their lengths, in the packed (sorted) order."""
-    return pad_packed_sequence(PackedSequence(packed.data, packed.batch_sizes))
+def are_full(lengths: Tensor | None, steps: int) -> bool:
+    """Whether no step is padded."""
+    return lengths is not None and lengths.numel() > 0 and int(lengths.min()) == steps
 
 
-def repack(x: Tensor, like: PackedSequence) -> PackedSequence:
+def padding_for(mask: Tensor, lengths: Tensor | None) -> Padding | None:
+    """How CPU kernels skip padded steps; None if they read the mask instead."""
+    steps, batch = mask.shape
+    if steps == 1 or batch <= FEW_SEQUENCES or is_collecting():
+        return None
+    padding = Padding(mask, lengths if lengths is None else lengths.long())
+    return padding if padding.count else None
+
+
+def padding_of_packed(packed: PackedSequence) -> Padding | None:
+    """`padding_for` of sequences that are packed already."""
+    sizes = packed.batch_sizes
+    if not len(sizes) or not may_use_cpu_kernel(packed.data):
+        return None
+    mask = torch.arange(int(sizes[0])) < sizes[:, None]
+    return padding_for(mask, mask.sum(0))
+
+
+def unpack(packed: PackedSequence, padding: Padding | None) -> tuple[Tensor, Tensor]:
+    """Return the padded sequences [T, B, D] and their mask, in the packed (sorted) order."""
+    if padding is not None:
+        return padding.take(packed.data[:, None]), padding.mask
+    padded, lengths = pad_packed_sequence(PackedSequence(packed.data, packed.batch_sizes))
+    return padded, mask_of_lengths(lengths, like=padded)
+
+
+def repack(x: Tensor, like: PackedSequence, padding: Padding | None) -> PackedSequence:
     """The inverse of `unpack`, with the batch sizes and the order of `like`."""
-    steps = [x[t, :size] for t, size in enumerate(like.batch_sizes.tolist())]
-    return PackedSequence(torch.cat(steps), like.batch_sizes, like.sorted_indices, like.unsorted_indices)
+    if padding is not None:
+        data = padding.pack(x)[:, 0]
+    else:
+        data = torch.cat([x[t, :size] for t, size in enumerate(like.batch_sizes.tolist())])
+    return PackedSequence(data, like.batch_sizes, like.sorted_indices, like.unsorted_indices)
 
 
 def last_outputs(y: Tensor, before: Sequence[Tensor], mask: Tensor | None) -> list[Tensor]:

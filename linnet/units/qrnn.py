@@ -23,6 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from linnet.base.options import check_rate, choose
+from linnet.fuse.padding import only_selects
 from linnet.fuse.unit import Named
 from linnet.layers.cell import Cell
 from linnet.layers.init import clear_
@@ -106,6 +107,7 @@ class QRNNCell(Cell):
             if weight is not None:
                 nn.init.uniform_(weight, -bound, bound)
 
+    @only_selects
     def extra_inputs(self, x: Tensor) -> Named:
         parts = {}
         if self.highway and "skip" not in self.input.parts:

@@ -23,6 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from linnet.base.options import check_size
+from linnet.fuse.padding import only_selects
 from linnet.fuse.unit import Named
 from linnet.layers.activations import pointwise
 from linnet.layers.cell import Cell
@@ -88,6 +89,7 @@ class RANCell(Cell):
             if isinstance(module, Projection):
                 nn.init.xavier_uniform_(module.weight)
 
+    @only_selects
     def extra_inputs(self, x: Tensor) -> Named:
         return {"content": x} if self.reduced else {}
 

@@ -29,6 +29,7 @@ import torch
 from torch import Tensor, nn
 
 from linnet.base.options import check_number, check_rate, check_size, choose
+from linnet.fuse.padding import only_selects
 from linnet.fuse.unit import Named
 from linnet.layers.activations import pointwise
 from linnet.layers.cell import Cell
@@ -145,6 +146,7 @@ class SRUCell(Cell):
             self.input.weight_of(name).mul_(math.sqrt(0.5))
             nn.init.uniform_(v, -math.sqrt(1.5), math.sqrt(1.5))
 
+    @only_selects
     def extra_inputs(self, x: Tensor) -> Named:
         parts = {}
         if self.skip_from is not None:

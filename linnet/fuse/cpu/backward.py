@@ -10,7 +10,7 @@ from torch import Tensor
 
 from linnet.fuse.cpu import forward, jit
 from linnet.fuse.cpu.block import Block
-from linnet.fuse.cpu.call import Cut, channel_blocks, side_by_side, zeros
+from linnet.fuse.cpu.call import Cut, channel_blocks, row_parts, side_by_side, zeros
 from linnet.fuse.cpu.forward import shared_cut, shared_threads, shares_channels
 from linnet.fuse.cpu.memory import new_empty
 from linnet.fuse.cpu.pack import Packing
@@ -39,6 +39,7 @@ class Kind(NamedTuple):
     single: bool
     drops: bool
     resets: bool
+    padded: bool
     reverse: bool
     threads: int
 
@@ -65,8 +66,8 @@ def run_backward(
     plan, (steps, batch, _) = operands.plan, operands.shape
     single = steps == 1 and not plan.traced.inner and not plan.traced.sizes
     shared = not single and shares_channels(operands) and plan.is_even and not plan.traced.inner
-    flags = (bool(operands.drops), operands.resets is not None, operands.reverse)
-    how = (operands.source is not None, shared, single, *flags, torch.get_num_threads())
+    flags = (bool(operands.drops), operands.resets is not None, operands.padding is not None)
+    how = (operands.source is not None, shared, single, *flags, operands.reverse, torch.get_num_threads())
     kind = Kind(tuple(needed), operands.sizes, batch, operands.dtype, *how)
     # Threads that share channels may compute a step twice, so it must not write where it reads; nor must a
     # step that reads other channels than its own.
@@ -151,7 +152,8 @@ class BackwardScan:
         if kind.shared:
             self.cut = shared_cut(kind.sizes, self.panel)
         else:
-            self.cut = Cut(1, 1, size) if self.depth else Cut(1, *channel_blocks(kind.batch, size))
+            whole_rows = self.depth or kind.padded
+            self.cut = Cut(1, 1, size) if whole_rows else Cut(1, *channel_blocks(kind.batch, size))
         block.set(size=size, blocks=self.cut.blocks, block=self.cut.block, rows=1, reverse=kind.reverse)
         block.set(batch=kind.batch, threads=1, patience=forward.PATIENCE if kind.shared else 0)
         block.put_fixed("zeros", zeros(max(operands.sizes), self.real))
@@ -170,18 +172,22 @@ class BackwardScan:
     ) -> list[Tensor | None]:
         steps, block, taken = operands.shape[0], self.block, list[Any]()
         block.numbers[0] = steps
+        parts = row_parts(operands, self.depth) if self.kind.padded else 0
+        block.set_padding(operands.padding, parts, operands.pads_output)
         block.set_flags(operands.mask, operands.resets)
-        dy = block.put("dy", side_by_side(above[0]))
+        dy = above[0].reshape(-1, above[0].shape[-1]) if operands.pads_output else above[0]
+        dy = block.put("dy", side_by_side(dy))
         djoint = self.put_joint(operands, in_place)
         extras = [self.put_extra(*pair) for pair in zip(self.extras, operands.extras, strict=True)]
         read, sums = self.put_weights(operands, steps)
         for i, drop in enumerate(operands.drops):
-            read.append(block.put(f"drop_mask.{i}", side_by_side(as_dtype(drop, self.real))))
-        carries = self.put_states(kept, above[1:], steps)
+            drop = as_dtype(operands.in_order(drop), self.real)
+            read.append(block.put(f"drop_mask.{i}", side_by_side(drop)))
+        carries = self.put_states(operands, kept, above[1:])
         made = [self.put_product(operands, kept, i, djoint, taken) for i in range(len(self.products))]
         if self.scratch:
             read.append(block.put("scratch", new_empty((self.kind.batch, self.scratch), self.real)))
-        self.call(steps)
+        self.call(steps, parts)
         del dy, read  # the kernel has read them
         for pool, packing in taken:
             pool.append(packing)
@@ -189,10 +195,14 @@ class BackwardScan:
         matrices = [self.finish(operands, kept, i, carries, *each) for i, each in enumerate(made)]
         dtype = self.kind.dtype
         weights = [None if each is None else as_dtype(each.flatten(0, -2).sum(0), dtype) for each in sums]
-        return [djoint, *extras, *weights, *(as_dtype(carry, dtype) for carry in carries), *matrices]
+        states = [as_dtype(operands.out_of_order(carry), dtype) for carry in carries]
+        return [djoint, *extras, *weights, *states, *matrices]
 
-    def call(self, steps: int) -> None:
+    def call(self, steps: int, parts: int) -> None:
         kind, numbers = self.kind, self.block.numbers
+        if parts:
+            jit.run(self.function, parts, 1, numbers)
+            return
         if not kind.shared:
             units = kind.batch * self.cut.blocks
             jit.run(self.function, units, grain(steps * self.cut.block * (1 + self.depth)), numbers)
@@ -235,11 +245,12 @@ class BackwardScan:
             sums.append(made if made is None else self.block.put(f"d.{name}", made))
         return read, sums
 
-    def put_states(self, kept: Kept, dfinals: Sequence[Tensor], steps: int) -> list[Tensor]:
-        carries = []
+    def put_states(self, operands: Operands, kept: Kept, dfinals: Sequence[Tensor]) -> list[Tensor]:
+        carries, steps = [], operands.shape[0]
         for name, sequence, above in zip(self.plan.traced.states, kept.sequences, dfinals, strict=True):
             self.block.put(f"state.{name}", sequence)
-            carry = above.to(self.real, copy=True, memory_format=torch.contiguous_format)
+            carry = operands.in_order(above)
+            carry = carry.to(self.real, copy=carry is above, memory_format=torch.contiguous_format)
             carries.append(self.block.put(f"carry.{name}", self.of_all_steps(carry, steps)))
         return carries
 
@@ -266,7 +277,7 @@ class BackwardScan:
         """Where the kernel writes the gradient of a product, and that of what the product has read."""
         block, (steps, batch, _) = self.block, operands.shape
         block.put_parts(self.made[i], kept.products[i])
-        gradient = self.put_gradient(i, len(operands.matrices[i]), djoint, steps)
+        gradient = self.put_gradient(operands, i, djoint)
         if self.kind.single:
             block.put_numbers(f"matrix.{i}", 0, 0, 0)
             return gradient, block.put(f"state_gradient.{i}", zeros(max(self.kind.sizes), self.real))
@@ -274,13 +285,13 @@ class BackwardScan:
         last = torch.zeros(batch, wide, dtype=self.real, device="cpu")
         return gradient, block.put(f"state_gradient.{i}", self.of_all_steps(last, steps))
 
-    def put_gradient(self, i: int, wide: int, djoint: Tensor | None, steps: int) -> Tensor:
+    def put_gradient(self, operands: Operands, i: int, djoint: Tensor | None) -> Tensor:
         """[T, B, parts * H]: a buffer of its own, or the columns that get the same numbers anyway."""
-        product, name = self.products[i], f"dproduct.{i}"
+        product, name, wide = self.products[i], f"dproduct.{i}", len(operands.matrices[i])
         if product.start is not None and djoint is not None:
             self.block.put(name, djoint, product.start)
             return djoint[..., product.start : product.start + wide]
-        buffer = self.block.put(name, new_empty((steps, self.kind.batch, wide), self.real))
+        buffer = self.block.put(name, new_empty((*operands.rows, wide), self.real))
         self.block.put_parts(self.made_gradients[i], buffer)
         return buffer
 
@@ -310,7 +321,8 @@ class BackwardScan:
                 more = gradient[0] @ as_dtype(operands.matrices[i], self.real)
             else:
                 more = self.first_of(state_gradient)[:, : carries[state].shape[-1]]
-            carries[state] += self.read_by(operands, i, more)
+            drop = self.drop(operands, i)
+            carries[state] += more if drop is None else more * operands.in_order(drop)
         if not self.products[i].need:
             return None
         rows = self.read(operands, kept, i).flatten(0, 1)
@@ -321,12 +333,16 @@ class BackwardScan:
         state = self.products[i].state
         if state is None:
             return kept.products[len(operands.matrices) + i - len(self.plan.products)]
-        sequence = kept.sequences[state]
-        return self.read_by(operands, i, sequence[1:] if self.kind.reverse else sequence[:-1])
+        states, drop = operands.before_each_step(kept.sequences[state]), self.drop(operands, i)
+        if drop is None:
+            return states
+        if operands.padding is not None:
+            drop = operands.padding.for_each_step(drop)
+        return states * drop
 
-    def read_by(self, operands: Operands, i: int, state: Tensor) -> Tensor:
-        """The state as product i reads it; likewise for gradients."""
-        return state * operands.drops[i] if operands.drops else state
+    def drop(self, operands: Operands, i: int) -> Tensor | None:
+        """The mask by which product i multiplies the state."""
+        return operands.drops[i] if operands.drops else None
 
 
 def gradients_of(parts: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from linnet.fuse.cpu.program import HEADER
+from linnet.fuse.padding import Padding
 
 AT = {name: i for i, name in enumerate(HEADER)}
 
@@ -22,6 +23,7 @@ class Block:
     def __init__(self, names: Sequence[str]):
         self.places = {name: len(HEADER) + 3 * i for i, name in enumerate(names)}
         self.numbers = array("q", bytes(8 * (len(HEADER) + 3 * len(names))))
+        self.is_packed = False
         # Tensors of fixed addresses, which live as long as the block.
         self.alive: list[Tensor] = []
 
@@ -29,14 +31,22 @@ class Block:
         for name, number in header.items():
             self.numbers[AT[name]] = number
 
+    def set_padding(self, padding: Padding | None, apart: int, pads_output: bool) -> None:
+        """Only the real steps of sequences are stored, [N, 1, size]; `apart`: the parts of the rows."""
+        self.is_packed = padding is not None
+        if padding is not None:
+            places = padding.index.data_ptr() if pads_output else 0
+            self.set(starts=padding.starts.data_ptr(), apart=apart, places=places)
+
     def set_flags(self, mask: Tensor | None, resets: Tensor | None) -> None:
         numbers = self.numbers
         for at, flag in ((AT["mask"], mask), (AT["resets"], resets)):
             if flag is None:
                 numbers[at] = 0
             else:
-                numbers[at] = flag.data_ptr()
-                numbers[at + 1], numbers[at + 2] = flag.stride()
+                time, row = flag.stride()
+                numbers[at], numbers[at + 1] = flag.data_ptr(), time
+                numbers[at + 2] = time if self.is_packed else row
 
     def put(self, name: str, tensor: Tensor, offset: int = 0) -> Tensor:
         """Write the address and strides of [T, B, size], [B, size] or [size], from channel `offset` on."""
@@ -46,8 +56,12 @@ class Block:
         each, strides, numbers = tensor.element_size(), tensor.stride(), self.numbers
         numbers[at] = tensor.data_ptr() + offset * each
         numbers[at + 1] = strides[0] * each if len(strides) > 2 else 0
-        numbers[at + 2] = strides[-2] * each if len(strides) > 1 else 0
+        numbers[at + 2] = strides[self.row_dimension(strides)] * each if len(strides) > 1 else 0
         return tensor
+
+    def row_dimension(self, strides: Sequence[int]) -> int:
+        """In [N, 1, size] the rows are along the first dimension, as the steps are."""
+        return 0 if self.is_packed and len(strides) > 2 else -2
 
     def parts_at(self, parts: Iterable[tuple[str, int]]) -> list[tuple[int, int]]:
         """The places of parts of a tensor, by their names, with their offsets; for `put_parts`."""
@@ -56,7 +70,7 @@ class Block:
     def put_parts(self, parts: Sequence[tuple[int, int]], tensor: Tensor) -> None:
         """`put_at` of several places, with their offsets in one tensor, [T, B, size] or [B, size]."""
         each, strides, numbers = tensor.element_size(), tensor.stride(), self.numbers
-        address, row = tensor.data_ptr(), strides[-2] * each
+        address, row = tensor.data_ptr(), strides[self.row_dimension(strides)] * each
         time = strides[0] * each if len(strides) > 2 else 0
         for at, offset in parts:
             numbers[at], numbers[at + 1], numbers[at + 2] = address + offset * each, time, row

@@ -15,9 +15,9 @@ from linnet.fuse.cpu.gemm import ROWS
 from linnet.fuse.cpu.kernel_cache import once
 from linnet.fuse.cpu.memory import new_empty
 from linnet.fuse.cpu.pack import packed
-from linnet.fuse.cpu.threads import grain
+from linnet.fuse.cpu.threads import WORTH, grain
 from linnet.fuse.cpu.width import vector_width
-from linnet.fuse.operands import Flags, as_dtype
+from linnet.fuse.operands import Flags, Operands, as_dtype
 
 # The rows of a projection that are computed at a time: enough to be worth loading the matrix, and few enough
 # to stay in the cache until their steps have run.
@@ -88,6 +88,7 @@ class Call:
         numbers = [steps, size, cut.blocks, cut.block, int(reverse), batch, cut.rows, chunk, int(kept), 1, 0]
         for flag in flags:
             numbers += (0, 0, 0) if flag is None else (flag.data_ptr(), *flag.stride())
+        numbers += (0, 0, 0)  # all steps are stored
         for name in names:
             numbers += self.locations[name]
         return array("q", numbers)
@@ -128,10 +129,22 @@ def steps_at_once(batch: int) -> int:
     return -(-PROJECTED_ROWS // (batch * whole)) * whole
 
 
-def rectangles(batch: int, size: int, panel: int) -> Cut:
-    """One unit of work per thread: whole panels of all rows, unless there are too few panels."""
+def row_parts(operands: Operands, products: int) -> int:
+    """In how many parts threads share the rows of padded sequences, each with long and short ones.
+
+    products   the number of products for each channel and step
+    """
+    each = max(1, math.prod(operands.rows) * operands.sizes[0] * (1 + products) // WORTH)
+    return min(each, torch.get_num_threads(), operands.shape[1])
+
+
+def rectangles(batch: int, size: int, panel: int, all_rows: bool = False) -> Cut:
+    """One unit of work per thread: whole panels of all rows, unless there are too few panels.
+
+    all_rows   always, because rows have different lengths
+    """
     threads, panels = torch.get_num_threads(), -(-size // panel)
-    if panels % threads == 0 or panels >= 4 * threads or batch < threads:
+    if panels % threads == 0 or panels >= 4 * threads or batch < threads or all_rows:
         wide = -(-panels // threads)
         return Cut(batch, -(-panels // wide), wide * panel)
     return Cut(-(-batch // threads), 1, panels * panel)

@@ -26,6 +26,7 @@ from linnet.fuse.cpu.call import (
     Cut,
     channel_blocks,
     rectangles,
+    row_parts,
     side_by_side,
     steps_at_once,
     whole_bias,
@@ -78,6 +79,7 @@ class Kind(NamedTuple):
     keep: bool
     same: bool
     drops: bool
+    padded: bool
     reverse: bool
     threads: int
 
@@ -108,6 +110,8 @@ def run_forward(operands: Operands, keep: bool, share: bool = True) -> Results:
 def kind_of(operands: Operands, keep: bool, share: bool) -> Kind:
     way, source, depth, biased = way_of(operands), operands.source, 0, 0
     same = share and operands.mask is None and operands.dtype is operands.real
+    if operands.pads_output or (operands.padding is not None and operands.reverse):
+        same = False  # a slot has rows that are not an output
     if source is not None:
         depth = source.x.shape[-1]
         biased = 0 if source.bias is None else source.bias.shape[0]
@@ -122,6 +126,7 @@ def kind_of(operands: Operands, keep: bool, share: bool) -> Kind:
         keep or way in (SHARED, SHORT_SHARED),
         same and operands.plan.traced.output_state is not None,
         bool(operands.drops),
+        operands.padding is not None,
         operands.reverse,
         torch.get_num_threads(),
     )
@@ -264,10 +269,11 @@ class ForwardScan:
             return cut, 1, 1
         if self.projects:
             by_rows = self.products > 0 and self.packs
-            cut = Cut(1, 1, size) if by_rows else rectangles(batch, size, self.panel)
+            cut = Cut(1, 1, size) if by_rows else rectangles(batch, size, self.panel, self.kind.padded)
             units = -(-batch // cut.rows) * cut.blocks
             return cut, units, cut.rows * cut.block * (1 + self.kind.depth + self.products)
-        cut = Cut(1, 1, size) if self.products else Cut(1, *channel_blocks(batch, size))
+        whole_rows = self.products or self.kind.padded
+        cut = Cut(1, 1, size) if whole_rows else Cut(1, *channel_blocks(batch, size))
         return cut, batch * cut.blocks, cut.block * (1 + self.products)
 
     def put_constants(self, operands: Operands) -> None:
@@ -285,6 +291,7 @@ class ForwardScan:
     def run(self, operands: Operands) -> Results:
         steps, block = operands.shape[0], self.block
         block.numbers[0] = steps
+        block.set_padding(operands.padding, parts := self.shared_rows(operands), operands.pads_output)
         block.set_flags(operands.mask, operands.resets)
         # What is converted or copied for the kernel must live until it has run.
         alive: list[Tensor] = []
@@ -294,17 +301,25 @@ class ForwardScan:
         for at, extra in zip(self.extras, operands.extras, strict=True):
             block.put_at(at, extra)
         y, sequences = self.put_states(operands)
-        products = self.put_products(operands, steps, alive, taken) if self.products else []
+        products = self.put_products(operands, alive, taken) if self.products else []
         if self.scratch:
             shape = (self.kind.batch, self.scratch)
             memory = self.take("scratch", shape, lambda: new_buffer(shape, self.real), taken)
             block.put("scratch", memory)
-        self.call(steps)
+        self.call(steps, parts)
         for pool, memory in taken:
             pool.append(memory)
         return Results(y, sequences, products)
 
-    def call(self, steps: int) -> None:
+    def shared_rows(self, operands: Operands) -> int:
+        """In how many parts threads share the rows of padded sequences; 0 if they share them otherwise."""
+        by_rows = self.kind.padded and (self.products or not self.projects)
+        return row_parts(operands, self.products + self.kind.depth) if by_rows else 0
+
+    def call(self, steps: int, parts: int) -> None:
+        if parts:
+            jit.run(self.function, parts, 1, self.block.numbers)
+            return
         if not self.shares:
             jit.run(self.function, self.units, grain(steps * self.each), self.block.numbers)
             return
@@ -324,7 +339,8 @@ class ForwardScan:
                 alive.append(weight)
             numbers[at] = weight.data_ptr()
         for i, drop in enumerate(operands.drops):
-            alive.append(self.block.put(f"drop_mask.{i}", side_by_side(as_dtype(drop, real))))
+            drop = as_dtype(operands.in_order(drop), real)
+            alive.append(self.block.put(f"drop_mask.{i}", side_by_side(drop)))
 
     def put_projection(self, operands: Operands, alive: list[Tensor], taken: list[tuple]) -> None:
         """The projections, or their operands."""
@@ -332,9 +348,10 @@ class ForwardScan:
         if source is not None:
             wide = source.weight.shape[0]
             if kind.keep or not self.projects:
-                operands.joint = new_empty((operands.shape[0], kind.batch, wide), self.real)
+                operands.joint = new_empty((*operands.rows, wide), self.real)
             else:
-                shape = (steps_at_once(kind.batch), kind.batch, wide)
+                few = steps_at_once(kind.batch)
+                shape = (few * kind.batch, 1, wide) if kind.padded else (few, kind.batch, wide)
                 operands.joint = self.take("joint", shape, lambda: new_buffer(shape, self.real), taken)
             if self.projects:
                 self.put_source(source, alive, taken)
@@ -377,35 +394,41 @@ class ForwardScan:
 
     def put_states(self, operands: Operands) -> tuple[Tensor, list[Tensor]]:
         """The output and the memory of each state, all steps or one slot."""
-        kind, block, (steps, batch, _) = self.kind, self.block, operands.shape
-        first, sequences = -1 if kind.reverse else 0, []
+        kind, block, steps, sequences = self.kind, self.block, operands.shape[0], []
         for i, start in enumerate(operands.states):
             name, size = self.states[i]
             # Threads may share the channels of a single step, whose products read all channels: it must not
             # write where it reads.
             if kind.keep or i == self.same_state or steps == 1:
-                sequence = new_empty((steps + 1, batch, size), self.real)
-                sequence[first].copy_(start)
+                sequence = new_empty((*operands.slots, size), self.real)
+                operands.write_first(sequence, start)
                 block.put(name, sequence)
             else:
                 # One slot, [B, H], which each step reads and writes.
-                slot = start.to(self.real, copy=True, memory_format=torch.contiguous_format)
+                slot = operands.in_order(start)
+                slot = slot.to(self.real, copy=slot is start, memory_format=torch.contiguous_format)
                 sequence = block.put(name, slot)[None]
             sequences.append(sequence)
         if self.same_state is None:
-            return block.put("y", new_empty((steps, batch, self.output_size), kind.dtype)), sequences
+            return self.put_output(operands), sequences
         sequence = sequences[self.same_state]
-        return sequence[:-1] if kind.reverse else sequence[1:], sequences
+        return operands.after_each_step(sequence), sequences
 
-    def put_products(
-        self, operands: Operands, steps: int, alive: list[Tensor], taken: list[tuple]
-    ) -> list[Tensor]:
+    def put_output(self, operands: Operands) -> Tensor:
+        size = self.output_size
+        if not operands.pads_output:
+            return self.block.put("y", new_empty((*operands.rows, size), self.kind.dtype))
+        y = new_empty((*operands.shape[:2], size), self.kind.dtype).zero_()
+        self.block.put("y", y.flatten(0, 1))
+        return y
+
+    def put_products(self, operands: Operands, alive: list[Tensor], taken: list[tuple]) -> list[Tensor]:
         """Room for the products, and for what inner products read: of all steps to be kept, else of one."""
         products, block = [], self.block
         for i, matrix in enumerate(operands.matrices):
             columns, parts = self.made[i]
             alive.append(self.put_matrix(i, as_dtype(matrix, self.real), taken))
-            product = block.put(f"product.{i}", self.buffer(steps, self.padded(columns)))
+            product = block.put(f"product.{i}", self.buffer(operands, self.padded(columns)))
             if not self.packs and product.shape[-1] > columns:
                 # A product with a packed matrix writes zeros beyond its columns; a registered operation
                 # returns all of it.
@@ -413,8 +436,9 @@ class ForwardScan:
             block.put_parts(parts, product)
             products.append(product)
         for i in range(len(operands.drops)):
-            alive.append(block.put(f"visible.{i}", self.buffer(0, operands.matrices[i].shape[1])))
-        products += [block.put(name, self.buffer(steps, size)) for name, size in self.inner]
+            visible = new_empty((self.kind.batch, operands.matrices[i].shape[1]), self.real)
+            alive.append(block.put(f"visible.{i}", visible))
+        products += [block.put(name, self.buffer(operands, size)) for name, size in self.inner]
         return products
 
     def put_matrix(self, i: int, matrix: Tensor, taken: list[tuple]) -> Tensor:
@@ -431,9 +455,8 @@ class ForwardScan:
         """The width of a product with a matrix: whole panels, whether it is packed or not."""
         return -(-columns // self.panel) * self.panel
 
-    def buffer(self, steps: int, wide: int) -> Tensor:
-        batch = self.kind.batch
-        return new_empty((steps, batch, wide) if self.kind.keep and steps else (batch, wide), self.real)
+    def buffer(self, operands: Operands, wide: int) -> Tensor:
+        return new_empty((*operands.rows, wide) if self.kind.keep else (self.kind.batch, wide), self.real)
 
     def made_by(self, operands: Operands, i: int) -> tuple[int, list[tuple[int, int]]]:
         parts, first = [], 0

@@ -70,15 +70,15 @@ class FrozenScan(ForwardScan):
         depth, bias = direction.weight.shape[1], direction.bias
         self.panels = direction.panels
         sizes = (operands.sizes, batch, depth, 0 if bias is None else len(bias))
-        keep = same = drops = False
-        how = (keep, same, drops, direction.reverse)
+        keep = same = drops = padded = False
+        how = (keep, same, drops, padded, direction.reverse)
         super().__init__(
             operands, Kind(PROJECTING, *sizes, operands.dtype, *how, threads=torch.get_num_threads())
         )
         self.kept: list[Any] = [operands]
         self.put_weights(operands, self.kept)
         self.put_projection(operands, self.kept, self.kept)
-        self.kept += self.put_products(operands, 0, self.kept, self.kept)
+        self.kept += self.put_products(operands, self.kept, self.kept)
         self.at_x, self.at_y = self.block.places["x"], self.block.places["y"]
         self.at_states = [self.block.places[f"state.{name}"] for name in self.plan.traced.states]
         self.rows = [size * self.real.itemsize for size in direction.sizes]

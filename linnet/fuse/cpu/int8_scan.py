@@ -120,9 +120,7 @@ class Int8Scan(ForwardScan):
         self.block.put_parts(self.block.parts_at(parts), product)
         return rounded, factors, product
 
-    def put_products(
-        self, operands: Operands, steps: int, alive: list[Tensor], taken: list[tuple]
-    ) -> list[Tensor]:
+    def put_products(self, operands: Operands, alive: list[Tensor], taken: list[tuple]) -> list[Tensor]:
         for i, panels in enumerate(self.matrices):
             nothing = zeros(panels.wide, torch.float32)
             tables = [table.data_ptr() for table in (panels.starts, panels.scales, nothing)]
@@ -152,4 +150,4 @@ def run_sequence(
     scan.matrices = matrices
     y, sequences, _ = scan.run(operands)
     pool.append(scan)
-    return y, ends(sequences, operands.reverse, y.dtype)
+    return y, ends(operands, sequences, y.dtype)

@@ -41,9 +41,10 @@ class LoopKernel(Kernel):
         if self.recipe.phase is not None:
             self.stage(I64(0), self.lowered.stages[self.recipe.phase])
         elif self.recipe.projects:
-            self.run_block(self.begin, self.end, (I64(0), self.header["size"]))
+            with self.parts():
+                self.run_block((I64(0), self.header["size"]))
         else:
-            with self.times() as t:
+            with self.parts(), self.times() as t:
                 self.step(t)
         return self.finish()
 
@@ -65,7 +66,7 @@ class LoopKernel(Kernel):
     def stage(self, t: ir.Value, stage: Stage) -> None:
         if not stage.outputs and not stage.loops:
             return
-        with self.loop(self.begin, self.end, 1) as b:
+        with self.loop(self.top, self.stop, self.apart) as b:
             rows = self.memory(t, b)
             padded = self.builder.not_(self.flag("mask", t, b, absent=True))
             with self.builder.if_else(padded) as (yes, no):
@@ -81,6 +82,7 @@ class LoopKernel(Kernel):
     def memory(self, t: ir.Value, b: ir.Value) -> dict[str, ir.Value]:
         """The addresses of all that the loops of a row read and write, by its name in the graph."""
         rows = {name: self.row(name, t, b) for name in self.operands if not name.startswith("state.")}
+        rows |= {name: self.output_row(name, t, b) for name in ("y", "dy") if name in rows}
         old, new = self.state_rows(t, b)
         rows |= old
         for name in self.traced.states:
@@ -92,7 +94,7 @@ class LoopKernel(Kernel):
         rows |= self.constants
         if self.recipe.has_scratch(self.name):
             rows[KEPT] = self.row("scratch", t, b)
-            shared = self.row("scratch", t, self.begin)
+            shared = self.row("scratch", t, self.top)
             rows[TEMPORARY] = self.builder.gep(
                 shared, [I64(self.lowered.kept)], source_etype=self.form.scalar
             )

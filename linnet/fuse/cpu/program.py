@@ -17,6 +17,8 @@ HEADER = (
     *("steps", "size", "blocks", "block", "reverse"),
     *("batch", "rows", "chunk", "kept", "threads", "patience"),
     *("mask", "mask_time", "mask_row", "resets", "resets_time", "resets_row"),
+    # For sequences of which only the real steps are stored; see fuse/padding.py.
+    *("starts", "apart", "places"),
 )
 
 
@@ -37,6 +39,10 @@ class Program:
         has_products = any(name.startswith("matrix.") for name in operands)
         self.gemm = Gemm(self.module, self.builder, self.form, width // 2) if has_products else None
         self.header = {name: self.argument(i) for i, name in enumerate(HEADER)}
+        self.is_packed = self.builder.icmp_signed("!=", self.header["starts"], I64(0))
+        # This call's rows: from `top` to `stop`, which `enter` sets for each step, `apart` from each other.
+        self.top, self.bottom, self.apart = self.begin, self.end, I64(1)
+        self.stop, self.before = self.end, I64(0)
         self.locations = {
             name: [self.argument(len(HEADER) + 3 * i + j) for j in range(3)]
             for i, name in enumerate(operands)
@@ -54,7 +60,46 @@ class Program:
             flipped = self.builder.sub(self.builder.sub(steps, I64(1)), i)
             backwards = self.builder.icmp_signed("!=", self.header["reverse"], I64(0))
             order = (flipped, i) if self.name == "forward" else (i, flipped)
-            yield self.builder.select(backwards, *order)
+            yield self.enter(self.builder.select(backwards, *order))
+
+    @contextmanager
+    def parts(self) -> Iterator[None]:
+        """Loop over this call's parts of the rows. Usually there is one, from begin to end.
+
+        If sequences are sorted by length, every part has long and short ones, so threads have equal work.
+        """
+        build = self.builder
+        beyond = build.select(self.is_packed, self.end, build.add(self.begin, I64(1)))
+        with self.loop(self.begin, beyond, 1) as part:
+            self.top = part
+            self.bottom = build.select(self.is_packed, self.header["batch"], self.end)
+            self.apart = build.select(self.is_packed, self.header["apart"], I64(1))
+            yield
+
+    def enter(self, time: ir.Value) -> ir.Value:
+        """Return where the rows of a step start; set `before`, where the slot before it does, and `stop`."""
+        build = self.builder
+        self.before = build.select(self.is_packed, self.packed_start(time), time)
+        count = build.select(self.is_packed, self.packed_rows(time), self.bottom)
+        self.stop = build.select(build.icmp_signed("<", count, self.bottom), count, self.bottom)
+        return self.start_of(time)
+
+    def start_of(self, time: ir.Value) -> ir.Value:
+        start = self.packed_start(self.builder.add(time, I64(1)))
+        return self.builder.select(self.is_packed, self.builder.sub(start, self.header["batch"]), time)
+
+    def packed_rows(self, time: ir.Value) -> ir.Value:
+        """How many sequences have a step at this time, if only real steps are stored."""
+        slot, following = (self.packed_start(self.builder.add(time, I64(i))) for i in (1, 2))
+        return self.builder.sub(following, slot)
+
+    def packed_start(self, slot: ir.Value) -> ir.Value:
+        """Where a slot of the states starts, if only real steps are stored; otherwise any number."""
+        build = self.builder
+        place = build.add(self.header["starts"], build.mul(slot, I64(8)))
+        # Otherwise, read from the argument block, which is a valid address.
+        place = build.select(self.is_packed, place, build.ptrtoint(self.arguments, I64))
+        return build.load(build.inttoptr(place, PTR), typ=I64)
 
     def finish(self) -> str:
         self.builder.ret_void()
@@ -65,11 +110,18 @@ class Program:
         assert self.gemm is not None
         build = self.builder
         address, depth, panels = self.locations[packed]
-        a_row, c_row = self.locations[source][2], self.locations[target][2]
-        a = build.ptrtoint(self.row(source, slot, self.begin), I64)
-        c = build.ptrtoint(self.row(target, t, self.begin), I64)
-        rows = build.sub(self.end, self.begin)
+        a_row, c_row = (build.mul(self.apart, self.locations[name][2]) for name in (source, target))
+        a = build.ptrtoint(self.row(source, slot, self.top), I64)
+        c = build.ptrtoint(self.row(target, t, self.top), I64)
+        rows = self.row_count(self.top, self.stop)
         self.gemm.emit(rows, a, a_row, address, depth, (I64(0), panels), c, c_row)
+
+    def row_count(self, top: ir.Value, stop: ir.Value) -> ir.Value:
+        """The number of rows from `top` to `stop`, `apart` from each other."""
+        build = self.builder
+        spread = build.add(build.sub(stop, top), build.sub(self.apart, I64(1)))
+        some = build.icmp_signed(">", stop, top)
+        return build.select(some, build.udiv(spread, self.apart), I64(0))
 
     def along(self, channels: tuple[ir.Value, ir.Value], body: Callable[[Emitter, ir.Value], None]) -> None:
         """Run `body` for whole vectors of channels, then for each remaining channel."""
@@ -112,9 +164,11 @@ class Program:
 
     def slots(self, t: ir.Value) -> tuple[ir.Value, ir.Value]:
         """Which slot of a state's sequence step t reads, and which it writes."""
-        after = self.builder.add(t, I64(1))
-        backwards = self.builder.icmp_signed("!=", self.header["reverse"], I64(0))
-        return self.builder.select(backwards, after, t), self.builder.select(backwards, t, after)
+        build = self.builder
+        after = build.add(t, build.select(self.is_packed, self.header["batch"], I64(1)))
+        backwards = build.icmp_signed("!=", self.header["reverse"], I64(0))
+        before = build.select(self.is_packed, self.before, t)
+        return build.select(backwards, after, before), build.select(backwards, before, after)
 
     def flag(self, name: str, t: ir.Value, b: ir.Value, absent: bool = False) -> ir.Value:
         """The mask or the resets at one step of one row; `absent` if there is no such tensor."""

@@ -54,7 +54,7 @@ class Kernel(StepRows):
             return self.emit_shared()
         if self.recipe.projects:
             return self.emit_projecting()
-        with self.times() as t:
+        with self.parts(), self.times() as t:
             if self.name == "forward":
                 self.products(t)
                 self.forward_phases(t, self.own_rows)
@@ -86,7 +86,7 @@ class Kernel(StepRows):
 
     def own_rows(self, t: ir.Value, piece: Piece, row: Row) -> None:
         """The rows of this call, or blocks of their channels."""
-        with self.loop(self.begin, self.end, 1) as unit:
+        with self.loop(self.top, self.stop, self.apart) as unit:
             b = self.builder.udiv(unit, self.header["blocks"])
             row(piece, t, b, self.all_channels(piece.group) if self.traced.inner else self.channels(unit))
 
@@ -178,15 +178,17 @@ class Kernel(StepRows):
 
     def emit_projecting(self) -> str:
         if (self.recipe.products or self.traced.inner) and not self.recipe.unpacked:
-            self.run_block(self.begin, self.end, (I64(0), self.header["size"]))
+            with self.parts():
+                self.run_block((I64(0), self.header["size"]))
             return self.finish()
         build, rows = self.builder, self.header["rows"]
         with self.loop(self.begin, self.end, 1) as unit:
-            top = build.mul(build.udiv(unit, self.header["blocks"]), rows)
-            self.run_block(top, self.least(build.add(top, rows), self.header["batch"]), self.channels(unit))
+            self.top = build.mul(build.udiv(unit, self.header["blocks"]), rows)
+            self.bottom = self.least(build.add(self.top, rows), self.header["batch"])
+            self.run_block(self.channels(unit))
         return self.finish()
 
-    def run_block(self, top: ir.Value, bottom: ir.Value, channels: tuple[ir.Value, ir.Value]) -> None:
+    def run_block(self, channels: tuple[ir.Value, ir.Value]) -> None:
         """Run some rows and channels over time: the projections of a few steps, and then those steps."""
         build, steps, chunk = self.builder, self.header["steps"], self.header["chunk"]
         backwards = build.icmp_signed("!=", self.header["reverse"], I64(0))
@@ -194,30 +196,31 @@ class Kernel(StepRows):
             left = build.sub(steps, done)
             count = self.least(chunk, left)
             first = build.select(backwards, build.sub(left, count), done)
-            self.origin = build.select(build.icmp_signed("!=", self.header["kept"], I64(0)), I64(0), first)
+            keeps = build.icmp_signed("!=", self.header["kept"], I64(0))
+            self.origin = build.select(keeps, I64(0), self.start_of(first))
             project = self.project_unpacked if self.recipe.unpacked else self.project
-            project(first, count, top, bottom, channels)
+            project(first, count, channels)
             with self.loop(I64(0), count, 1) as i:
                 last = build.sub(build.add(first, count), I64(1))
-                t = build.select(backwards, build.sub(last, i), build.add(first, i))
+                t = self.enter(build.select(backwards, build.sub(last, i), build.add(first, i)))
                 if self.recipe.unpacked:
-                    self.products_unpacked(t, top, bottom, channels)
+                    self.products_unpacked(t, channels)
                 else:
                     self.products(t)
 
                 def walk(t: ir.Value, piece: Piece, row: Row) -> None:
-                    with self.loop(top, bottom, 1) as b:
+                    with self.loop(self.top, self.stop, self.apart) as b:
                         row(piece, t, b, self.all_channels(piece.group) if self.traced.inner else channels)
 
                 self.forward_phases(t, walk)
 
-    def project(self, first: ir.Value, count: ir.Value, top: ir.Value, bottom: ir.Value, channels) -> None:
+    def project(self, first: ir.Value, count: ir.Value, channels) -> None:
         """Multiply the input of `count` steps with the packed matrix, panel by panel and gate by gate."""
         assert self.gemm is not None
         build, size, gemm = self.builder, self.header["size"], self.gemm
         packed, depth, bias = self.locations["matrix.input"]
         panels = build.udiv(build.add(size, I64(self.width - 1)), I64(self.width))
-        outer, inner = self.row_runs(count, top, bottom)
+        is_one_run = self.is_one_run()
         beyond = build.udiv(build.add(channels[1], I64(self.width - 1)), I64(self.width))
         target = self.recipe.projected[0]
         gates = self.loop(I64(0), I64(len(self.recipe.projected)), 1)
@@ -229,27 +232,28 @@ class Kernel(StepRows):
             column = build.mul(p, I64(self.width))
             offset = build.mul(build.add(build.mul(gate, size), column), I64(self.form.bits // 8))
             columns = self.least(I64(self.width), build.sub(size, column))
-            with self.loop(I64(0), outer, 1) as i:
-                t = build.add(first, i)
-                a = build.ptrtoint(self.row("x", t, top), I64)
-                c = build.add(build.ptrtoint(self.row(target, t, top), I64), offset)
-                strides = self.locations["x"][2], self.locations[target][2]
-                gemm.emit_panel(inner, a, strides[0], panel, start, depth, c, strides[1], columns)
+            with self.loop(I64(0), build.select(is_one_run, I64(1), count), 1) as i:
+                t = self.enter(build.add(first, i))
+                a = build.ptrtoint(self.row("x", t, self.top), I64)
+                c = build.add(build.ptrtoint(self.row(target, t, self.top), I64), offset)
+                strides = [build.mul(self.apart, self.locations[name][2]) for name in ("x", target)]
+                all_rows = self.rows_of(first, count)
+                rows = build.select(is_one_run, all_rows, self.row_count(self.top, self.stop))
+                gemm.emit_panel(rows, a, strides[0], panel, start, depth, c, strides[1], columns)
 
-    def project_unpacked(
-        self, first: ir.Value, count: ir.Value, top: ir.Value, bottom: ir.Value, channels
-    ) -> None:
+    def project_unpacked(self, first: ir.Value, count: ir.Value, channels) -> None:
         target, parts = self.recipe.projected[0], len(self.recipe.projected)
         with self.loop(I64(0), count, 1) as i:
             t = self.builder.add(first, i)
-            where, rows, size = (target, t, parts), (top, bottom), self.header["size"]
-            self.dots(self.row("x", t, top), "x", "matrix.input", where, rows, channels, size)
+            where, rows, size = (target, t, parts), (self.top, self.bottom), self.header["size"]
+            self.dots(self.row("x", t, self.top), "x", "matrix.input", where, rows, channels, size)
 
-    def products_unpacked(self, t: ir.Value, top: ir.Value, bottom: ir.Value, channels) -> None:
+    def products_unpacked(self, t: ir.Value, channels) -> None:
         """The products of the previous states, for some rows and channels; nothing writes these states."""
         for i, (source, slot, parts) in enumerate(self.matrices(t)):
-            where, row = (f"product.{i}", t, len(parts)), self.row(source, slot, top)
-            self.dots(row, source, f"matrix.{i}", where, (top, bottom), channels, self.header["size"])
+            where, row = (f"product.{i}", t, len(parts)), self.row(source, slot, self.top)
+            rows = self.top, self.bottom
+            self.dots(row, source, f"matrix.{i}", where, rows, channels, self.header["size"])
 
     def dots(self, a: ir.Value, source: str, matrix: str, target, rows, channels, size: ir.Value) -> None:
         """Rows of a source with a matrix, part by part, for some channels of `size`."""
@@ -286,15 +290,20 @@ class Kernel(StepRows):
             rows = build.sub(bottom, top)
             self.gemm.emit(rows, a, strides[0], packed, depth, own, c, strides[1], few=True)
 
-    def row_runs(self, count: ir.Value, top: ir.Value, bottom: ir.Value) -> tuple[ir.Value, ir.Value]:
-        """Return how many groups of how many equally spaced rows there are: one group if all rows of a step
-        are followed by those of the next."""
+    def is_one_run(self) -> ir.Value:
+        """Whether this call has all rows, and those of each step are followed by those of the next."""
         build, batch = self.builder, self.header["batch"]
-        rows = build.sub(bottom, top)
         _, x_time, x_row = self.locations["x"]
         even = build.icmp_signed("==", x_time, build.mul(batch, x_row))
-        one = build.and_(even, build.icmp_signed("==", rows, batch))
-        return build.select(one, I64(1), count), build.select(one, build.mul(count, rows), rows)
+        every_row = build.icmp_signed("==", self.row_count(self.top, self.bottom), batch)
+        return build.and_(build.or_(even, self.is_packed), every_row)
+
+    def rows_of(self, first: ir.Value, count: ir.Value) -> ir.Value:
+        """The number of rows of `count` steps."""
+        build = self.builder
+        beyond = self.start_of(build.add(first, count))
+        packed = build.sub(beyond, self.start_of(first))
+        return build.select(self.is_packed, packed, build.mul(count, self.header["batch"]))
 
     def row(self, name: str, t: ir.Value, b: ir.Value) -> ir.Value:
         moved = self.recipe.projects and name in self.recipe.projected
@@ -318,7 +327,7 @@ class Kernel(StepRows):
             kept = emit.emit_mul(self.load_plain(emit, old, at), self.load_plain(emit, mask, at))
             self.store_plain(emit, visible, at, kept)
 
-        with self.loop(self.begin, self.end, 1) as b:
+        with self.loop(self.top, self.stop, self.apart) as b:
             old = self.row(f"state.{state}", slot, b)
             mask, visible = self.row(f"drop_mask.{i}", slot, b), self.row(f"visible.{i}", slot, b)
             self.along(self.all_channels(phases_of(self.traced).groups[state]), times)

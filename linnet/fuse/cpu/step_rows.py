@@ -177,11 +177,23 @@ class StepRows(Program):
 
     def rows(self, t: ir.Value, b: ir.Value, names: tuple[str, ...]) -> dict[str, ir.Value]:
         rows = {name: self.row(name, t, b) for name in names if not name.startswith("state.")}
+        rows |= {name: self.output_row(name, t, b) for name in ("y", "dy") if name in rows}
         if self.recipe.products:
             zeros, reset = self.row("zeros", t, b), self.flag("resets", t, b)
             for name in self.recipe.product_parts:
                 rows[name] = self.builder.select(reset, zeros, rows[name])
         return rows
+
+    def output_row(self, name: str, t: ir.Value, b: ir.Value) -> ir.Value:
+        """A row of the output, which may have padded steps although no other sequence has."""
+        build, places = self.builder, self.header["places"]
+        has_padding = build.icmp_signed("!=", places, I64(0))
+        here = build.add(places, build.mul(build.add(t, b), I64(8)))
+        # Otherwise, read from the argument block, which is a valid address.
+        here = build.select(has_padding, here, build.ptrtoint(self.arguments, I64))
+        place = build.load(build.inttoptr(here, PTR), typ=I64)
+        t, b = build.select(has_padding, I64(0), t), build.select(has_padding, place, b)
+        return self.row(name, t, b)
 
     def state_rows(self, t: ir.Value, b: ir.Value) -> tuple[dict[str, ir.Value], dict[str, ir.Value]]:
         """The rows of the states before and after step t; at a reset, zeros before."""

@@ -54,7 +54,7 @@ class PairScan(torch.autograd.Function):
         sides = operands_of(fusibles, flags, tensors)
         y, sequences = forward_together(sides, keep)
         pairs = zip(sides, sequences, strict=True)
-        finals = [end for side, kept in pairs for end in ends(kept, side.reverse, y.dtype)]
+        finals = [end for side, kept in pairs for end in ends(side, kept, y.dtype)]
         if not keep:
             return y.detach(), *finals
         ctx.fusibles, ctx.count = fusibles, len(tensors)
