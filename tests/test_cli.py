@@ -90,10 +90,16 @@ def test_show_kernel_backward_as_assembly(shown: dict[str, str]):
 
 
 def test_a_unit_without_a_kernel_is_told_so(capsys: pytest.CaptureFixture[str]):
-    code, told = answer(capsys, "show", "kernel", "statisticalru")
+    code, told = answer(capsys, "show", "kernel", "statisticalru", "--device", "cuda")
     assert code == 1
     assert told.startswith("linnet: ")
-    assert "StatisticalRU cannot run on it: " in told
+    assert "StatisticalRU runs on the reference loop on a GPU: " in told
+
+
+def test_a_step_that_is_not_elementwise_is_shown_line_by_line():
+    lines = kernel("statisticalru").split("LLVM:")[0].splitlines()
+    assert "    v0 [1, 5] = add(weight.summary.bias, made.0)" in lines
+    assert "    new.mu = v6" in lines
 
 
 def test_a_kernel_is_shown_again_in_the_same_process():

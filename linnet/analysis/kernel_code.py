@@ -53,8 +53,10 @@ def recipes(rnn: Any, backward: bool) -> list[Any]:
     from linnet.fuse.triton.loop import Recipe
 
     plans = next(plans for (training, *_), plans in rnn.directions[0].plan_cache.plans.items() if training)
-    if isinstance(plans, str):
-        raise RuntimeError(f"{type(rnn).__name__} runs on the reference loop on a GPU: {plans}")
+    inner = not isinstance(plans, str) and any(plan.traced.inner for plan in plans)
+    reason = "there is no Triton kernel for products within a step" if inner else plans
+    if isinstance(reason, str):
+        raise RuntimeError(f"{type(rnn).__name__} runs on the reference loop on a GPU: {reason}")
     return [Recipe.of(plan, plan.all_gradients() if backward else ()) for plan in plans]
 
 

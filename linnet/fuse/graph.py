@@ -62,6 +62,10 @@ class Node:
     def is_pointwise(self) -> bool:
         return self.op not in (*REDUCTIONS, "gather", "scatter_add", "place")
 
+    def __str__(self) -> str:
+        over = f", over {list(self.axes)}" if self.axes else ""
+        return f"{self.result} {list(self.shape)} = {self.op}({', '.join(map(str, self.operands))}{over})"
+
 
 @dataclass(frozen=True)
 class Graph:
@@ -71,6 +75,12 @@ class Graph:
     nodes: tuple[Node, ...]
     outputs: tuple[tuple[str, Value], ...]
     constants: tuple[tuple[str, tuple[float, ...]], ...] = ()
+
+    def __str__(self) -> str:
+        constants = [f"{name} = {len(numbers)} numbers" for name, numbers in self.constants]
+        returned = [f"{name} = {value}" for name, value in self.outputs]
+        lines = [f"inputs: {', '.join(self.inputs)}", *constants, *map(str, self.nodes), *returned]
+        return "\n".join(lines)
 
 
 def needed(nodes: Sequence[Node], values: Iterable[Value]) -> list[Node]:

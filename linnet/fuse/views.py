@@ -16,6 +16,9 @@ class View:
     shape: tuple[int, ...]
     strides: tuple[int, ...]
 
+    def __str__(self) -> str:
+        return f"{self.base}[{self.offset}:]" if self.offset else self.base
+
     @property
     def size(self) -> int:
         return math.prod(self.shape)

