@@ -82,7 +82,7 @@ class Shape(NamedTuple):
         return variant.build(self.width(variant), self.size(variant), layers, self.seed, **more)
 
     def size(self, variant: Variant) -> int:
-        return max(self.hidden, variant.least)
+        return variant.size(self.hidden)
 
     def width(self, variant: Variant) -> int:
         return self.size(variant) if variant.square else self.input
@@ -298,7 +298,7 @@ def test_a_masked_sequence_reversed_is_the_backward_direction(
     variant: Variant, shape: Shape, data: st.DataObject
 ):
     """The input is wider than two hidden states, so that SRU skips by a matrix in both modules."""
-    shape = shape._replace(input=2 * shape.size(variant) + 1)
+    shape = shape._replace(input=variant.size(2 * shape.size(variant) + 1))
     variant = variant._replace(options={k: v for k, v in variant.options.items() if k != "residual"})
     variant = variant._replace(square="reduced" in variant.options)
     both, one = shape.build(variant, bidirectional=True), shape.build(variant)
@@ -483,9 +483,10 @@ def test_strides_do_not_matter(variant: Variant):
 def test_gradients_are_those_of_finite_differences(variant: Variant):
     """Of the input, the initial state and every parameter, through two steps."""
     few = {"memory_size": 4} if variant.unit is linnet.NRU and not variant.options else {}
-    rnn = variant.build(3, 3, seed=1, **few)
+    size = variant.size(3)
+    rnn = variant.build(size, size, seed=1, **few)
     names = [name for name, _ in rnn.named_parameters()]
-    x, state = randn(2, 2, 3).requires_grad_(), random_state(rnn, 2)
+    x, state = randn(2, 2, size).requires_grad_(), random_state(rnn, 2)
     held = [s.requires_grad_() for s in tensors(state)]
 
     def forward(x: Tensor, *others: Tensor) -> tuple[Tensor, ...]:
@@ -606,7 +607,7 @@ def test_the_signature_shows_torch_arguments_shared_options_and_the_papers(varia
         expected.insert(3, "nonlinearity")
     assert list(parameters)[: len(expected)] == expected
     shared = {"variational", "input_dropout", "state_dropout", "zoneout", "weight_drop", "weight_drop_on"}
-    shared |= {"norm", "prenorm", "proj_size", "residual"}
+    shared |= {"norm", "prenorm", "input_heads", "proj_size", "residual"}
     cell = inspect.signature(variant.cell).parameters.values()
     own = {p.name: p.default for p in cell if p.kind is p.KEYWORD_ONLY}
     assert shared | set(own) <= set(parameters)

@@ -45,9 +45,9 @@ def case(name: str, model: nn.Module, run: Callable[[Tensor], Tensor], inputs: T
     return Case(name, model, inputs, outputs.reshape(len(inputs), -1))
 
 
-def stack(unit: type[linnet.Recurrent], layers: int, steps: int, **options: Any) -> Case:
+def stack(unit: type[linnet.Recurrent], layers: int, steps: int, size: int = 7, **options: Any) -> Case:
     torch.manual_seed(1)
-    rnn = unit(INPUT_SIZE, 7, layers, **options)
+    rnn = unit(INPUT_SIZE, size, layers, **options)
     if unit is linnet.NRU:
         # An untrained NRU amplifies its state at each step, and with it every difference in rounding.
         for weight in rnn.parameters():
@@ -65,7 +65,7 @@ def units(steps: int) -> list[Case]:
 def variants(steps: int) -> list[Case]:
     """The forms of the steps, and what is around them, of units that read any input."""
     chosen = [each for each in (*STEPS, *AROUND) if not each.square]
-    return [stack(each.unit, 2, steps, **each.options) for each in chosen]
+    return [stack(each.unit, 2, steps, each.size(7), **each.options) for each in chosen]
 
 
 def language_model(steps: int, **options: Any) -> Case:
@@ -95,10 +95,19 @@ def tagger(steps: int) -> Case:
     return case("tagger", model, model, tokens(steps))
 
 
-def sequence_model(steps: int) -> Case:
+def sequence_model(steps: int, unit: str = "scrn", size: int = 9, **options: Any) -> Case:
     torch.manual_seed(1)
-    model = SequenceModel(TOKENS, 4, SequenceModelConfig(unit="scrn", hidden_size=9), one_hot=True)
-    return case("sequence", model, lambda x: model(x)[0], tokens(steps))
+    config = SequenceModelConfig(unit=unit, hidden_size=size, unit_options=options)
+    model = SequenceModel(TOKENS, 4, config, one_hot=True)
+    return case(f"sequence-{unit}", model, lambda x: model(x)[0], tokens(steps))
+
+
+def with_heads(steps: int) -> list[Case]:
+    """Block-diagonal matrices of the state, of the input, and of one-hot vectors."""
+    return [
+        stack(linnet.LSTM, 2, steps, 10, heads=2, input_heads=5),
+        sequence_model(steps, "gru", TOKENS, input_heads=TOKENS),
+    ]
 
 
 def sequential(steps: int) -> Case:
@@ -125,4 +134,5 @@ def models(steps: int) -> list[Case]:
         tagger(steps),
         *(classifier(steps, pooling) for pooling in ("last", "max", "mean")),
         sequential(steps),
+        *with_heads(steps),
     ]

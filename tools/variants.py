@@ -16,19 +16,26 @@ class Variant(NamedTuple):
 
     square   its input must be as wide as its hidden state
     least    its least hidden size: a rank of 2 is none below 3
+    heads    its hidden size must be a multiple of this
     """
 
     unit: type[linnet.Recurrent]
     options: dict[str, Any]
     square: bool = False
     least: int = 1
+    heads: int = 1
+
+    def size(self, size: int) -> int:
+        """A hidden size that it can have, of at least `size`."""
+        return -(-max(size, self.least) // self.heads) * self.heads
 
     def __str__(self) -> str:
         return "-".join([self.unit.__name__, *(f"{key}={value}" for key, value in self.options.items())])
 
 
 def variant(unit: type[linnet.Recurrent], square: bool = False, least: int = 1, **options: Any) -> Variant:
-    return Variant(unit, options, square, least)
+    heads = max(options.get("heads", 1), options.get("input_heads", 1))
+    return Variant(unit, options, square, least, heads)
 
 
 PLAIN = [variant(unit) for unit in linnet.UNITS.values()]
@@ -71,6 +78,12 @@ STEPS = [
     variant(linnet.StatisticalRU, statistics_size=7, summary_size=4, scales=(0.0, 0.9)),
     variant(linnet.EURNN, bias=False),
     variant(linnet.GORU, bias=False),
+    # With block-diagonal matrices.
+    variant(linnet.LSTM, heads=2),
+    variant(linnet.LSTM, square=True, heads=2, input_heads=2),
+    variant(linnet.SRU, square=True, input_heads=2),
+    variant(linnet.SCRN, context_size=4, heads=2),
+    variant(linnet.GRU, form="before", heads=2),
     # With a matrix product within the step.
     variant(linnet.GRU, form="before"),
     variant(linnet.LSTM, proj_size=3),
@@ -108,6 +121,7 @@ VARIANTS = [*PLAIN, *STEPS, *AROUND]
 # ------------------------------------------------------------------------------ values to draw from
 
 YES_NO = (True, False)
+HEADS = (1, 1, 2, 4)
 # The options of each paper that change the equations. Options of the initialisation do not matter here.
 CHOICES: dict[str, dict[str, tuple[Any, ...]]] = {
     "sru": {
@@ -123,7 +137,7 @@ CHOICES: dict[str, dict[str, tuple[Any, ...]]] = {
     },
     "lrn": {"activation": ("tanh", "identity")},
     "olrn": {"activation": ("tanh", "identity")},
-    "ran": {"activation": ("tanh", "identity"), "reduced": (False, False, True)},
+    "ran": {"activation": ("tanh", "identity"), "reduced": (False, False, True), "heads": HEADS},
     "nru": {
         "memory_size": (64, 16, 36),
         "num_heads": (4, 1),
@@ -136,18 +150,20 @@ CHOICES: dict[str, dict[str, tuple[Any, ...]]] = {
         "context_in_output": YES_NO,
         "alpha": (0.95, 0.5),
         "hidden_reads": ("new", "previous"),
+        "heads": HEADS,
     },
-    "atr": {"activation": ("tanh", "identity")},
+    "atr": {"activation": ("tanh", "identity"), "heads": HEADS},
     "qrnn": {"window": (1, 2), "pooling": ("f", "fo", "ifo"), "highway": YES_NO},
-    "janet": {"beta": (0.0, 1.0)},
+    "janet": {"beta": (0.0, 1.0), "heads": HEADS},
     "lstm": {
         "peepholes": YES_NO,
         "output_gate": YES_NO,
         "content": ("recurrent", "linear"),
         "activation": ("tanh", "identity"),
+        "heads": HEADS,
     },
-    "gru": {"form": ("after", "before", "ran")},
-    "rnn": {"nonlinearity": ("tanh", "relu", "sigmoid"), "layer_norm": (False, False, True)},
+    "gru": {"form": ("after", "before", "ran"), "heads": HEADS},
+    "rnn": {"nonlinearity": ("tanh", "relu", "sigmoid"), "layer_norm": (False, False, True), "heads": HEADS},
 }
 SHARED: dict[str, tuple[Any, ...]] = {
     "num_layers": (1, 1, 2),
@@ -157,4 +173,5 @@ SHARED: dict[str, tuple[Any, ...]] = {
     "prenorm": (None, None, None, "layer", "rms"),
     "proj_size": (0, 0, 0, 3),
     "residual": (False, False, True),
+    "input_heads": (1, 1, 1, 2),
 }

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import count
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -91,7 +91,8 @@ def scan_nodes(name: str, operands: Operands) -> tuple[list[Any], list[Any]]:
     axis = nodes.constant([2])
     flags = [flag for flag in (operands.mask, operands.resets) if flag is not None]
     columns = [nodes.add("Unsqueeze", flag, axis) for flag in flags]
-    matrices = [nodes.add("Transpose", matrix, perm=[1, 0]) for matrix in operands.matrices]
+    pairs = zip(operands.matrices, shapes_of(operands), strict=True)
+    matrices = [nodes.transposed(matrix, shape) for matrix, shape in pairs]
     along_time = [operands.joint, *operands.extras, *columns]
     backwards = int(operands.reverse)
     *finals, y = nodes.add_many(
@@ -105,6 +106,26 @@ def scan_nodes(name: str, operands: Operands) -> tuple[list[Any], list[Any]]:
         scan_output_directions=[backwards],
     )
     return nodes.nodes, [y, *finals]
+
+
+class Blocks(NamedTuple):
+    """The shape of a matrix; see fuse/blocks.py. A dense one has one head.
+
+    rows, depth   of a block
+    """
+
+    parts: int
+    heads: int
+    rows: int
+    depth: int
+
+
+def shapes_of(operands: Operands) -> list[Blocks]:
+    plan, found = operands.plan, []
+    for (_, parts), heads, matrix in zip(plan.matrices, plan.heads, operands.matrices, strict=True):
+        rows, depth = (int(size_of(matrix, axis)) for axis in range(2))
+        found.append(Blocks(len(parts), heads, rows // (len(parts) * heads), depth))
+    return found
 
 
 class Nodes:
@@ -131,6 +152,25 @@ class Nodes:
 
         return self.add("Constant", value=ir.tensor(value, dtype=dtype))
 
+    def reshaped(self, value: Any, *shape: int) -> Any:
+        return self.add("Reshape", value, self.constant(list(shape)))
+
+    def transposed(self, matrix: Any, shape: Blocks) -> Any:
+        """The matrix as `product` reads it: [depth, columns], or [heads, depth, columns of a head]."""
+        if shape.heads == 1:
+            return self.add("Transpose", matrix, perm=[1, 0])
+        cut = self.reshaped(matrix, *shape)
+        return self.reshaped(self.add("Transpose", cut, perm=[1, 3, 0, 2]), shape.heads, shape.depth, -1)
+
+    def product(self, x: Any, matrix: Any, shape: Blocks) -> Any:
+        """x [B, inputs] -> [B, columns]."""
+        if shape.heads == 1:
+            return self.add("MatMul", x, matrix)
+        parts, heads, rows, depth = shape
+        made = self.add("MatMul", self.reshaped(x, -1, heads, 1, depth), matrix)
+        by_part = self.add("Transpose", self.reshaped(made, -1, heads, parts, rows), perm=[0, 2, 1, 3])
+        return self.reshaped(by_part, -1, parts * heads * rows)
+
     def split(self, joint: Any, names: Sequence[str]) -> dict[str, Any]:
         """Split a joint tensor into parts, by name."""
         if len(names) == 1:
@@ -147,7 +187,7 @@ class Body(Nodes):
 
         super().__init__(name)
         self.operands, self.traced = operands, operands.plan.traced
-        self.dtype = operands.joint.dtype
+        self.dtype, self.shapes = operands.joint.dtype, shapes_of(operands)
         self.inputs: list[Any] = []
         self.numbers: dict[str, Any] = {}
         # The matrices of inner products.
@@ -196,8 +236,9 @@ class Body(Nodes):
     def inputs_of_step(self, states: dict[str, Any], matrices: Sequence[Any]) -> dict[str, Any]:
         operands, parts = self.operands, dict(zip(self.traced.weights, self.operands.weights, strict=True))
         count = len(operands.plan.products)
-        for product, matrix in zip(operands.plan.products, matrices[:count], strict=True):
-            parts |= self.split(self.add("MatMul", states[product.state], matrix), product.parts)
+        for i, product in enumerate(operands.plan.products):
+            made = self.product(states[product.state], matrices[i], self.shapes[i])
+            parts |= self.split(made, product.parts)
         self.inner = list(matrices[count:])
         extras = dict(zip(operands.plan.extras, self.extras, strict=True))
         return parts | self.split(self.joint, operands.plan.projected) | extras
@@ -222,10 +263,11 @@ class Body(Nodes):
     def multiply(self, part: str, values: dict[str, Any]) -> None:
         """The inner product that makes `part`."""
         outputs = dict(self.traced.forward.outputs)
-        for i, (_, parts) in enumerate(self.traced.inner):
+        for i, (_, parts, _) in enumerate(self.traced.inner):
             if part in parts:
                 read = self.value(outputs[f"inner.{i}"], values)
-                values |= self.split(self.add("MatMul", read, self.inner[i]), parts)
+                shape = self.shapes[len(self.shapes) - len(self.inner) + i]
+                values |= self.split(self.product(read, self.inner[i], shape), parts)
 
     def number(self, value: float) -> Any:
         # The keys are texts, because -0.0 == 0.0.

@@ -96,8 +96,15 @@ def operand_shapes(plan: Plan, sizes: Sizes) -> Iterator[tuple[str, Shape, bool]
         yield f"the weight {name!r}", (channels[name],), False
     for name in traced.states:
         yield f"the state {name!r}", (batch, channels[name]), False
-    for source, parts in plan.matrices:
-        yield f"the matrix of {parts}", (sum(channels[part] for part in parts), channels[source]), False
+    for (source, parts), heads in zip(plan.matrices, plan.heads, strict=True):
+        check_heads(heads, [channels[name] for name in (source, *parts)])
+        rows = sum(channels[part] for part in parts)
+        yield f"the matrix of {parts}", (rows, channels[source] // heads), False
+
+
+def check_heads(heads: int, sizes: Sequence[int]) -> None:
+    uneven = [size for size in sizes if size % heads]
+    need(not uneven, f"cannot cut {uneven[:1]} channels into {heads} heads of equal size")
 
 
 def check_tensor(

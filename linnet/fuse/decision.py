@@ -93,6 +93,7 @@ class Input(NamedTuple):
     is_bare: bool
     weight: Tensor
     bias: Tensor | None
+    heads: int
 
 
 class Answers:
@@ -134,7 +135,8 @@ class Answers:
 
     def input_of(self, cell: Unit) -> Input:
         projection = cell.input
-        return Input(projection.is_plain, projection.is_bare, projection.weight, projection.bias)
+        how = projection.is_plain, projection.is_bare
+        return Input(*how, projection.weight, projection.bias, projection.heads)
 
     def are_fixed(self, cell: Unit, tensors: Sequence[Tensor | None]) -> bool:
         """Whether the next call finds the same weights."""
@@ -182,7 +184,7 @@ class Decision(Answers):
         if self.input is not None:
             return self.input
         found = super().input_of(cell)
-        if self.are_fixed(cell, found[2:]):
+        if self.are_fixed(cell, (found.weight, found.bias)):
             self.input = found
         return found
 

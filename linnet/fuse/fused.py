@@ -197,7 +197,7 @@ class BoundUnit:
         if reason is not None:
             raise CannotFuse(f"{reason}, which is not what {cell.unit_name} was built with")
         extras, weights, states = plan.ends
-        if answers.are_fixed(cell, [*source[1:], *tensors[extras:weights], *tensors[states:]]):
+        if answers.are_fixed(cell, [*source[1:3], *tensors[extras:weights], *tensors[states:]]):
             answers.fits.add(kind)  # type: ignore[attr-defined]
 
     def projections(
@@ -209,7 +209,8 @@ class BoundUnit:
             if reduction_of(cell.input) is not None:  # torch computes this product
                 check_device(cell.input, x)
             x = x if known.is_bare else cell.input.prepare(cleared(x))
-            return (Source(x if padding is None else padding.pack(x), known.weight, known.bias),)
+            x = x if padding is None else padding.pack(x)
+            return (Source(x, known.weight, known.bias, known.heads),)
         return self.split(cell, project(cell.input, x, padding))
 
     def split(self, cell: Unit, joint: Tensor) -> list[Source]:

@@ -16,7 +16,7 @@ from linnet.fuse.trace import name_in_unit
 from linnet.fuse.unit import CannotFuse, Flags, Named, RunKernel, Unit
 
 if TYPE_CHECKING:
-    from linnet.fuse.cpu.int8 import Int8Panels
+    from linnet.fuse.cpu.int8 import Int8Blocks, Int8Panels
     from linnet.fuse.plan_cache import PlansOrReason
 
 
@@ -52,7 +52,11 @@ def run_int8(
 
 
 def scan(
-    plan: Plan, flags: Flags, joint: Tensor, others: tuple[list[Tensor], ...], matrices: Sequence[Int8Panels]
+    plan: Plan,
+    flags: Flags,
+    joint: Tensor,
+    others: tuple[list[Tensor], ...],
+    matrices: Sequence[Int8Panels | Int8Blocks],
 ) -> tuple[Tensor, list[Tensor]]:
     from linnet.fuse.cpu import int8_scan, passes
     from linnet.fuse.scan import ends
@@ -66,7 +70,7 @@ def scan(
     return y, ends(operands, sequences, y.dtype)
 
 
-def panels_of(cell: Any, stage: Any) -> list[Int8Panels]:
+def panels_of(cell: Any, stage: Any) -> list[Int8Panels | Int8Blocks]:
     return [getattr(cell, attribute).panels() for attribute in stage.recurrence]
 
 

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from linnet.fuse import blocks
 from linnet.fuse.padding import Padding
 from linnet.fuse.plan import Plan
 
@@ -27,17 +28,18 @@ def as_dtype(tensor: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 class Source(NamedTuple):
-    """The operands of a projection: x [T, B, D], weight [n H, D], bias [m H] of the last m parts."""
+    """The operands of a projection: x [T, B, D], weight [n H, D / heads], bias [m H] of the last m parts."""
 
     x: Tensor
     weight: Any  # a Tensor; None if x is the projection
     bias: Tensor | None
+    heads: int = 1
 
-    def linear(self) -> Tensor:
+    def linear(self, parts: int) -> Tensor:
         bias = self.bias
         if bias is not None and len(bias) < len(self.weight):
             bias = F.pad(bias, (len(self.weight) - len(bias), 0))
-        return F.linear(self.x, self.weight, bias)
+        return blocks.linear(self.x, self.weight, bias, self.heads, parts)
 
 
 class Operands:
@@ -48,7 +50,7 @@ class Operands:
     extras     [T, B, H]: the inputs that follow
     weights    [H]
     states     [B, H]
-    matrices   [parts * H, H]: those of the products and of the inner products
+    matrices   [parts * H, H / heads]: those of the products and of the inner products
     source     the operands of the projection, if the kernel computes it
     drops      [B, H] for each product: the mask by which it multiplies the state
     padding    if only the real steps are stored: [T, B] of the sequences and of the resets is [N, 1]

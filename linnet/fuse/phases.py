@@ -198,12 +198,14 @@ class Sets:
             self.parents[root] = first
 
 
-def group_sizes(
-    traced: Traced, products: Sequence[tuple[str, Sequence[str]]], shapes: Shapes
-) -> tuple[int, ...]:
+# What a product reads, the parts that it makes, and the heads of its matrix.
+Read = tuple[str, Sequence[str], int]
+
+
+def group_sizes(traced: Traced, products: Sequence[Read], shapes: Shapes) -> tuple[int, ...]:
     """How many channels each group has. A ValueError, if operands of one group are of different sizes.
 
-    products   of the previous states: (state, parts)
+    products   of the previous states
     """
     groups = phases_of(traced).groups
     found: dict[int, int] = {}
@@ -219,19 +221,17 @@ def group_sizes(
 
 
 class Shapes(NamedTuple):
-    """The shapes from which those of all other operands follow: [H], [B, H], [parts * H, depth]."""
+    """The shapes from which those of all other operands follow: [H], [B, H], [parts * H, depth / heads]."""
 
     weights: Sequence[Sequence[int]]
     states: Sequence[Sequence[int]]
     matrices: Sequence[Sequence[int]]
 
 
-def sizes_by_name(
-    traced: Traced, products: Sequence[tuple[str, Sequence[str]]], shapes: Shapes
-) -> Iterable[tuple[str, int]]:
+def sizes_by_name(traced: Traced, products: Sequence[Read], shapes: Shapes) -> Iterable[tuple[str, int]]:
     yield from ((name, shape[-1]) for name, shape in zip(traced.states, shapes.states, strict=True))
-    sources = [*products, *((f"inner.{i}", inner.parts) for i, inner in enumerate(traced.inner))]
-    for (source, parts), (rows, depth) in zip(sources, shapes.matrices, strict=True):
-        yield source, depth
+    inner = ((f"inner.{i}", product.parts, product.heads) for i, product in enumerate(traced.inner))
+    for (source, parts, heads), (rows, depth) in zip([*products, *inner], shapes.matrices, strict=True):
+        yield source, depth * heads
         yield from ((part, rows // len(parts)) for part in parts)
     yield from ((name, shape[-1]) for name, shape in zip(traced.weights, shapes.weights, strict=True))

@@ -21,10 +21,14 @@ from linnet.fuse.trace import Step, Traced
 
 @dataclass(frozen=True)
 class Product:
-    """A recurrent matrix: the state it reads, and the inputs of the step that it computes, side by side."""
+    """A recurrent matrix: the state it reads, and the inputs of the step that it computes, side by side.
+
+    heads   how many blocks the matrix has for each part; see fuse/blocks.py
+    """
 
     state: str
     parts: tuple[str, ...]
+    heads: int = 1
 
 
 @dataclass
@@ -57,8 +61,7 @@ class Plan:
     fits: tuple | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        products = [(product.state, product.parts) for product in self.products]
-        self.text = text.written(self.traced, self.extras, products)
+        self.text = text.written(self.traced, self.extras, self.of_states())
         self.pattern = pattern_of(self.traced)
         # The group of each operand: those of one group have the same number of channels.
         self.groups = phases_of(self.traced).groups
@@ -69,6 +72,8 @@ class Plan:
             *((product.state, product.parts) for product in self.products),
             *((f"inner.{i}", inner.parts) for i, inner in enumerate(self.traced.inner)),
         ]
+        # How many heads each matrix has.
+        self.heads = [*(p.heads for p in self.products), *(inner.heads for inner in self.traced.inner)]
         made = sum(len(parts) for _, parts in self.matrices)
         # Where the extras, the weights and the states end in the list of a scan's operands; matrices follow.
         weights = len(self.extras) + len(self.traced.weights)
@@ -81,6 +86,9 @@ class Plan:
         # The offsets of the last call, by sizes.
         self.starts: dict[tuple[int, ...], dict[str, int]] = {}
         self.numbers: dict[torch.dtype, Tensor] = {}
+
+    def of_states(self) -> list[tuple[str, tuple[str, ...], int]]:
+        return [(product.state, product.parts, product.heads) for product in self.products]
 
     def width_of(self, name: str) -> int:
         """Two operands with the same width have the same number of channels."""
@@ -109,7 +117,7 @@ class Plan:
         if not self.traced.inner:
             return (states[0].shape[-1],)
         shapes = Shapes(*([tensor.shape for tensor in group] for group in (weights, states, matrices)))
-        return group_sizes(self.traced, [(p.state, p.parts) for p in self.products], shapes)
+        return group_sizes(self.traced, self.of_states(), shapes)
 
     def offsets(self, sizes: tuple[int, ...]) -> dict[str, int]:
         """At which channel of the joint projection each one starts, for these sizes of the groups."""

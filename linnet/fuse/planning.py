@@ -106,7 +106,7 @@ def stage_names(cell: Unit, stage: Stage, extras: Sequence[str]) -> StageNames:
     added += starts_of((*stage.states, *made))
     of_new_states = [part for attribute in stage.reads_new_state for part in getattr(cell, attribute).parts]
     products = tuple(
-        Product(state, tuple(map(safe_name, getattr(cell, attribute).parts)))
+        Product(state, tuple(map(safe_name, getattr(cell, attribute).parts)), getattr(cell, attribute).heads)
         for attribute, state in stage.recurrence.items()
     )
     names = StageNames(
@@ -195,7 +195,7 @@ class InnerProduct:
         projection = getattr(self.cell, self.attribute)
         check_bare(self.cell, self.attribute)
         parts, biased = (list(map(safe_name, n)) for n in (projection.parts, projection.biased_parts))
-        made = self.multiply(self.attribute, source, parts, biased)
+        made = self.multiply(self.attribute, source, parts, biased, projection.heads)
         return {name_in_unit(name): part for name, part in made.items()}
 
 
@@ -227,7 +227,7 @@ def check_traced(traced: Traced, step: Step, size: int) -> None:
         made = {part for product in traced.inner for part in product.parts}
         given = {name: value for name, value in inputs.items() if name not in made}
 
-        def multiply(_: str, what: Tensor, parts: Sequence[str], biased: Sequence[str]) -> Named:
+        def multiply(_: str, what: Tensor, parts: Sequence[str], biased: Sequence[str], heads: int) -> Named:
             read[f"inner.{len(read)}"] = what
             return {n: inputs[n] + weights[bias_of(n)] if n in biased else inputs[n] for n in parts}
 

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from linnet.fuse import blocks
 from linnet.fuse.graph import Graph, Node, Value, needed
 from linnet.fuse.record import (
     Marking,
@@ -120,7 +121,7 @@ class Recording:
         given = {name: self.leaves[name] for name in self.inputs}
         held = {name: self.leaves[name] for name in self.states}
         try:
-            with only_mode(marking), recorder:
+            with only_mode(marking), recorder, blocks.separately():
                 y, new = step(given, held, dict(self.parameters))
         except (RuntimeError, TypeError, ValueError, LookupError, AttributeError) as error:
             where = user_line(traceback.extract_tb(error.__traceback__))

@@ -8,11 +8,12 @@ are zeros at all other steps. So kernels, their gradients and exports know nothi
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
+from linnet.fuse import blocks
 from linnet.fuse.unit import Named, Unit
 
 
@@ -47,8 +48,9 @@ def restart_inputs(
     for stage in cell.stages():
         for attribute, name in stage.recurrence.items():
             projection, start = getattr(cell, attribute), inputs[start_of(name)]
-            visible, matrix = start * masks[name] if masks else start, projection.weight
-            joint = product(resets, visible, matrix) if countable else F.linear(visible, matrix)
+            visible = start * masks[name] if masks else start
+            how = (projection.weight, None, projection.heads, len(projection.parts))
+            joint = product_at(resets, visible, *how) if countable else blocks.linear(visible, *how)
             parts = joint.split(list(projection.parts.values()), -1)
             inputs |= zip(starts_of(projection.parts), parts, strict=True)
     return inputs
@@ -59,8 +61,8 @@ def at_resets(resets: Tensor, state: Tensor) -> Tensor:
     return torch.where(resets[..., None], state, torch.zeros((), dtype=state.dtype, device=state.device))
 
 
-def product(resets: Tensor, start: Tensor, matrix: Tensor) -> Tensor:
-    """F.linear(start, matrix), where `start` is zeros at all steps without a reset."""
+def product_at(resets: Tensor, start: Tensor, matrix: Tensor, *how: Any) -> Tensor:
+    """`blocks.linear`, where `start` is zeros at all steps without a reset."""
     rows = resets.flatten().nonzero()[:, 0]
-    made = F.linear(start.flatten(0, 1)[rows], matrix)
+    made = blocks.linear(start.flatten(0, 1)[rows], matrix, *how)
     return made.new_zeros(resets.numel(), len(matrix)).index_copy(0, rows, made).view(*resets.shape, -1)

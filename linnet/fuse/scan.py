@@ -7,11 +7,10 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from linnet.fuse import reference
-from linnet.fuse.checks import Sizes, operand_shapes
+from linnet.fuse import blocks, reference
+from linnet.fuse.checks import Sizes, check_heads, operand_shapes
 from linnet.fuse.cpu import passes
 from linnet.fuse.cpu.passes import Kept, projection_gradients
 from linnet.fuse.graph import interpret
@@ -43,14 +42,15 @@ def expected(
     plan: Plan, source: Source, tensors: Sequence[Tensor]
 ) -> Iterator[tuple[str, Tensor, tuple[int, ...]]]:
     """Each operand that no time step changes, with its name and the shape it must have."""
-    x, weight, bias = source
+    x, weight, bias, heads = source
     extras, weights, states = plan.ends
     sizes = plan.sizes(tensors[extras:weights], tensors[weights:states], tensors[states:])
     (_, shape, _), *shapes = operand_shapes(plan, Sizes.of(plan, x.shape[0], x.shape[1], sizes))
     if weight is None:
         yield "the projected input", x, shape
     else:
-        yield "the input matrix", weight, (shape[-1], x.shape[-1])
+        check_heads(heads, (x.shape[-1], sizes[0]))
+        yield "the input matrix", weight, (shape[-1], x.shape[-1] // heads)
     if bias is not None:
         whole = max(1, min(shape[-1], bias.numel()) // sizes[0]) * sizes[0]
         yield "the input bias", bias, (whole,)
@@ -72,7 +72,8 @@ def wrong_kind(name: str, tensor: Tensor, shape: tuple[int, ...], x: Tensor | No
 class Call(NamedTuple):
     """What a scan is besides its tensors.
 
-    kernels   linnet.fuse.cpu.passes or linnet.fuse.triton.passes, which have the same functions
+    kernels       linnet.fuse.cpu.passes or linnet.fuse.triton.passes, which have the same functions
+    input_heads   those of the matrix of the input
     """
 
     fusible: Fusible
@@ -81,6 +82,10 @@ class Call(NamedTuple):
     drops: Sequence[Tensor] = ()
     padding: Padding | None = None
     pads_output: bool = False
+    input_heads: int = 1
+
+    def source(self, x: Tensor, weight: Any, bias: Any) -> Source:
+        return Source(x, weight, bias, self.input_heads)
 
     def operands(self, source: Any, tensors: Sequence[Tensor], joint: Tensor | None = None) -> Operands:
         """`joint`: the projections; None if they are still to be computed."""
@@ -112,13 +117,16 @@ def fused_scan(call: Call, source: Source, tensors: Sequence[Tensor]) -> tuple[T
     if plan.extras:
         extras = [laid_out(as_dtype(extra, source.x.dtype)) for extra in tensors[: len(plan.extras)]]
         tensors = [*extras, *tensors[len(plan.extras) :]]
-    run = Scan.apply if wants_gradients((*source, *tensors)) else without_gradients
-    y, *finals = run(call, *source, *tensors)
+    operands = source[:3]
+    if source.heads > 1:
+        call = call._replace(input_heads=source.heads)
+    run = Scan.apply if wants_gradients((*operands, *tensors)) else without_gradients
+    y, *finals = run(call, *operands, *tensors)
     return y, dict(zip(plan.traced.states, finals, strict=True))
 
 
 def without_gradients(call: Call, x: Tensor, weight: Any, bias: Any, *tensors: Tensor) -> tuple[Tensor, ...]:
-    y, finals, _, _ = call.run(call.operands(Source(x, weight, bias), tensors), keep=collects())
+    y, finals, _, _ = call.run(call.operands(call.source(x, weight, bias), tensors), keep=collects())
     # Not a view of the states, which could not be changed in place once gradients are recorded again.
     return y.detach(), *finals
 
@@ -145,7 +153,7 @@ class Scan(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, call: Call, x: Tensor, weight: Any, bias: Any, *tensors: Tensor) -> Any:
-        operands = call.operands(Source(x, weight, bias), tensors)
+        operands = call.operands(call.source(x, weight, bias), tensors)
         y, finals, sequences, products = call.run(operands, keep=True)
         ctx.call, ctx.unused = call, [True]
         y, kept_sequences, ctx.changes = changeable(y, sequences)
@@ -165,7 +173,7 @@ class Scan(torch.autograd.Function):
         if torch.is_grad_enabled():
             sources = aliases([x, weight, bias, *tensors])
             return None, *differentiable_gradients(call, sources, needed, above)
-        source = Source(x, weight, bias)
+        source = call.source(x, weight, bias)
         is_overwritten = weight is not None and not is_first(ctx.unused)
         operands = call.operands(source, tensors, None if is_overwritten or ctx.changes else joint)
         if is_overwritten or ctx.changes:
@@ -177,14 +185,16 @@ class Scan(torch.autograd.Function):
         djoint, *others = call.kernels.run_backward(operands, states, wanted, above, in_place)
         if weight is None:
             return None, djoint, None, None, *others
-        return None, *projection_gradients(djoint, source, needed[:3]), *others
+        parts = len(operands.plan.projected)
+        return None, *projection_gradients(djoint, source, needed[:3], parts), *others
 
 
 def differentiable_gradients(call: Call, sources: list[Any], needed: Any, above: Any) -> list[Tensor | None]:
     """The gradients by the reference, which can be differentiated again."""
-    joint = sources[0] if sources[1] is None else Source(*sources[:3]).linear()
+    plan = call.fusible.plan
+    joint = sources[0] if sources[1] is None else call.source(*sources[:3]).linear(len(plan.projected))
     how = (call.flags, None, call.drops, call.padding, call.pads_output)
-    operands = Operands(call.fusible.plan, joint, sources[3:], *how)
+    operands = Operands(plan, joint, sources[3:], *how)
     return reference_gradients(call.fusible.step, operands, sources, needed, above)
 
 
@@ -231,7 +241,8 @@ def reference_scan(step: Step, operands: Operands) -> tuple[Tensor, dict[str, Te
     def advance(part, state):
         for i, (product, matrix) in enumerate(zip(plan.products, operands.matrices[:count], strict=True)):
             visible = state[product.state] * operands.drops[i] if operands.drops else state[product.state]
-            part = {**part, **by_part(operands, F.linear(visible, matrix), product.parts)}
+            made = blocks.linear(visible, matrix, None, product.heads, len(product.parts))
+            part = {**part, **by_part(operands, made, product.parts)}
         if plan.traced.sizes:
             return interpreted_step(part, state)
         return step(part, state, weights, **({"multiply": multiply} if plan.traced.inner else {}))
@@ -242,9 +253,10 @@ def reference_scan(step: Step, operands: Operands) -> tuple[Tensor, dict[str, Te
         found = interpret(plan.traced.forward, known, operands.matrices)  # type: ignore[arg-type]
         return found["y"].expand(batch, -1), {name: found[f"new.{name}"] for name in state}
 
-    def multiply(attribute, source, names, biased):
+    def multiply(attribute, source, names, biased, heads):
         number = [inner.attribute for inner in plan.traced.inner].index(attribute)
-        made = by_part(operands, F.linear(source, operands.matrices[count + number]), names)
+        matrix = operands.matrices[count + number]
+        made = by_part(operands, blocks.linear(source, matrix, None, heads, len(names)), names)
         return {n: made[n] + weights[bias_of(n)] if n in biased else made[n] for n in names}
 
     return reference.scan(advance, parts, states, operands.mask, operands.resets, operands.reverse)

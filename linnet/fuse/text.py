@@ -5,7 +5,8 @@
      "forward":  {"lines": [[result, operation, operands...], ...], "outputs": [...]},
      "backward": {...}}
 
-It is JSON. A step without inner products has no "inner". An operand is a name (of an input or of an earlier
+It is JSON. A step without inner products has no "inner", and a block-diagonal matrix has its number of heads
+as the third item of its product. An operand is a name (of an input or of an earlier
 result) or a number. The outputs are those of `Traced`, in its order: y, the new states, what inner products
 read; the gradients of inputs, states and weights.
 
@@ -29,7 +30,8 @@ from linnet.fuse.trace import COMPARISONS, COUNTS, LOGICAL, Inner, Line, Operand
 VERSION = 1
 # Far more than any unit needs: the text of LSTM has 3,000 characters.
 LONGEST = 1 << 20
-Products = Sequence[tuple[str, tuple[str, ...]]]
+# What a product reads, or its matrix, the parts that it makes, and its heads.
+Products = Sequence[tuple[str, tuple[str, ...], int]]
 
 
 def written(traced: Traced, extras: Sequence[str], products: Products) -> str:
@@ -40,15 +42,19 @@ def written(traced: Traced, extras: Sequence[str], products: Products) -> str:
         "states": traced.states,
         "weights": traced.weights,
         "extras": extras,
-        "products": products,
+        "products": [product_value(*product) for product in products],
         "forward": graph_value(traced.forward),
         "backward": graph_value(traced.backward),
     }
     if traced.inner:
-        value["inner"] = traced.inner
+        value["inner"] = [product_value(*product) for product in traced.inner]
     if traced.sizes:
         value["sizes"] = dict(traced.sizes)
     return json.dumps(value, separators=(",", ":"))
+
+
+def product_value(source: str, parts: Sequence[str], heads: int) -> list[Any]:
+    return [source, parts, heads] if heads > 1 else [source, parts]
 
 
 def graph_value(graph: Any) -> dict[str, Any]:
@@ -61,8 +67,8 @@ def graph_value(graph: Any) -> dict[str, Any]:
 # --------------------------------------------------------------------------------------- reading
 
 
-def read(text: str) -> tuple[Traced, tuple[str, ...], list[tuple[str, tuple[str, ...]]]]:
-    """Return the traced step, its extras and its products as (state, parts)."""
+def read(text: str) -> tuple[Traced, tuple[str, ...], Products]:
+    """Return the traced step, its extras and its products with states."""
     value = parsed(text)
     optional = [name for name in ("inner", "sizes") if isinstance(value, dict) and name in value]
     value = fields(value, ["linnet", "inputs", "states", "weights", "extras", "products", *GRAPHS, *optional])
@@ -74,7 +80,7 @@ def read(text: str) -> tuple[Traced, tuple[str, ...], list[tuple[str, tuple[str,
     need(len(set(known)) == len(known), "two of its inputs, states and weights have the same name")
     extras = names(value["extras"], "extras")
     products = read_products(value["products"], states)
-    inner = tuple(Inner(*pair) for pair in read_pairs(value.get("inner", []), "an inner product"))
+    inner = tuple(Inner(*product) for product in read_all(value.get("inner", []), "an inner product"))
     check_order(inputs, extras, [*products, *inner])
     sources = [f"inner.{i}" for i in range(len(inner))]
     need(set(sources).isdisjoint(known), "one of its names is that of an inner product")
@@ -99,7 +105,8 @@ def read_shaped_graphs(
 ) -> tuple[Any, Any]:
     """Both graphs of a step that is not elementwise."""
     given, made = {name: sizes[name] for name in known}, {name: sizes[subject(name)] for name in outputs}
-    need(all(len(parts) == 1 for _, parts in value.get("inner", [])), "an inner product has several parts")
+    plain = all(len(product) == 2 and len(product[1]) == 1 for product in value.get("inner", []))
+    need(plain, "an inner product has several parts or heads")
     forward = read_shaped(value["forward"], given, made)
     above = {f"d{name}": size for name, size in made.items()}
     backward = read_shaped(value["backward"], given | above, {f"d.{n}": size for n, size in given.items()})
@@ -134,27 +141,30 @@ def names(value: Any, what: str) -> tuple[str, ...]:
     return tuple(value)
 
 
-def read_products(value: Any, states: Sequence[str]) -> list[tuple[str, tuple[str, ...]]]:
-    products = list(read_pairs(value, "a product"))
-    for state, _ in products:
+def read_products(value: Any, states: Sequence[str]) -> Products:
+    products = list(read_all(value, "a product"))
+    for state, _, _ in products:
         need(state in states, f"a product reads the state {state!r}; there are {list(states)}")
     return products
 
 
-def read_pairs(value: Any, what: str) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Of each product what it reads, or its matrix, and its parts."""
+def read_all(value: Any, what: str) -> Iterator[tuple[str, tuple[str, ...], int]]:
+    """Of each product what it reads, or its matrix, its parts, and its heads."""
     need(isinstance(value, list), f"{what} must be in a list; got {value!r}")
     for product in value:
-        pair = isinstance(product, list) and len(product) == 2 and isinstance(product[0], str)
-        need(pair, f"{what} must be a name and its parts; got {product!r}")
+        named = isinstance(product, list) and len(product) in (2, 3) and isinstance(product[0], str)
+        need(named, f"{what} must be a name, its parts and perhaps its heads; got {product!r}")
         parts = names(product[1], f"the parts of {what}")
         need(len(parts) > 0, f"{what}, {product[0]!r}, has no parts")
-        yield product[0], parts
+        heads = product[2] if len(product) == 3 else 1
+        whole = isinstance(heads, int) and not isinstance(heads, bool) and heads > 0
+        need(whole, f"the heads of {what} must be a number from 1 on; got {heads!r}")
+        yield product[0], parts, heads
 
 
 def check_order(inputs: Sequence[str], extras: Sequence[str], products: Products) -> None:
     """The inputs must be projections, then extras, then parts of products."""
-    last = [*extras, *(part for _, parts in products for part in parts)]
+    last = [*extras, *(part for _, parts, _ in products for part in parts)]
     start = len(inputs) - len(last)
     fits = start > 0 and list(inputs[start:]) == last
     need(fits, f"its inputs {list(inputs)} must be projections and then {last}")

@@ -87,10 +87,14 @@ class Pointwise:
 
 
 class Inner(NamedTuple):
-    """A product within a step: the projection, by its name in the cell, and the inputs that it makes."""
+    """A product within a step: the projection, by its name in the cell, and the inputs that it makes.
+
+    heads   how many blocks its matrix has for each part; see fuse/blocks.py
+    """
 
     attribute: str
     parts: tuple[str, ...]
+    heads: int = 1
 
 
 @dataclass(frozen=True)
@@ -136,8 +140,9 @@ def trace(
         return record(step, inputs, states, weights, multiplies)
 
 
-# attribute, what the product reads, the parts that it makes, those of them with a bias -> the parts by name.
-Multiply = Callable[[str, Tensor, Sequence[str], Sequence[str]], Values]
+# attribute, what the product reads, the parts that it makes, those of them with a bias, heads -> the parts by
+# name.
+Multiply = Callable[[str, Tensor, Sequence[str], Sequence[str], int], Values]
 
 
 class InnerProducts:
@@ -150,11 +155,13 @@ class InnerProducts:
         self.parts: Values = {}
         self.biases: Values = {}
 
-    def __call__(self, attribute: str, source: Tensor, parts: Sequence[str], biased: Sequence[str]) -> Values:
+    def __call__(
+        self, attribute: str, source: Tensor, parts: Sequence[str], biased: Sequence[str], heads: int
+    ) -> Values:
         if attribute in [product.attribute for product in self.products]:
             raise NotPointwise(f"step multiplies by self.{attribute} twice{user_line()}")
         self.sources[f"inner.{len(self.products)}"] = source
-        self.products.append(Inner(attribute, tuple(parts)))
+        self.products.append(Inner(attribute, tuple(parts), heads))
         with _disable_current_modes():
             made = {name: self.recorder.input(name) for name in parts}
             biases = {name: self.recorder.input(bias_of(name)) for name in biased}

@@ -40,10 +40,16 @@ class Stage(NamedTuple):
 
 
 class Linear(NamedTuple):
-    """A product with `weight` [columns, depth]; `bias` is that of the last columns, if there is one."""
+    """A product with `weight` [columns, depth]; `bias` is that of the last columns, if there is one.
+
+    With several heads the matrix is block-diagonal, and its columns are parts of these sizes: see
+    fuse/blocks.py.
+    """
 
     weight: Tensor
     bias: Tensor | None
+    heads: int = 1
+    parts: tuple[int, ...] = ()
 
 
 class Shift(NamedTuple):
@@ -81,6 +87,9 @@ class InputProjection(Protocol):
 
     @property
     def parts(self) -> dict[str, int]: ...
+
+    @property
+    def heads(self) -> int: ...
 
     @property
     def weight(self) -> Tensor: ...

@@ -338,6 +338,7 @@ def frozen_direction(direction: Direction) -> FrozenDirection:
         list(cell.states.values()),
         direction.reverse,
         {},
+        known.heads,
     )
     operands = made.operands(1, 1)
     source: Source = operands.source  # type: ignore[assignment]

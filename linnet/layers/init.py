@@ -29,9 +29,18 @@ def clear_(cell: nn.Module) -> None:
 
 
 def each_part_(projection: Projection, fill) -> None:
-    """Apply `fill` to the matrix of each gate on its own."""
+    """Apply `fill` to the matrix of each gate, and of each of its heads, on its own."""
     for name in projection.parts:
-        fill(projection.weight_of(name))
+        for block in projection.blocks_of(name):
+            fill(block)
+
+
+def xavier_uniform_(projection: Projection) -> None:
+    """Xavier-uniform over the matrix of all gates; with heads, over that of each head."""
+    rows, depth = projection.weight.shape
+    # As torch computes it, so that one head gives the same numbers.
+    bound = math.sqrt(3.0) * math.sqrt(2.0 / float(depth + rows // projection.heads))
+    nn.init.uniform_(projection.weight, -bound, bound)
 
 
 def orthogonal_(weight: Tensor) -> None:
@@ -45,7 +54,8 @@ def gated_(how: str, matrices: Sequence[Projection], hidden_size: int) -> None:
     """The starts of gated units; `matrices` are the input's, then those of the state.
 
     uniform     U(-1/sqrt(H), 1/sqrt(H)) for weights and biases, as torch.nn does
-    xavier      Xavier-uniform over the matrix of all gates and of x and h together (the LRN authors)
+    xavier      Xavier-uniform over the matrix of all gates and of x and h together (the LRN authors); with
+                heads, the inputs of a gate are the channels that it reads
     orthogonal  per gate: Xavier-normal from the input, orthogonal from the state (the NRU authors)
     """
     choose("init", how, INITS)

@@ -9,15 +9,12 @@ exact, in int32.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextvars import ContextVar
-
 import torch
 from torch import Tensor
 
+from linnet.fuse import blocks
+
 LEVELS = 127
-# Set by an exporter that records a product as one operation: it is called in place of `product`.
-product_recorder: ContextVar[Callable[..., Tensor] | None] = ContextVar("linnet_int8_product", default=None)
 
 
 def quantised(rows: Tensor) -> tuple[Tensor, Tensor]:
@@ -32,13 +29,18 @@ def dequantised(numbers: Tensor, scales: Tensor) -> Tensor:
     return numbers * scales[..., None]
 
 
-def product(x: Tensor, numbers: Tensor, scales: Tensor, bias: Tensor | None = None) -> Tensor:
-    """x [..., K] with an int8 matrix [N, K] -> [..., N]: the definition."""
-    recorder = product_recorder.get()
+def product(
+    x: Tensor, numbers: Tensor, scales: Tensor, bias: Tensor | None = None, heads: int = 1, parts: int = 1
+) -> Tensor:
+    """x [..., K] with an int8 matrix [N, K] -> [..., N]: the definition.
+
+    heads, parts   of a block-diagonal matrix, [N, K / heads]; each head of x has a scale of its own
+    """
+    recorder = blocks.product_recorder.get()
     if recorder is not None:
-        return recorder(x, numbers, scales, bias)
-    rows, factors = quantised(x)
+        return recorder(x, numbers, scales, bias, heads, parts)
+    rows, factors = quantised(blocks.by_head(x, heads))
     # Sums of products of int8 are whole numbers below 2^53, so float64 has them exactly.
-    sums = rows.double() @ numbers.double().T
-    y = sums.float() * scales * factors[..., None]
+    sums = blocks.sums(rows.flatten(-2).double(), numbers.double(), heads, parts)
+    y = (sums.float() * scales.view(sums.shape[-3:]) * factors[..., None, :, None]).flatten(-3)
     return y if bias is None else y + bias

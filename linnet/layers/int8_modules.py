@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from linnet.fuse import blocks
 from linnet.fuse.choose import may_use_cpu_kernel
 from linnet.fuse.unit import Int8Linear as Int8Product
 from linnet.fuse.unit import Linear
@@ -23,7 +24,7 @@ from linnet.layers.projection import Projection
 from linnet.layers.softmax import FullSoftmax, MixtureSoftmax
 
 if TYPE_CHECKING:
-    from linnet.fuse.cpu.int8 import Int8Panels
+    from linnet.fuse.cpu.int8 import Int8Blocks, Int8Panels
 
 
 Operations = Linear | Int8Product
@@ -34,24 +35,40 @@ NO_TRAINING = (
 
 
 class Int8Matrix:
-    """An int8 matrix of a module, packed for the kernel when it is first used."""
+    """An int8 matrix of a module, packed for the kernel when it is first used.
 
-    def __init__(self, numbers: Tensor, scales: Tensor, activations: bool):
+    heads, parts   of a block-diagonal matrix: see fuse/blocks.py
+    """
+
+    def __init__(
+        self,
+        numbers: Tensor,
+        scales: Tensor,
+        activations: bool,
+        heads: int = 1,
+        parts: tuple[int, ...] = (),
+    ):
         self.numbers, self.scales, self.activations = numbers, scales, activations
+        self.heads, self.parts = heads, parts
         self.originals = Originals((numbers, scales))
-        self.packed: Int8Panels | None = None
+        self.packed: Int8Panels | Int8Blocks | None = None
         self.float32: Tensor | None = None
 
     def is_of(self, numbers: Tensor, scales: Tensor) -> bool:
         """Whether this is made of these tensors, as they are now."""
         return self.numbers is numbers and self.scales is scales and self.originals.hold()
 
-    def panels(self) -> Int8Panels:
+    def panels(self) -> Int8Panels | Int8Blocks:
         if self.packed is None:
             # Imported when first needed: it needs llvmlite.
-            from linnet.fuse.cpu.int8 import Int8Panels
+            from linnet.fuse.cpu.int8 import Int8Blocks, Int8Panels
 
-            self.packed = Int8Panels(self.numbers, self.scales)
+            whole = self.heads == 1
+            self.packed = (
+                Int8Panels(self.numbers, self.scales)
+                if whole
+                else Int8Blocks(self.numbers, self.scales, self.heads, self.parts)
+            )
         return self.packed
 
     def dense(self) -> Tensor:
@@ -64,7 +81,9 @@ class Int8Matrix:
 
     def operation(self, bias: Tensor | None = None) -> Operations:
         """The product, for kernels that run a whole step."""
-        return Int8Product(self.panels(), bias) if self.activations else Linear(self.dense(), bias)
+        if self.activations:
+            return Int8Product(self.panels(), bias)
+        return Linear(self.dense(), bias, self.heads, self.parts)
 
     def linear(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
         """x [..., K] -> [..., N]; `bias` is that of the last columns."""
@@ -72,11 +91,15 @@ class Int8Matrix:
         if bias is not None and len(bias) < len(self.numbers):
             bias = F.pad(bias, (len(self.numbers) - len(bias), 0))
         if not self.activations:
-            return F.linear(x, self.dense(), bias)
+            return blocks.linear(x, self.dense(), bias, self.heads, self.parts)
         if x.device.type == "cpu" and x.dtype == torch.float32 and may_use_cpu_kernel(x):
             rows = x.reshape(-1, x.shape[-1])
             return self.panels().times(rows, bias).view(*x.shape[:-1], len(self.numbers))
-        return product(x, self.numbers, self.scales, bias)
+        if len(set(self.parts)) <= 1:
+            return product(x, self.numbers, self.scales, bias, self.heads, len(self.parts) or 1)
+        parts = zip(self.numbers.split(self.parts), self.scales.split(self.parts), strict=True)
+        made = torch.cat([product(x, numbers, scales, None, self.heads) for numbers, scales in parts], -1)
+        return made if bias is None else made + bias
 
 
 def refuse_gradients(x: Tensor) -> None:
@@ -125,8 +148,12 @@ class Quantised(nn.Module):
         assert scales is not None
         kept = self.made.get(name)
         if kept is None or not kept.is_of(numbers, scales):
-            kept = self.made[name] = Int8Matrix(numbers, scales, self.activations)
+            kept = self.made[name] = Int8Matrix(numbers, scales, self.activations, *self.cut(name))
         return kept
+
+    def cut(self, name: str = "weight") -> tuple[int, tuple[int, ...]]:
+        """The heads and the parts of a matrix."""
+        return 1, ()
 
     def used(self, name: str = "weight") -> Int8Matrix:
         """The matrix `name`, to compute with."""
@@ -229,7 +256,10 @@ class Int8Projection(Quantised, Projection):
         """Whether kernels of float32 may read the matrix."""
         return not self.activations and self.is_product
 
-    def panels(self) -> Int8Panels:
+    def cut(self, name: str = "weight") -> tuple[int, tuple[int, ...]]:
+        return Projection.cut(self, name)
+
+    def panels(self) -> Int8Panels | Int8Blocks:
         return self.used().panels()
 
     def product(self, name: str = "weight") -> Operations:

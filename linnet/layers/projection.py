@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from linnet.base.options import check_rate, check_size, choose
+from linnet.fuse import blocks
 from linnet.fuse.hooks import has_hooks
 from linnet.fuse.linear import linear
 from linnet.fuse.unit import CannotFuse, Int8Linear, Linear, Norm, Norms, Operation, Shift
@@ -78,6 +79,9 @@ class Projection(nn.Module):
     rank     W = P Q through `rank` dimensions (0: a full matrix)
 
     norm_groups   the sizes of groups of parts with a norm of their own (None: one norm for all)
+    input_heads   W is block-diagonal: the input and each part are cut into this many heads, and head k of
+                  the input makes head k of each part. `weight` is then [sum of sizes, input_size / heads]:
+                  each row has the numbers for the head that it reads
     """
 
     # The names of the parameters, which a subclass can change.
@@ -95,6 +99,7 @@ class Projection(nn.Module):
         rank: int = 0,
         norm: str | None = None,
         norm_groups: Sequence[int] | None = None,
+        input_heads: int = 1,
         prenorm: str | None = None,
         input_dropout: float = 0.0,
         device=None,
@@ -105,7 +110,7 @@ class Projection(nn.Module):
         if unknown:
             raise TypeError(
                 f"there is no option {next(iter(unknown))!r}; "
-                "all cells take norm, prenorm and input_dropout besides the options of their paper"
+                "all cells take norm, prenorm, input_heads and input_dropout, and the options of their paper"
             )
         check_rate("input_dropout", input_dropout)
         check_size("rank", rank, least=0)
@@ -113,14 +118,15 @@ class Projection(nn.Module):
         names = list(parts) if biased is True else list(biased or ())
         if list(parts)[len(parts) - len(names) :] != names:
             raise ValueError(f"the biased parts {names} must be the last of {list(parts)}")
-        self.parts = dict(parts)
+        check_heads(input_heads, {"the input": rank or input_size, **parts})
+        self.parts, self.heads = dict(parts), input_heads
         self.input_dropout = input_dropout
         size = sum(parts.values())
         biases = sum(parts[name] for name in names)
         self.prenorm = norm_layer("prenorm", prenorm, input_size, PRENORM_EPS, **where)
         self.reduce = nn.Parameter(torch.empty(rank, input_size, **where)) if rank else None
         self.register_parameter(
-            self.weight_name, nn.Parameter(torch.empty(size, rank or input_size, **where))
+            self.weight_name, nn.Parameter(torch.empty(size, (rank or input_size) // input_heads, **where))
         )
         self.norm = (
             norm_layer("norm", norm, size, NORM_EPS, **where)
@@ -150,9 +156,15 @@ class Projection(nn.Module):
         """norm(x W) + b; without a norm, one operation for the product and the bias."""
         bias = self.whole_bias()
         if self.is_plain:
-            return linear(x, self.weight, bias)
-        x = self.norm(linear(x, self.weight))
+            return self.multiply(x, bias)
+        x = self.norm(self.multiply(x))
         return x if bias is None else x + bias
+
+    def multiply(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
+        """x W + b, with the dense or the block-diagonal matrix."""
+        if self.heads == 1:
+            return linear(x, self.weight, bias)
+        return blocks.linear(x, self.weight, bias, self.heads, list(self.parts.values()))
 
     @property
     def total_size(self) -> int:
@@ -195,7 +207,11 @@ class Projection(nn.Module):
 
     def product(self, name: str = "weight") -> Linear | Int8Linear:
         """The product with one of its matrices, without a bias."""
-        return Linear(getattr(self, name), None)
+        return Linear(getattr(self, name), None, *self.cut(name))
+
+    def cut(self, name: str = "weight") -> tuple[int, tuple[int, ...]]:
+        """The heads and the parts of one of its matrices; `reduce` has one of each."""
+        return (self.heads, tuple(self.parts.values())) if name == "weight" else (1, ())
 
     def whole_bias(self) -> Tensor | None:
         """Return the bias with zeros for the parts that have none."""
@@ -214,6 +230,14 @@ class Projection(nn.Module):
 
     def weight_of(self, name: str) -> Tensor:
         return self.weight[self.part(name)]
+
+    def blocks_of(self, name: str) -> tuple[Tensor, ...]:
+        """The matrix of each head of a part; with one head, that of the part."""
+        return self.weight_of(name).chunk(self.heads)
+
+    def dense_weight(self) -> Tensor:
+        """The matrix [sum of sizes, input_size], with the zeros between the blocks."""
+        return blocks.dense(self.weight, self.heads, list(self.parts.values()))
 
     def bias_of(self, name: str) -> Tensor:
         return self.biases()[name]
@@ -236,4 +260,16 @@ class Projection(nn.Module):
         return {n: self.bias[at : at + self.parts[n]] for n, at in zip(names, starts, strict=False)}
 
     def extra_repr(self) -> str:
-        return ", ".join(f"{name}={size}" for name, size in self.parts.items())
+        heads = [f"heads={self.heads}"] if self.heads > 1 else []
+        return ", ".join([*(f"{name}={size}" for name, size in self.parts.items()), *heads])
+
+
+def check_heads(heads: int, sizes: Mapping[str, int]) -> None:
+    """Raise unless everything of these sizes can be cut into `heads` heads."""
+    check_size("the number of heads", heads)
+    for name, size in sizes.items():
+        if size % heads:
+            raise ValueError(
+                f"a product of {heads} heads cuts its input and each of its parts into {heads} equal pieces, "
+                f"and {name} has {size} channels; choose a number of heads that divides {size}"
+            )

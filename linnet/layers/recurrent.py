@@ -68,6 +68,8 @@ class Recurrent(ShowsOptions, Pretrained):
     weight_drop_on   "recurrent", or "all" for the input matrices too
     norm             "layer" or "rms", over the projected input of all gates together
     prenorm          "layer" or "rms", over the input of each layer
+    input_heads      cut the input of each layer and each gate into this many heads: the matrix of the input
+                     is block-diagonal
     proj_size        project the output of each layer to `proj_size` dimensions (0: no projection); in units
                      whose output is their recurrent state (LSTM, RAN), the projected output recurs
     residual         each layer whose input and output agree in size adds its input to its output
@@ -109,6 +111,7 @@ class Recurrent(ShowsOptions, Pretrained):
         weight_drop_on: str = "recurrent",
         norm: str | None = None,
         prenorm: str | None = None,
+        input_heads: int = 1,
         proj_size: int = 0,
         residual: bool = False,
         as_lstm: bool = False,
@@ -129,6 +132,8 @@ class Recurrent(ShowsOptions, Pretrained):
         self.directions = nn.ModuleList()
         shared = {"bias": bias, "device": device, "dtype": dtype, "norm": norm, "prenorm": prenorm}
         cell_options = {**shared, "input_dropout": input_dropout, **unit_options}
+        if input_heads != 1:  # a cell of a user's may not pass it on
+            cell_options["input_heads"] = input_heads
         # A cell that has an option of this name implements it itself; otherwise Direction does.
         around = {"zoneout": zoneout, "proj_size": proj_size}
         taken = {name: around.pop(name) for name in list(around) if name in self.options()}

@@ -53,7 +53,7 @@ class Rotation(nn.Module):
     """h [B, size] -> {"turned": [B, size]}."""
 
     # For kernels, it is a projection without a bias; see `weight`.
-    is_product, bias = True, None
+    is_product, bias, heads = True, None, 1
 
     def __init__(self, size: int, device=None, dtype=None):
         super().__init__()

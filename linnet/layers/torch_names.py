@@ -63,12 +63,17 @@ class TorchCell(Cell):
         # The `bias_hh` that was asked for. A list, which copies of the cell with other weights share.
         self.second_bias: list[Tensor] = []
 
+    @property
+    def has_dense_matrices(self) -> bool:
+        """torch has no block-diagonal matrices."""
+        return self.input.heads == 1 and self.recurrent.heads == 1
+
     def returned(self, y: Tensor, state: Any) -> Any:
         return state
 
     @property
     def weight_ih(self) -> Tensor:
-        return self.input.weight
+        return (self if self.input.heads == 1 else self.require_layout()).input.weight
 
     @property
     def weight_hh(self) -> Tensor:

@@ -15,12 +15,12 @@ their tagger, as in the paper of ATR. tanh is the default here.
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from linnet.fuse.unit import Named
 from linnet.layers.activations import pointwise
 from linnet.layers.cell import Cell
-from linnet.layers.init import clear_
+from linnet.layers.init import clear_, xavier_uniform_
 from linnet.layers.projection import Projection, norm_of_state
 from linnet.layers.recurrent import Recurrent
 
@@ -31,6 +31,7 @@ class ATRCell(Cell):
     activation   g: "tanh" or "identity"
     norm_on      "input": `norm` is over the projected input; "all": over the product with h too (the LRN
                  authors)
+    heads        cut h and q into this many heads: U is block-diagonal
     """
 
     recurrence = {"recurrent": "h"}
@@ -45,6 +46,7 @@ class ATRCell(Cell):
         *,
         activation: str = "tanh",
         norm_on: str = "input",
+        heads: int = 1,
         **projection,
     ):
         super().__init__(input_size, hidden_size, {"h": hidden_size})
@@ -52,14 +54,16 @@ class ATRCell(Cell):
         where = {"device": device, "dtype": dtype}
         norm = norm_of_state(norm_on, projection.get("norm"))
         self.input = Projection(input_size, {"p": hidden_size}, bias, **where, **projection)
-        self.recurrent = Projection(hidden_size, {"q": hidden_size}, bias, norm=norm, **where)
+        self.recurrent = Projection(
+            hidden_size, {"q": hidden_size}, bias, norm=norm, input_heads=heads, **where
+        )
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Xavier-uniform weights, biases 0."""
         clear_(self)
-        nn.init.xavier_uniform_(self.input.weight)
-        nn.init.xavier_uniform_(self.recurrent.weight)
+        xavier_uniform_(self.input)
+        xavier_uniform_(self.recurrent)
 
     def step(self, p: Tensor, q: Tensor, h: Tensor) -> tuple[Tensor, Named]:
         i = torch.sigmoid(p + q)

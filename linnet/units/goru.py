@@ -24,18 +24,30 @@ from linnet.layers.rotation import Rotation, modrelu
 
 
 class GORUCell(Cell):
-    """One step of GORU: x_t [B, input_size], h [B, hidden_size] -> h."""
+    """One step of GORU: x_t [B, input_size], h [B, hidden_size] -> h.
+
+    heads   cut h and the gates into this many heads: W_r and W_g are block-diagonal
+    """
 
     recurrence = {"recurrent": "h", "rotation": "h"}
 
     def __init__(
-        self, input_size: int, hidden_size: int, bias: bool = True, device=None, dtype=None, **projection
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool = True,
+        device=None,
+        dtype=None,
+        *,
+        heads: int = 1,
+        **projection,
     ):
         super().__init__(input_size, hidden_size, {"h": hidden_size})
         where = {"device": device, "dtype": dtype}
         parts = dict.fromkeys(("c", "r", "g"), hidden_size)
         self.input = Projection(input_size, parts, ("r", "g") if bias else False, **where, **projection)
-        self.recurrent = Projection(hidden_size, {"r_h": hidden_size, "g_h": hidden_size}, **where)
+        products = {"r_h": hidden_size, "g_h": hidden_size}
+        self.recurrent = Projection(hidden_size, products, input_heads=heads, **where)
         self.rotation = Rotation(hidden_size, **where)
         self.b_c = nn.Parameter(torch.empty(hidden_size, **where)) if bias else None
         self.reset_parameters()

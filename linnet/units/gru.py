@@ -51,6 +51,7 @@ class GRUCell(TorchCell):
     init      "uniform" (torch's), "xavier" (the LRN authors) or "orthogonal" (the NRU authors)
     norm_on   "input": `norm` is over the projected input of all gates together; "all": a norm for each
               product, of x and of h, and for gates and candidate separately (the LRN authors)
+    heads     cut h and each gate into this many heads: the matrices of h are block-diagonal
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class GRUCell(TorchCell):
         form: str = "after",
         init: str = "uniform",
         norm_on: str = "input",
+        heads: int = 1,
         **projection,
     ):
         choose("form", form, ("after", "before", "ran"))
@@ -76,16 +78,18 @@ class GRUCell(TorchCell):
         norm = norm_of_state(norm_on, projection.get("norm"))
         groups = None if norm is None else (2 * hidden_size, hidden_size)
         self.input = OfInput(input_size, parts, bias, norm_groups=groups, **where, **projection)
-        self.has_torch_layout = form == "after" and norm is None
+        like_torch = form == "after" and norm is None
         gates, candidate = {"r_h": hidden_size, "z_h": hidden_size}, {"n_h": hidden_size}
         biased = ("n_h",) if bias and form == "after" else ()
-        if self.has_torch_layout:
-            self.recurrent = OfState(hidden_size, {**gates, **candidate}, biased, **where)
+        of_h = {"input_heads": heads, **where}
+        if like_torch:
+            self.recurrent = OfState(hidden_size, {**gates, **candidate}, biased, **of_h)
             self.recurrence = {"recurrent": "h"}
         else:
-            self.recurrent = OfState(hidden_size, gates, norm=norm, **where)
-            self.candidate = OfState(hidden_size, candidate, biased, norm=norm, **where)
+            self.recurrent = OfState(hidden_size, gates, norm=norm, **of_h)
+            self.candidate = OfState(hidden_size, candidate, biased, norm=norm, **of_h)
             self.recurrence = {"recurrent": "h", **({} if form == "before" else {"candidate": "h"})}
+        self.has_torch_layout = like_torch and self.has_dense_matrices
         if form == "ran":
             self.State = GRUState  # type: ignore[misc]
             self.recurrence = {"recurrent": "c", "candidate": "h"}
@@ -93,7 +97,7 @@ class GRUCell(TorchCell):
 
     def reset_parameters(self) -> None:
         clear_(self)
-        matrices = [self.recurrent] if self.has_torch_layout else [self.recurrent, self.candidate]
+        matrices = [self.recurrent, self.candidate] if "candidate" in self._modules else [self.recurrent]
         gated_(self.init, [self.input, *matrices], self.hidden_size)
 
     def step(

@@ -29,6 +29,7 @@ class JANETCell(Cell):
     beta     subtracted inside the gate that writes: 0 (the NRU authors) or 1 (JANET's own code)
     chrono   the longest dependency expected: b_f starts at log(1 ... chrono); needs bias=True
     init     "orthogonal" (the NRU authors), "uniform" (torch's) or "xavier"
+    heads    cut h and each gate into this many heads: U_f and U_j are block-diagonal
     """
 
     recurrence = {"recurrent": "h"}
@@ -44,6 +45,7 @@ class JANETCell(Cell):
         beta: float = 0.0,
         chrono: int | None = None,
         init: str = "orthogonal",
+        heads: int = 1,
         **projection,
     ):
         super().__init__(input_size, hidden_size, {"h": hidden_size})
@@ -52,7 +54,8 @@ class JANETCell(Cell):
         self.beta, self.chrono, self.init = beta, check_chrono(chrono, bias), init
         where = {"device": device, "dtype": dtype}
         self.input = Projection(input_size, {"f": hidden_size, "j": hidden_size}, bias, **where, **projection)
-        self.recurrent = Projection(hidden_size, {"fh": hidden_size, "jh": hidden_size}, **where)
+        products = {"fh": hidden_size, "jh": hidden_size}
+        self.recurrent = Projection(hidden_size, products, input_heads=heads, **where)
         self.reset_parameters()
 
     @torch.no_grad()

@@ -18,12 +18,12 @@ gates jointly (norm="rms"); in their translation model it is standard layer norm
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from linnet.fuse.unit import Named
 from linnet.layers.activations import pointwise
 from linnet.layers.cell import Cell
-from linnet.layers.init import clear_
+from linnet.layers.init import clear_, xavier_uniform_
 from linnet.layers.projection import Projection
 from linnet.layers.recurrent import Recurrent
 
@@ -56,7 +56,7 @@ class LRNCell(Cell):
     def reset_parameters(self) -> None:
         """Xavier-uniform over the matrix of all gates, biases 0."""
         clear_(self)
-        nn.init.xavier_uniform_(self.input.weight)
+        xavier_uniform_(self.input)
 
     def step(self, k: Tensor, q: Tensor, v: Tensor, h: Tensor) -> tuple[Tensor, Named]:
         i = torch.sigmoid(k + h)  # (2)

@@ -50,6 +50,7 @@ class LSTMCell(TorchCell):
     init          "uniform" (torch's), "xavier" (the LRN authors) or "orthogonal" (the NRU authors, b_f = 1)
     norm_on       "input": `norm` is over the projected input of all gates together; "all": a norm for each
                   product, of x and of h, and for gates and content separately (the LRN authors)
+    heads         cut h and each gate into this many heads: the matrices of h are block-diagonal
     """
 
     State = LSTMState
@@ -71,6 +72,7 @@ class LSTMCell(TorchCell):
         chrono: int | None = None,
         init: str = "uniform",
         norm_on: str = "input",
+        heads: int = 1,
         **projection,
     ):
         choose("content", content, ("recurrent", "linear"))
@@ -82,9 +84,9 @@ class LSTMCell(TorchCell):
         self.chrono, self.init = check_chrono(chrono, bias), init
         where = {"device": device, "dtype": dtype}
         norm = norm_of_state(norm_on, projection.get("norm"))
-        self.has_torch_layout = content == "recurrent" and norm is None
+        like_torch = content == "recurrent" and norm is None
         gates = ("i", "f", "o") if output_gate else ("i", "f")
-        names = ("i", "f", "content", "o")[: len(gates) + 1] if self.has_torch_layout else ("content", *gates)
+        names = ("i", "f", "content", "o")[: len(gates) + 1] if like_torch else ("content", *gates)
         recurring = gates if content == "linear" else names
         parts = dict.fromkeys(names, hidden_size)
         groups = None if norm is None else (hidden_size, len(gates) * hidden_size)
@@ -92,7 +94,8 @@ class LSTMCell(TorchCell):
         self.input = OfInput(input_size, parts, biased, norm_groups=groups, **where, **projection)
         products = {f"{gate}_h": hidden_size for gate in recurring}
         of_h = groups if content == "recurrent" else None
-        self.recurrent = OfState(read, products, norm=norm, norm_groups=of_h, **where)
+        self.recurrent = OfState(read, products, norm=norm, norm_groups=of_h, input_heads=heads, **where)
+        self.has_torch_layout = like_torch and self.has_dense_matrices
         if proj_size:
             self.projection = OfOutput(hidden_size, {"y": proj_size}, **where)
         self.p_i, self.p_f, self.p_o = (

@@ -20,14 +20,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from linnet.base.options import check_size
 from linnet.fuse.padding import only_selects
 from linnet.fuse.unit import Named
 from linnet.layers.activations import pointwise
 from linnet.layers.cell import Cell
-from linnet.layers.init import clear_
+from linnet.layers.init import clear_, xavier_uniform_
 from linnet.layers.projection import Projection
 from linnet.layers.recurrent import Recurrent
 
@@ -43,6 +43,7 @@ class RANCell(Cell):
     activation   g: "tanh" (the paper's best) or "identity"
     reduced      the reduced form (2): no content layer and g the identity; input_size must equal hidden_size
     proj_size    project h to `proj_size` dimensions before it recurs (0: no projection)
+    heads        cut h and each gate into this many heads: W_ih and W_fh are block-diagonal
     """
 
     State = RANState
@@ -59,6 +60,7 @@ class RANCell(Cell):
         activation: str | None = None,
         reduced: bool = False,
         proj_size: int = 0,
+        heads: int = 1,
         **projection,
     ):
         check_size("proj_size", proj_size, least=0)
@@ -74,7 +76,8 @@ class RANCell(Cell):
         where = {"device": device, "dtype": dtype}
         parts = dict.fromkeys(("i", "f") if reduced else ("content", "i", "f"), hidden_size)
         self.input = Projection(input_size, parts, ("i", "f") if bias else False, **where, **projection)
-        self.recurrent = Projection(read, {"ih": hidden_size, "fh": hidden_size}, **where)
+        products = {"ih": hidden_size, "fh": hidden_size}
+        self.recurrent = Projection(read, products, input_heads=heads, **where)
         if proj_size:
             self.projection = Projection(hidden_size, {"y": proj_size}, bias, **where)
         self.reset_parameters()
@@ -87,7 +90,7 @@ class RANCell(Cell):
         clear_(self)
         for module in self.modules():
             if isinstance(module, Projection):
-                nn.init.xavier_uniform_(module.weight)
+                xavier_uniform_(module)
 
     @only_selects
     def extra_inputs(self, x: Tensor) -> Named:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from linnet.base.options import choose
 from linnet.fuse.unit import Named
 from linnet.layers.activations import pointwise
-from linnet.layers.init import INITS, clear_, gated_
+from linnet.layers.init import INITS, clear_, each_part_, gated_
 from linnet.layers.torch_names import OfInput, OfState, TorchCell, TorchStack
 
 
@@ -25,10 +25,10 @@ class RNNCell(TorchCell):
     nonlinearity   g: "tanh", "relu" or "sigmoid"
     layer_norm     layer norm inside g
     init           "uniform" (torch's), "xavier", "orthogonal" or "identity" (R = I, else as "orthogonal")
+    heads          cut h into this many heads: R is block-diagonal
     """
 
     recurrence = {"recurrent": "h"}
-    has_torch_layout = True
 
     def __init__(
         self,
@@ -41,6 +41,7 @@ class RNNCell(TorchCell):
         *,
         layer_norm: bool = False,
         init: str = "uniform",
+        heads: int = 1,
         **projection,
     ):
         super().__init__(input_size, hidden_size, {"h": hidden_size})
@@ -49,7 +50,8 @@ class RNNCell(TorchCell):
         self.init = init
         where = {"device": device, "dtype": dtype}
         self.input = OfInput(input_size, {"a": hidden_size}, bias, **where, **projection)
-        self.recurrent = OfState(hidden_size, {"hR": hidden_size}, **where)
+        self.recurrent = OfState(hidden_size, {"hR": hidden_size}, input_heads=heads, **where)
+        self.has_torch_layout = self.has_dense_matrices
         self.norm = nn.LayerNorm(hidden_size, **where) if layer_norm else nn.Identity()
         self.reset_parameters()
 
@@ -58,7 +60,7 @@ class RNNCell(TorchCell):
         how = "orthogonal" if self.init == "identity" else self.init
         gated_(how, [self.input, self.recurrent], self.hidden_size)
         if self.init == "identity":
-            nn.init.eye_(self.recurrent.weight)
+            each_part_(self.recurrent, nn.init.eye_)
 
     def step(self, a: Tensor, hR: Tensor) -> tuple[Tensor, Named]:
         h = self.g(self.norm(a + hR))

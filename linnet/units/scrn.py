@@ -41,6 +41,7 @@ class SCRNCell(Cell):
     context_in_output   False: the output is h alone; in a stack this is said of the last layer (Table 5)
     hidden_reads        the "new" s_t (the paper) or the "previous" s_{t-1} (the original Lua code)
     init_scale          all parameters start in U(-init_scale, init_scale)
+    heads               cut h into this many heads: R is block-diagonal
     """
 
     State = SCRNState
@@ -59,6 +60,7 @@ class SCRNCell(Cell):
         context_in_output: bool = True,
         hidden_reads: str = "new",
         init_scale: float = 0.3,
+        heads: int = 1,
         **projection,
     ):
         check_size("hidden_size", hidden_size)
@@ -78,7 +80,7 @@ class SCRNCell(Cell):
         parts = {"b": context_size, "a": hidden_size}
         self.input = Projection(input_size, parts, ("a",) if bias else False, **where, **projection)
         self.context = Projection(context_size, {"sP": hidden_size}, **where)
-        self.recurrent = Projection(hidden_size, {"hR": hidden_size}, **where)
+        self.recurrent = Projection(hidden_size, {"hR": hidden_size}, input_heads=heads, **where)
         self.reset_parameters()
 
     @classmethod

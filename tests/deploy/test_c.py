@@ -16,7 +16,17 @@ from linnet.deploy.step.build import outputs_of
 from linnet.layers import int8
 from tests.fuse.user_units import Leaky, Moving
 from tools.run_steps import CC, STRICT, assert_equal_outputs, checked, run_compiled, shared_library
-from tools.step_cases import Case, language_model, models, numbers, stack, tokens, units, variants
+from tools.step_cases import (
+    Case,
+    language_model,
+    models,
+    numbers,
+    stack,
+    tokens,
+    units,
+    variants,
+    with_heads,
+)
 
 needs_compiler = pytest.mark.skipif(CC is None, reason="there is no C compiler")
 STEPS = 500
@@ -173,7 +183,7 @@ def call_int8(
 
 @needs_compiler
 def test_int8_models_step_as_in_python(tmp_path: Path):
-    """Tied weights, one-hot input, several rows, norms, a projection that recurs, heads."""
+    """Tied weights, one-hot input, several rows, norms, a projection that recurs, heads, blocks."""
     cases = [
         language_model(1, unit="scrn", tied=True, embedding_size=8),
         language_model(1, unit="ran", embedding_size=0),
@@ -181,6 +191,7 @@ def test_int8_models_step_as_in_python(tmp_path: Path):
         stack(linnet.SRU, 2, 1, norm="layer", prenorm="rms"),
         stack(linnet.LSTM, 3, 1, proj_size=4),
         stack(linnet.NRU, 2, 1),
+        *with_heads(1),
     ]
     for n, each in enumerate(cases):
         linnet.export_c(each.model, tmp_path / f"model{n}", name=f"model{n}", int8=True)

@@ -14,7 +14,7 @@ import linnet
 from linnet.deploy.step.build import outputs_of
 from tests.fuse.user_units import Leaky, Moving
 from tools.run_steps import NODE, assert_equal_outputs, checked, run_modules
-from tools.step_cases import Case, language_model, models, stack, units, variants
+from tools.step_cases import Case, language_model, models, stack, units, variants, with_heads
 
 pytestmark = pytest.mark.skipif(NODE is None, reason="Node is not installed")
 needs_zig = pytest.mark.skipif(find_spec("ziglang") is None, reason="ziglang is not installed")
@@ -119,6 +119,17 @@ def test_int8_is_that_of_python_and_a_quarter_of_the_size(tmp_path: Path):
     # Where a last digit of difference rounds a number to another level, an output differs.
     assert ((found - expected).abs().amax(1) > 1e-5).float().mean() < 0.2
     assert not torch.allclose(found, each.outputs, atol=1e-5)
+
+
+def test_int8_with_block_diagonal_matrices_is_that_of_python(tmp_path: Path):
+    cases = with_heads(40)
+    for each in cases:
+        linnet.export_js(each.model, tmp_path / each.name, int8=True)
+    results = run_modules(tmp_path, cases)
+    for each in cases:
+        found = torch.tensor(results[each.name]["outputs"])
+        expected = outputs_of(linnet.quantize(each.model), each.inputs)
+        assert ((found - expected).abs().amax(1) > 1e-5).float().mean() < 0.2, each.name
 
 
 def test_the_folder_has_types_and_a_record(tmp_path: Path):

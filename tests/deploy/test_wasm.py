@@ -12,7 +12,7 @@ import linnet
 from linnet.deploy.step.build import outputs_of
 from tests.analysis.browser import CHROMIUM, QUIET, needs_chromium
 from tools.run_steps import NODE, assert_equal_outputs, run_modules, run_page
-from tools.step_cases import Case, language_model, stack
+from tools.step_cases import Case, language_model, stack, with_heads
 
 pytestmark = pytest.mark.skipif(find_spec("ziglang") is None, reason="ziglang is not installed")
 needs_node = pytest.mark.skipif(NODE is None, reason="Node is not installed")
@@ -24,6 +24,7 @@ def cases() -> list[Case]:
     return [
         stack(linnet.SRU, 2, 500),
         stack(linnet.NRU, 2, 500),
+        *with_heads(30),
         language_model(30, unit="lstm", tied=True, embedding_size=8),
     ]
 

@@ -25,6 +25,7 @@ class Variant(variants.Variant):
     """A unit with options, built with weights that are all at work."""
 
     def build(self, size: int, dtype: torch.dtype = torch.double, input_size: int = 7, **more: Any) -> Any:
+        size = self.size(size)
         width = size if self.square else input_size
         return enliven(self.unit(width, size, dtype=dtype, **{**self.options, **more}))
 
@@ -68,7 +69,7 @@ NOT_ELEMENTWISE = [variant for variant in ALL_STEPS if variant not in STEPS_OF_A
 
 
 def variant(unit: type[linnet.Recurrent], square: bool = False, **options: Any) -> Variant:
-    return Variant(unit, options, square)
+    return Variant(*variants.variant(unit, square, **options))
 
 
 @torch.no_grad()

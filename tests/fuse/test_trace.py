@@ -75,7 +75,7 @@ def check_against_autograd(graphs: Traced, step: Any) -> None:
     read: dict[str, Tensor] = {}
     made = {part: inputs.pop(part) for product in graphs.inner for part in product.parts}
 
-    def multiply(_: str, source: Tensor, parts: list[str], biased: list[str]) -> dict[str, Tensor]:
+    def multiply(_: str, source: Tensor, parts: list[str], biased: list[str], __: int) -> dict[str, Tensor]:
         read[f"inner.{len(read)}"] = source
         return {n: made[n] + weights[bias_of(n)] if n in biased else made[n] for n in parts}
 

@@ -82,17 +82,25 @@ class C(Language):
         yield f"    {self.buffer(kernel.output)}[at] = weights->{kernel.table}[{place}]{scale};"
 
     def product(self, kernel: Product) -> Iterator[str]:
-        bias = f"weights->{kernel.bias}" if kernel.bias else "NULL"
-        sizes = f"{kernel.inputs}, {kernel.outputs}"
         for row in range(kernel.rows):
-            x = self.at(kernel.x, kernel.x_offset + row * kernel.inputs)
+            x = self.at(kernel.x, kernel.x_offset + row * kernel.heads * kernel.inputs)
             y = self.at(kernel.output, row * kernel.outputs)
-            matrix = f"weights->{kernel.matrix}"
-            if self.program.matrices[kernel.matrix].scales is None:
-                yield f"product({matrix}, {bias}, {x}, {y}, {sizes});"
-            else:
-                weights = f"{matrix}, {matrix}_scales, {matrix}_sums, {bias}"
-                yield f"int8_product({weights}, {x}, scratch->{ROUNDED}, {y}, {sizes});"
+            if kernel.heads == 1:
+                yield self.call(kernel, x, y, "")
+                continue
+            each = f" + at * {kernel.block_size}"
+            yield f"for (int at = 0; at < {kernel.blocks}; at++)"
+            yield f"    {self.call(kernel, f'{x} + at % {kernel.heads} * {kernel.inputs}', y + each, each)}"
+
+    def call(self, kernel: Product, x: str, y: str, at: str) -> str:
+        """The call for one block of a matrix; `at` is added to what has a number for each output."""
+        sizes, matrix = f"{kernel.inputs}, {kernel.block_size}", f"weights->{kernel.matrix}"
+        bias = f"weights->{kernel.bias}{at}" if kernel.bias else "NULL"
+        rows = f"{matrix}{at} * {kernel.inputs}" if at else matrix
+        if self.program.matrices[kernel.matrix].scales is None:
+            return f"product({rows}, {bias}, {x}, {y}, {sizes});"
+        weights = f"{rows}, {matrix}_scales{at}, {matrix}_sums{at}, {bias}"
+        return f"int8_product({weights}, {x}, scratch->{ROUNDED}, {y}, {sizes});"
 
 
 def float_text(value: float) -> str:
@@ -116,18 +124,20 @@ class Layout:
 
     @classmethod
     def of(cls, program: Program) -> Layout:
-        multiplied = {kernel.matrix for kernel in program.kernels if isinstance(kernel, Product)}
+        products = [kernel for kernel in program.kernels if isinstance(kernel, Product)]
+        multiplied = {kernel.matrix: kernel.block_size for kernel in products}
         wide: dict[str, np.ndarray] = {}
         narrow: dict[str, np.ndarray] = {}
         for name, matrix in program.matrices.items():
             if matrix.scales is None:
-                wide[name] = packed(matrix.values) if name in multiplied else matrix.values
+                values = matrix.values
+                wide[name] = packed(values, multiplied[name]) if name in multiplied else values
                 continue
             narrow[name], wide[f"{name}_scales"] = matrix.values, matrix.scales
             if name in multiplied:
                 wide[f"{name}_sums"] = matrix.values.sum(1, dtype=np.int32)
         # Matrices first: those of whole blocks keep the alignment of the struct.
-        return cls({**wide, **program.vectors, **narrow}, frozenset(multiplied & wide.keys()))
+        return cls({**wide, **program.vectors, **narrow}, frozenset(multiplied.keys() & wide.keys()))
 
     def members(self) -> Iterator[str]:
         for name, array in self.arrays.items():
@@ -148,10 +158,14 @@ class Layout:
             yield "},"
 
 
-def packed(matrix: np.ndarray) -> np.ndarray:
-    """A matrix [outputs, inputs] in blocks of outputs, each with the weights of one input after the other."""
-    blocks = (matrix[first : first + LANES].T for first in range(0, len(matrix), LANES))
-    return np.concatenate([np.ascontiguousarray(block).ravel() for block in blocks])
+def packed(matrix: np.ndarray, size: int) -> np.ndarray:
+    """A matrix [outputs, inputs] in strips of outputs, each with the weights of one input after the other.
+
+    size   the outputs of a block, of which the last strip may be narrower; a dense matrix is one block
+    """
+    starts = [(at, first) for at in range(0, len(matrix), size) for first in range(at, at + size, LANES)]
+    strips = (matrix[first : min(first + LANES, at + size)].T for at, first in starts)
+    return np.concatenate([np.ascontiguousarray(strip).ravel() for strip in strips])
 
 
 def wrapped(numbers: list[str], width: int = 105) -> Iterator[str]:

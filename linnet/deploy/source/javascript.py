@@ -55,7 +55,8 @@ class JavaScript(Language):
         bias = f"weights.{kernel.bias}" if kernel.bias else "null"
         sizes = f"{kernel.rows}, {kernel.inputs}, {kernel.outputs}"
         x = f"{self.buffer(kernel.x)}, {kernel.x_offset}"
-        yield f"product(weights.{kernel.matrix}, {bias}, {x}, {sizes}, {kernel.output});"
+        cut = f", {kernel.heads}, {kernel.block_size}" if kernel.heads > 1 else ""
+        yield f"product(weights.{kernel.matrix}, {bias}, {x}, {sizes}, {kernel.output}{cut});"
 
 
 def module_of(program: Program, vocabulary: Sequence[str] | None, rounds_inputs: bool = True) -> str:

@@ -77,7 +77,7 @@ def record(model: nn.Module, step: ModelStep, seed: int) -> Recorded:
     functions = {each for cell in cells for each in functions_of(cell)}
     calls: list[Call] = []
     try:
-        with backend("reference"), watching(functions, calls), recorder.recording_int8(), recorder:
+        with backend("reference"), watching(functions, calls), recorder.recording_products(), recorder:
             output, new = step.run(x, state)
             results = {name: varying(name, recorder.operand(new[name])) for name in state}
             found = varying("the output", recorder.operand(output))

@@ -41,6 +41,7 @@ from linnet.deploy.step.recorded import (
     state_updates,
 )
 from linnet.deploy.step.spans import reads, without
+from linnet.fuse import blocks
 from linnet.fuse.views import View, row_major, whole
 from linnet.layers.int8 import product as int8_product
 
@@ -179,8 +180,9 @@ class Lowering:
         if x.base == self.step.x and x.base not in self.ready and self.step.tokens:
             self.add_row(node, matrix, bias)
             return
-        x = self.side_by_side(x)
-        rows, (inputs, outputs) = x.size // matrix.shape[0], matrix.shape
+        x, (inputs, outputs) = self.side_by_side(x), matrix.shape
+        heads = x.shape[-1] // inputs
+        rows = x.size // (heads * inputs)
         made = Product(
             matrix=self.matrix(matrix.base, transposed=True),
             bias=self.vector(bias[0].base) if bias else None,
@@ -190,24 +192,29 @@ class Lowering:
             rows=rows,
             inputs=inputs,
             outputs=outputs,
+            heads=heads,
+            parts=node.parts if heads > 1 else 1,
         )
         self.append(made, node.result, rows * outputs)
 
     def add_row(self, node: Node, matrix: View, bias: Sequence[View]) -> None:
         """The product of a one-hot vector: a row of the transposed matrix, with the bias in it."""
-        rows = self.rows_of(matrix.base)
+        rows = self.rows_of(matrix.base, self.step.x_size // matrix.shape[0], node.parts)
         rows = rows + self.step.constants[bias[0].base].detach() if bias else rows
         name = unique(f"{self.step.names[matrix.base]}_rows", self.matrices)
         self.matrices[name] = Matrix(np.ascontiguousarray(rows.numpy()))
         outputs = matrix.shape[1]
         self.append(Lookup(name, self.buffer(node.result), outputs), node.result, outputs)
 
-    def rows_of(self, constant: str) -> Tensor:
+    def rows_of(self, constant: str, heads: int, parts: int) -> Tensor:
         """The products of one-hot vectors, [inputs, outputs]."""
         matrix, scales = self.step.constants[constant].detach(), self.step.scales.get(constant)
-        if scales is None:
+        if scales is None and heads == 1:
             return matrix
-        return int8_product(torch.eye(len(matrix)), matrix.T, scales)
+        one_hot = torch.eye(heads * len(matrix))
+        if scales is None:
+            return blocks.linear(one_hot, matrix.T, None, heads, parts)
+        return int8_product(one_hot, matrix.T, scales, None, heads, parts)
 
     def side_by_side(self, view: View, apart: bool = False) -> View:
         """The same numbers in one piece: copied to another buffer if they are not, or if `apart`."""

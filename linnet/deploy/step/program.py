@@ -71,7 +71,11 @@ class Loop:
 
 @dataclass(frozen=True)
 class Product:
-    """output = x matrix + bias, for each of `rows` vectors x that lie one after the other."""
+    """output = x matrix + bias, for each of `rows` vectors x that lie one after the other.
+
+    With several heads, the matrix is block-diagonal: x has `heads` times as many numbers as a row of the
+    matrix, `inputs`, and the outputs are `parts` of equal size; see fuse/blocks.py.
+    """
 
     matrix: str
     bias: str | None
@@ -81,6 +85,17 @@ class Product:
     rows: int
     inputs: int
     outputs: int
+    heads: int = 1
+    parts: int = 1
+
+    @property
+    def blocks(self) -> int:
+        return self.heads * self.parts
+
+    @property
+    def block_size(self) -> int:
+        """The outputs of a block."""
+        return self.outputs // self.blocks
 
 
 @dataclass(frozen=True)

@@ -23,10 +23,10 @@ from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_leaves
 
+from linnet.fuse import blocks
 from linnet.fuse.trace import RECORDED, NotPointwise, Recorder, user_line
 from linnet.fuse.views import View, whole
 from linnet.layers.int8 import product as int8_product
-from linnet.layers.int8 import product_recorder
 
 # A view of a buffer or a constant, or a number.
 Value = View | float
@@ -38,7 +38,8 @@ COMPARISONS = ("gt", "ge", "lt", "le", "eq", "ne", "logical_and", "logical_or", 
 class Node:
     """result = op(*operands). `result` is the name of a new buffer of `shape`.
 
-    product     (x [rows, inputs], matrix [inputs, outputs]) or (x, matrix, bias)
+    product     (x [rows, inputs], matrix [inputs, outputs]) or (x, matrix, bias); the matrix may be
+                block-diagonal, [inputs / heads, outputs] of so many `parts`: see fuse/blocks.py
     sum, amax   reductions of an operand over its last dimension
     join        the operands one after the other
     gather      (x, places): the numbers of x at these places
@@ -50,6 +51,7 @@ class Node:
     op: str
     operands: tuple[Value, ...]
     shape: tuple[int, ...]
+    parts: int = 1
 
 
 class StepRecorder(Recorder):
@@ -139,39 +141,51 @@ class StepRecorder(Recorder):
         shapes = [value.shape for value in values if isinstance(value, View)]
         return self.node(op, values, torch.broadcast_shapes(*shapes))
 
-    def node(self, op: str, operands: tuple[Value, ...], shape: Sequence[int]) -> View:
+    def node(self, op: str, operands: tuple[Value, ...], shape: Sequence[int], parts: int = 1) -> View:
         """The result of an operation; equal operations are recorded once."""
-        key = repr((op, operands, tuple(shape)))
+        key = repr((op, operands, tuple(shape), parts))
         if key not in self.made:
             self.made[key] = f"v{len(self.nodes)}"
-            self.nodes.append(Node(self.made[key], op, operands, tuple(shape)))
+            self.nodes.append(Node(self.made[key], op, operands, tuple(shape), parts))
         return whole(self.made[key], shape)
 
-    # ------------------------------------------------------------------------------------- int8
+    # -------------------------------------------------- products that are more than one of torch's
 
     @contextmanager
-    def recording_int8(self) -> Iterator[None]:
-        """Within this context, products of quantised modules are recorded as products."""
-        token = product_recorder.set(self.int8_product)
+    def recording_products(self) -> Iterator[None]:
+        """Within this context, products with int8 or block-diagonal matrices are recorded as products."""
+        token = blocks.product_recorder.set(self.whole_product)
         try:
             yield
         finally:
-            product_recorder.reset(token)
+            blocks.product_recorder.reset(token)
 
-    def int8_product(self, x: Tensor, numbers: Tensor, scales: Tensor, bias: Tensor | None) -> Tensor:
+    def whole_product(
+        self,
+        x: Tensor,
+        numbers: Tensor,
+        scales: Tensor | None,
+        bias: Tensor | None,
+        heads: int,
+        parts: int,
+    ) -> Tensor:
         context = copy_context()
-        context.run(product_recorder.set, None)
+        context.run(blocks.product_recorder.set, None)
         with _disable_current_modes():
-            result = context.run(int8_product, x, numbers, scales, bias)
+            if scales is None:
+                result = context.run(blocks.linear, x, numbers, bias, heads, parts)
+            else:
+                result = context.run(int8_product, x, numbers, scales, bias, heads, parts)
             rows = x.reshape(-1, x.shape[-1])
         # A tensor that was copied is known by its own address.
         view = self.operand(x)
         view = view if view.is_contiguous else self.node("copy", (view,), view.shape)
         matrix = whole_constant(self, numbers.T)
-        self.scales[matrix.base] = scales
+        if scales is not None:
+            self.scales[matrix.base] = scales
         operands: list[Value] = [replace(whole(view.base, rows.shape), offset=view.offset), matrix]
         operands += [] if bias is None else [whole_constant(self, bias)]
-        made = self.node("product", tuple(operands), (len(rows), len(numbers)))
+        made = self.node("product", tuple(operands), (len(rows), len(numbers)), parts)
         self.own(result, made)
         return result
 

@@ -17,7 +17,8 @@ def reads(kernel: Kernel, base: str, part: range | None = None) -> bool:
 def spans_of(kernel: Kernel) -> list[tuple[str, range]]:
     """The buffers and constants that a kernel reads, each with the part that it reads at most."""
     if isinstance(kernel, Product):
-        return [(kernel.x, range(kernel.x_offset, kernel.x_offset + kernel.rows * kernel.inputs))]
+        size = kernel.rows * kernel.heads * kernel.inputs
+        return [(kernel.x, range(kernel.x_offset, kernel.x_offset + size))]
     if isinstance(kernel, Gather):
         return [(kernel.x, range(kernel.x_offset, kernel.x_offset + kernel.inputs))]
     if isinstance(kernel, Reduce):

@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from linnet.fuse import blocks
 from linnet.fuse.cpu import forward, jit
 from linnet.fuse.cpu.block import Block
 from linnet.fuse.cpu.call import Cut, channel_blocks, row_parts, side_by_side, zeros
-from linnet.fuse.cpu.forward import shared_cut, shared_threads, shares_channels
+from linnet.fuse.cpu.forward import products_of, shared_cut, shared_threads, shares_channels
 from linnet.fuse.cpu.memory import new_empty
 from linnet.fuse.cpu.pack import Packing
 from linnet.fuse.cpu.scan_call import kernel_for
@@ -65,7 +66,9 @@ def run_backward(
     """
     plan, (steps, batch, _) = operands.plan, operands.shape
     single = steps == 1 and not plan.traced.inner and not plan.traced.sizes
-    shared = not single and shares_channels(operands) and plan.is_even and not plan.traced.inner
+    # The gradient of a head is the sum over the parts, which threads that may compute it twice cannot add up.
+    dense = max(plan.heads, default=1) == 1
+    shared = not single and shares_channels(operands) and plan.is_even and not plan.traced.inner and dense
     flags = (bool(operands.drops), operands.resets is not None, operands.padding is not None)
     how = (operands.source is not None, shared, single, *flags, operands.reverse, torch.get_num_threads())
     kind = Kind(tuple(needed), operands.sizes, batch, operands.dtype, *how)
@@ -109,7 +112,7 @@ class BackwardScan:
         self.need_states = [next(needs) for _ in plan.traced.states]
         self.offsets = list(operands.offsets().items())
         self.products = [self.product(operands, i, next(needs)) for i in range(len(plan.matrices))]
-        self.depth = max(len(plan.traced.sizes) > 0, sum(map(len, operands.matrices)))
+        self.depth = max(len(plan.traced.sizes) > 0, products_of(operands))
         self.function, names = kernel_for(operands, "backward", tuple(self.wanted()), shared=kind.shared)
         self.block = block = Block(names)
         self.scratch = 0
@@ -281,7 +284,7 @@ class BackwardScan:
         if self.kind.single:
             block.put_numbers(f"matrix.{i}", 0, 0, 0)
             return gradient, block.put(f"state_gradient.{i}", zeros(max(self.kind.sizes), self.real))
-        wide = self.put_matrix(i, as_dtype(operands.matrices[i].T, self.real), taken)
+        wide = self.put_matrix(i, as_dtype(operands.matrices[i], self.real), taken)
         last = torch.zeros(batch, wide, dtype=self.real, device="cpu")
         return gradient, block.put(f"state_gradient.{i}", self.of_all_steps(last, steps))
 
@@ -297,13 +300,26 @@ class BackwardScan:
 
     def put_matrix(self, i: int, matrix: Tensor, taken: list[Any]) -> int:
         """Put the transposed matrix; return the width of a product with it."""
-        name, key = f"matrix.{i}", ("backward", i, matrix.shape, self.real)
-        pool = self.plan.scratch.of(key)
-        packing = pool.take() or Packing(matrix.shape, self.real, 1, self.panel)
-        taken.append((pool, packing))
-        panels = packing.run(matrix)
+        if self.plan.heads[i] > 1:
+            return self.put_blocks(i, matrix, taken)
+        name, matrix = f"matrix.{i}", matrix.T
+        panels = self.packed(i, matrix, 1, taken)
         self.block.put_numbers(name, panels.data_ptr(), panels.shape[1], panels.shape[0])
         return panels.shape[0] * panels.shape[2]
+
+    def put_blocks(self, i: int, matrix: Tensor, taken: list[Any]) -> int:
+        """`put_matrix` of a block-diagonal matrix."""
+        heads, parts, depth = self.plan.heads[i], len(self.products[i].parts), matrix.shape[1]
+        panels = self.packed(i, blocks.transposed(matrix, heads, parts), parts * heads, taken)
+        self.block.put_numbers(f"matrix.{i}", panels.data_ptr(), panels.shape[1], depth)
+        # The product adds up the parts in whole panels, of which the last may begin at the last channel.
+        return heads * depth + self.panel
+
+    def packed(self, i: int, matrix: Tensor, groups: int, taken: list[Any]) -> Tensor:
+        pool = self.plan.scratch.of(("backward", i, matrix.shape, self.real))
+        packing = pool.take() or Packing(matrix.shape, self.real, groups, self.panel)
+        taken.append((pool, packing))
+        return packing.run(matrix)
 
     def finish(
         self,
@@ -315,10 +331,12 @@ class BackwardScan:
         state_gradient: Tensor,
     ) -> Tensor | None:
         """Add the gradient of the state that a product has read, and return that of its matrix."""
+        heads, parts = self.plan.heads[i], len(self.products[i].parts)
         state = self.products[i].state
         if state is not None and (not self.kind.single or self.need_states[state]):
             if self.kind.single:
-                more = gradient[0] @ as_dtype(operands.matrices[i], self.real)
+                matrix = as_dtype(operands.matrices[i], self.real)
+                more = blocks.input_gradient(gradient[0], matrix, heads, parts)
             else:
                 more = self.first_of(state_gradient)[:, : carries[state].shape[-1]]
             drop = self.drop(operands, i)
@@ -326,7 +344,8 @@ class BackwardScan:
         if not self.products[i].need:
             return None
         rows = self.read(operands, kept, i).flatten(0, 1)
-        return as_dtype(gradient.flatten(0, 1).T @ rows, self.kind.dtype)
+        made = blocks.weight_gradient(gradient.flatten(0, 1), rows, heads, parts)
+        return as_dtype(made, self.kind.dtype)
 
     def read(self, operands: Operands, kept: Kept, i: int) -> Tensor:
         """[T, B, H]: what product i has read, a state or something that the step has computed."""

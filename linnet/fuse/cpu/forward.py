@@ -67,6 +67,7 @@ class Kind(NamedTuple):
     """What a binding depends on besides its plan.
 
     depth, biased   the channels of the input that the kernel projects, and of its bias (0: none)
+    heads           those of the matrix of the input
     same            the output is the state that it equals, without memory of its own
     """
 
@@ -75,6 +76,7 @@ class Kind(NamedTuple):
     batch: int
     depth: int
     biased: int
+    heads: int
     dtype: torch.dtype
     keep: bool
     same: bool
@@ -108,12 +110,12 @@ def run_forward(operands: Operands, keep: bool, share: bool = True) -> Results:
 
 
 def kind_of(operands: Operands, keep: bool, share: bool) -> Kind:
-    way, source, depth, biased = way_of(operands), operands.source, 0, 0
+    way, source, depth, biased, heads = way_of(operands), operands.source, 0, 0, 1
     same = share and operands.mask is None and operands.dtype is operands.real
     if operands.pads_output or (operands.padding is not None and operands.reverse):
         same = False  # a slot has rows that are not an output
     if source is not None:
-        depth = source.x.shape[-1]
+        depth, heads = source.x.shape[-1], source.heads
         biased = 0 if source.bias is None else source.bias.shape[0]
     return Kind(
         way,
@@ -121,6 +123,7 @@ def kind_of(operands: Operands, keep: bool, share: bool) -> Kind:
         operands.shape[1],
         depth,
         biased,
+        heads,
         operands.dtype,
         # If threads share the channels of a step, each step needs memory of its own.
         keep or way in (SHARED, SHORT_SHARED),
@@ -168,8 +171,14 @@ def is_worth_sharing(operands: Operands) -> bool:
     if torch.get_num_threads() == 1:
         return False
     (steps, batch, size), sizes = operands.shape, operands.sizes
-    work = steps * batch * size * sum(map(len, operands.matrices))
+    work = steps * batch * size * products_of(operands)
     return shared_threads(shared_cut(sizes, vector_width(operands.real)), work) > 1
+
+
+def products_of(operands: Operands) -> int:
+    """The number of products for each channel and step."""
+    pairs = zip(operands.matrices, operands.plan.heads, strict=True)
+    return sum(matrix.shape[0] // heads for matrix, heads in pairs)
 
 
 def leaves_unpacked(plan: Plan, steps: int, batch: int) -> bool:
@@ -187,9 +196,12 @@ def worth_projecting(batch: int) -> bool:
     return batch >= 4 * torch.get_num_threads()
 
 
-def project(source: Source, out: Tensor) -> Tensor:
+def project(source: Source, out: Tensor, parts: int) -> Tensor:
     """Compute F.linear(x, weight, bias) for x [T, B, D] into `out`, in its dtype."""
-    x, weight, bias = source
+    x, weight, bias, heads = source
+    if heads > 1:
+        x, weight = as_dtype(x, out.dtype), as_dtype(weight, out.dtype)
+        return out.copy_(source._replace(x=x, weight=weight).linear(parts))
     rows, matrix = as_dtype(x.reshape(-1, x.shape[-1]), out.dtype), as_dtype(weight.T, out.dtype)
     target = out.view(-1, len(weight))
     if bias is not None and len(bias) == len(weight):
@@ -206,6 +218,17 @@ def multiply(source: Source, panels: Tensor, out: Tensor) -> Tensor:
     rows = as_dtype(source.x.reshape(-1, source.x.shape[-1]), out.dtype)
     bias = whole_bias(source.bias, len(source.weight), out.dtype)
     return PackedMatrix.of(panels, len(source.weight)).times(rows, bias, into=out.view(-1, out.shape[-1]))
+
+
+def multiply_blocks(source: Source, out: Tensor, parts: int) -> None:
+    """`multiply` with a block-diagonal matrix, block by block."""
+    x, weight, bias, heads = source
+    inputs = as_dtype(x.reshape(-1, x.shape[-1]), out.dtype).chunk(heads, -1)
+    size, rows = len(weight) // (parts * heads), out.view(-1, len(weight))
+    biases = whole_bias(bias, len(weight), out.dtype).split(size)
+    for number, block in enumerate(as_dtype(weight, out.dtype).split(size)):
+        made = PackedMatrix(block).times(inputs[number % heads], biases[number])
+        rows[:, number * size : (number + 1) * size] = made
 
 
 class ForwardScan:
@@ -240,9 +263,9 @@ class ForwardScan:
         # Memory for packed matrices and for projections, which calls of all kinds share.
         self.pools: dict[str, Pool[Any]] = {}
         if self.projects:
-            _, weight, bias = operands.source  # type: ignore[misc]
+            _, weight, bias, heads = operands.source  # type: ignore[misc]
             panel = self.panel if self.packs else 1
-            self.biases = Biases(bias, weight.shape[0], kind.sizes[0], panel, self.real)
+            self.biases = Biases(bias, weight.shape[0], kind.sizes[0] // heads, panel, self.real)
 
     def compiled(self, operands: Operands) -> tuple[jit.Compiled, tuple[str, ...]]:
         """The kernel and the names of its operands."""
@@ -250,7 +273,7 @@ class ForwardScan:
         return kernel_for(operands, "forward", (), *how)
 
     def depth_of(self, operands: Operands) -> int:
-        depth = sum(matrix.shape[0] for matrix in operands.matrices)
+        depth = products_of(operands)
         # The rows of a step that is not elementwise are not divided, as those with products are not.
         return max(1, depth) if self.plan.traced.sizes else depth
 
@@ -264,15 +287,18 @@ class ForwardScan:
 
     def work(self, batch: int, size: int) -> tuple[Cut, int, int]:
         """How the work is cut, the number of its units, and the size of one for each step."""
+        kind = self.kind
         if self.shares:
-            cut = shared_cut(self.kind.sizes, self.panel)
+            cut = shared_cut(kind.sizes, self.panel)
             return cut, 1, 1
         if self.projects:
             by_rows = self.products > 0 and self.packs
-            cut = Cut(1, 1, size) if by_rows else rectangles(batch, size, self.panel, self.kind.padded)
+            cut = Cut(1, 1, size) if by_rows else rectangles(batch, size, self.panel, kind.padded)
+            if kind.heads > 1 and self.packs and not by_rows:  # no panel belongs to two heads
+                cut = Cut(batch if kind.padded else -(-batch // torch.get_num_threads()), 1, size)
             units = -(-batch // cut.rows) * cut.blocks
-            return cut, units, cut.rows * cut.block * (1 + self.kind.depth + self.products)
-        whole_rows = self.products or self.kind.padded
+            return cut, units, cut.rows * cut.block * (1 + kind.depth // kind.heads + self.products)
+        whole_rows = self.products or kind.padded
         cut = Cut(1, 1, size) if whole_rows else Cut(1, *channel_blocks(batch, size))
         return cut, batch * cut.blocks, cut.block * (1 + self.products)
 
@@ -355,12 +381,14 @@ class ForwardScan:
                 operands.joint = self.take("joint", shape, lambda: new_buffer(shape, self.real), taken)
             if self.projects:
                 self.put_source(source, alive, taken)
+            elif self.kind.way is SHARED and source.heads > 1:
+                multiply_blocks(source, operands.joint, len(self.plan.projected))
             elif self.kind.way is SHARED:
                 # As one thread alone computes it, to the last bit.
                 panels = self.packed("joint", as_dtype(source.weight, self.real), 1, taken)
                 multiply(source, panels, operands.joint)
             else:
-                project(source, operands.joint)
+                project(source, operands.joint, len(self.plan.projected))
         self.block.put_parts(self.offsets, operands.joint)
 
     def put_source(self, source: Source, alive: list[Tensor], taken: list[tuple]) -> None:
@@ -368,7 +396,8 @@ class ForwardScan:
         biases = self.biases.of(source.bias)
         self.block.put("x", x)
         if self.packs:
-            panels = self.packed("input", weight, weight.shape[0] // self.kind.sizes[0], taken)
+            groups = weight.shape[0] // self.kind.sizes[0] * source.heads
+            panels = self.packed("input", weight, groups, taken)
             self.block.put_numbers("matrix.input", panels.data_ptr(), panels.shape[1], biases.data_ptr())
         else:
             weight = weight.contiguous()
@@ -377,10 +406,9 @@ class ForwardScan:
         alive += (x, weight, biases)
 
     def packed(self, name: str, matrix: Tensor, groups: int, taken: list[tuple]) -> Tensor:
-        shape = matrix.shape
-        return self.take(name, shape, lambda: Packing(shape, self.real, groups, self.panel), taken).run(
-            matrix
-        )
+        shape, key = matrix.shape, (*matrix.shape, groups)
+        made = self.take(name, key, lambda: Packing(shape, self.real, groups, self.panel), taken)
+        return made.run(matrix)
 
     def take(self, name: str, shape: Sequence[int], make: Callable[[], Any], taken: list[tuple]) -> Any:
         """Memory that calls share, or new memory."""
@@ -429,22 +457,29 @@ class ForwardScan:
             columns, parts = self.made[i]
             alive.append(self.put_matrix(i, as_dtype(matrix, self.real), taken))
             product = block.put(f"product.{i}", self.buffer(operands, self.padded(columns)))
-            if not self.packs and product.shape[-1] > columns:
-                # A product with a packed matrix writes zeros beyond its columns; a registered operation
-                # returns all of it.
+            if self.leaves_rest(i) and product.shape[-1] > columns:
+                # A registered operation returns all of it.
                 product[..., columns:] = 0
             block.put_parts(parts, product)
             products.append(product)
         for i in range(len(operands.drops)):
-            visible = new_empty((self.kind.batch, operands.matrices[i].shape[1]), self.real)
-            alive.append(block.put(f"visible.{i}", visible))
+            wide = operands.matrices[i].shape[1] * self.plan.heads[i]
+            alive.append(block.put(f"visible.{i}", new_empty((self.kind.batch, wide), self.real)))
         products += [block.put(name, self.buffer(operands, size)) for name, size in self.inner]
         return products
 
+    def leaves_rest(self, i: int) -> bool:
+        """Whether a product writes only its columns: with a packed dense matrix it writes whole panels."""
+        return not self.packs or self.plan.heads[i] > 1
+
     def put_matrix(self, i: int, matrix: Tensor, taken: list[tuple]) -> Tensor:
+        heads, parts = self.plan.heads[i], len(self.plan.matrices[i][1])
         if self.packs:
-            panels = self.packed(f"matrix.{i}", matrix, 1, taken)
-            self.block.put_numbers(f"matrix.{i}", panels.data_ptr(), panels.shape[1], panels.shape[0])
+            groups = parts * heads if heads > 1 else 1
+            panels = self.packed(f"matrix.{i}", matrix, groups, taken)
+            # The number of panels; of a block-diagonal matrix, the columns that a block makes.
+            third = matrix.shape[0] // groups if heads > 1 else panels.shape[0]
+            self.block.put_numbers(f"matrix.{i}", panels.data_ptr(), panels.shape[1], third)
             return panels
         matrix = matrix.contiguous()
         line, nothing = matrix.shape[1] * matrix.element_size(), zeros(matrix.shape[0], self.real)

@@ -50,16 +50,22 @@ class FrozenDirection(NamedTuple):
     sizes: Sequence[int]  # of the states
     reverse: bool
     panels: dict[str, Tensor]
+    heads: int  # of the matrix of the input
+
+    @property
+    def depth(self) -> int:
+        """The channels of the input."""
+        return self.heads * self.weight.shape[1]
 
     def operands(self, steps: int, batch: int) -> Operands:
         """Operands of these sizes, without values."""
         with torch.inference_mode(False):
             like: dict[str, Any] = {"dtype": self.weight.dtype, "device": "cpu"}
-            x = torch.zeros(steps, batch, self.weight.shape[1], **like)
+            x = torch.zeros(steps, batch, self.depth, **like)
             states = [torch.zeros(batch, size, **like) for size in self.sizes]
         tensors = [*self.own, *states, *self.matrices]
         flags = (None, None, self.reverse)
-        return Operands(self.plan, None, tensors, flags, Source(x, self.weight, self.bias))
+        return Operands(self.plan, None, tensors, flags, Source(x, self.weight, self.bias, self.heads))
 
 
 class FrozenScan(ForwardScan):
@@ -67,9 +73,9 @@ class FrozenScan(ForwardScan):
 
     def __init__(self, direction: FrozenDirection, batch: int):
         operands = direction.operands(steps_at_once(batch), batch)
-        depth, bias = direction.weight.shape[1], direction.bias
+        depth, bias, heads = direction.depth, direction.bias, direction.heads
         self.panels = direction.panels
-        sizes = (operands.sizes, batch, depth, 0 if bias is None else len(bias))
+        sizes = (operands.sizes, batch, depth, 0 if bias is None else len(bias), heads)
         keep = same = drops = padded = False
         how = (keep, same, drops, padded, direction.reverse)
         super().__init__(
@@ -147,7 +153,7 @@ class FrozenStack:
         """
         self.layers, self.outputs, self.time = layers, outputs, time
         first = layers[0][0]
-        self.dtype, self.depth, self.sizes = first.weight.dtype, first.weight.shape[1], first.sizes
+        self.dtype, self.depth, self.sizes = first.weight.dtype, first.depth, first.sizes
         self.count = sum(map(len, layers))
         self.pools: Pools[Scans] = Pools()
         self.layouts: dict[tuple, Layout | None] = {}

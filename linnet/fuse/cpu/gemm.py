@@ -10,7 +10,7 @@ Libraries are slow for such small products as in a recurrent step, because they 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
 
@@ -41,13 +41,18 @@ def loop(build: ir.IRBuilder, start: ir.Value, stop: ir.Value, step: ir.Value) -
     build.position_at_end(done)
 
 
-def micro_kernel(module: ir.Module, form: Format, lanes: int, rows: int, panels: int = 1) -> ir.Function:
+def micro_kernel(
+    module: ir.Module, form: Format, lanes: int, rows: int, panels: int = 1, adds: bool = False
+) -> ir.Function:
     """void(A, bytes from row to row of A, panel, b, C, bytes from row to row of C, depth, columns).
 
     With several panels, all of their columns are needed, and each panel has the same b.
+
+    adds   C += A W, without b; this reads whole panels of C
     """
     kind = ir.FunctionType(ir.VoidType(), [PTR, I64, PTR, PTR, PTR, I64, I64, I64])
-    function = ir.Function(module, kind, f"product_of_{rows}_rows_and_{panels}_panels")
+    name = f"{'sum' if adds else 'product'}_of_{rows}_rows_and_{panels}_panels"
+    function = ir.Function(module, kind, name)
     function.linkage = "internal"
     a, a_row, panel, bias, c, c_row, depth, columns = function.args
     entry, head, body, done = (
@@ -55,17 +60,17 @@ def micro_kernel(module: ir.Module, form: Format, lanes: int, rows: int, panels:
     )
     build = ir.IRBuilder(entry)
     emit = Emitter(build, form, lanes)
-    starts = [load_vector(emit, bias, I64(0), half) for half in range(2)] * panels
+    starts = starts_of(emit, panels, bias, [(c, c_row, r) if adds else None for r in range(rows)])
     size = build.mul(depth, I64(2 * lanes))
     firsts = [build.gep(panel, [build.mul(size, I64(p))], source_etype=form.scalar) for p in range(panels)]
     a_rows = [build.gep(a, [build.mul(a_row, I64(r))], source_etype=ir.IntType(8)) for r in range(rows)]
     build.branch(head)
     build.position_at_end(head)
     k = build.phi(I64)
-    sums = [[build.phi(emit.vector) for _ in starts] for _ in range(rows)]
+    sums = [[build.phi(emit.vector) for _ in range(2 * panels)] for _ in range(rows)]
     k.add_incoming(I64(0), entry)
-    for row in sums:
-        for total, start in zip(row, starts, strict=True):
+    for row, own in zip(sums, starts, strict=True):
+        for total, start in zip(row, own, strict=True):
             total.add_incoming(start, entry)
     build.cbranch(build.icmp_signed("<", k, depth), body, done)
 
@@ -92,6 +97,22 @@ def micro_kernel(module: ir.Module, form: Format, lanes: int, rows: int, panels:
             store_part(emit, sums, c, c_row, columns)
     build.ret_void()
     return function
+
+
+def starts_of(
+    emit: Emitter, panels: int, bias: ir.Value, rows: Sequence[tuple[ir.Value, ir.Value, int] | None]
+) -> list[list[ir.Value]]:
+    """What the sums of each row start from: the bias, or a row of C, as (C, its bytes per row, number)."""
+    build, made = emit.builder, []
+    own = [load_vector(emit, bias, I64(0), half) for half in range(2)] * panels
+    for row in rows:
+        if row is None:
+            made.append(own)
+            continue
+        c, c_row, number = row
+        line = build.gep(c, [build.mul(c_row, I64(number))], source_etype=ir.IntType(8))
+        made.append([load_vector(emit, line, I64(0), half) for half in range(2 * panels)])
+    return made
 
 
 def store_rows(emit: Emitter, sums: list[list[ir.Value]], c: ir.Value, c_row: ir.Value) -> None:
@@ -145,22 +166,37 @@ class Gemm:
 
     def __init__(self, module: ir.Module, build: ir.IRBuilder, form: Format, lanes: int):
         self.build, self.panel = build, 2 * lanes
-        self.kernels = {rows: micro_kernel(module, form, lanes, rows) for rows in range(1, ROWS + 1)}
-        self.several = cache(partial(micro_kernel, module, form, lanes))
+        self.kernel = cache(partial(micro_kernel, module, form, lanes))
         self.panel_bytes = self.panel * form.bits // 8
         kind = ir.ArrayType(form.scalar, self.panel)
         zeros = ir.GlobalVariable(module, kind, "no_bias")
         zeros.initializer, zeros.global_constant, zeros.linkage = ir.Constant(kind, None), True, "internal"
         self.zeros = zeros.ptrtoint(I64).inttoptr(PTR)
 
-    def emit(self, rows: ir.Value, a, a_row, packed, depth, panels, c, c_row, few: bool = False) -> None:
+    def emit(
+        self,
+        rows: ir.Value,
+        a,
+        a_row,
+        packed,
+        depth,
+        panels,
+        c,
+        c_row,
+        few: bool = False,
+        adds: bool = False,
+    ) -> None:
         """Multiply with the panels from the first to the last of `panels`, without a bias; addresses are
-        integers. `few`: there are never more rows than AT_ONCE has."""
+        integers.
+
+        few    there are never more rows than AT_ONCE has
+        adds   add to what C is
+        """
         build, (first, beyond) = self.build, panels
         where = a, a_row, packed, depth, c, c_row
         for count, most in AT_ONCE.items():
             with build.if_then(build.icmp_signed("==", rows, I64(count))):
-                self.emit_few(count, most, panels, where)
+                self.emit_few(count, most, panels, where, adds)
         if few:
             return
         with (
@@ -168,19 +204,19 @@ class Gemm:
             loop(build, first, beyond, I64(1)) as p,
         ):
             panel, c_panel = self.at_panel(p, packed, depth, c)
-            self.emit_panel(rows, a, a_row, panel, self.zeros, depth, c_panel, c_row, I64(self.panel))
+            self.emit_panel(rows, a, a_row, panel, self.zeros, depth, c_panel, c_row, I64(self.panel), adds)
 
     def at_panel(self, p: ir.Value, packed, depth, c) -> tuple[ir.Value, ir.Value]:
         """The address of a panel, and that of its product."""
         build, offset = self.build, self.build.mul(p, I64(self.panel_bytes))
         return build.add(packed, build.mul(offset, depth)), build.add(c, offset)
 
-    def emit_few(self, rows: int, most: int, panels: tuple[ir.Value, ir.Value], where) -> None:
+    def emit_few(self, rows: int, most: int, panels: tuple[ir.Value, ir.Value], where, adds: bool) -> None:
         """Multiply a few rows with `most` panels at once, and then with those that are left."""
         build, (a, a_row, packed, depth, c, c_row) = self.build, where
 
         def call(count: int, p: ir.Value) -> None:
-            kernel = self.kernels[rows] if count == 1 else self.several(rows, count)
+            kernel = self.kernel(rows, count, adds)
             addresses = (a, *self.at_panel(p, packed, depth, c))
             a_at, panel, c_at = (build.inttoptr(address, PTR) for address in addresses)
             build.call(kernel, [a_at, a_row, panel, self.zeros, c_at, c_row, depth, I64(self.panel)])
@@ -194,7 +230,9 @@ class Gemm:
             with build.if_then(build.icmp_signed("==", rest, I64(count))):
                 call(count, whole)
 
-    def emit_panel(self, rows: ir.Value, a, a_row, panel, bias, depth, c, c_row, columns) -> None:
+    def emit_panel(
+        self, rows: ir.Value, a, a_row, panel, bias, depth, c, c_row, columns, adds: bool = False
+    ) -> None:
         """Multiply with one panel, of which the first `columns` are needed."""
         build = self.build
         groups, rest = build.udiv(rows, I64(ROWS)), build.urem(rows, I64(ROWS))
@@ -203,7 +241,8 @@ class Gemm:
         def call(count: int, first: ir.Value) -> None:
             a_at = build.inttoptr(build.add(a, build.mul(first, a_row)), PTR)
             c_at = build.inttoptr(build.add(c, build.mul(first, c_row)), PTR)
-            build.call(self.kernels[count], [a_at, a_row, panel, bias, c_at, c_row, depth, columns])
+            kernel = self.kernel(count, 1, adds)
+            build.call(kernel, [a_at, a_row, panel, bias, c_at, c_row, depth, columns])
 
         with loop(build, I64(0), groups, I64(1)) as group:
             call(ROWS, build.mul(group, I64(ROWS)))

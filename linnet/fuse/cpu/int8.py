@@ -13,7 +13,10 @@ start from -128 times the sum of a row of W. On other machines LLVM chooses the 
 from __future__ import annotations
 
 from array import array
+from collections.abc import Iterator, Sequence
 from functools import cache
+from itertools import accumulate
+from typing import NamedTuple
 
 import llvmlite.binding as llvm
 import torch
@@ -285,6 +288,15 @@ ZEROS = {width: ir.Constant(ir.VectorType(I32, width), [I32(0)] * width) for wid
 # ---------------------------------------------------------------------------------- from Python
 
 
+class Piece(NamedTuple):
+    """A product with a dense block of a matrix: its panels, what it reads, its bias, and what it writes."""
+
+    panels: Int8Panels
+    x: Tensor
+    bias: Tensor | None
+    made: Tensor
+
+
 class Int8Panels:
     """A matrix [N, K] of int8 with a scale for each of its rows, packed."""
 
@@ -312,10 +324,16 @@ class Int8Panels:
     def times(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
         """x [M, K] -> [M, N]."""
         x, made = side_by_side(x), x.new_empty(len(x), self.count)
+        self.run(x, bias, made)
+        return made
+
+    def pieces(self, x: Tensor, bias: Tensor | None, made: Tensor) -> Iterator[Piece]:
+        yield Piece(self, x, bias, made)
+
+    def run(self, x: Tensor, bias: Tensor | None, made: Tensor) -> None:
         numbers, alive = self.arguments(x, bias, made)
         jit.run(linear_kernel(), units_of(x), grain(BLOCK * self.depth * self.count), numbers)
         del alive  # the kernel has read it
-        return made
 
     def arguments(self, x: Tensor, bias: Tensor | None, made: Tensor) -> tuple[array[int], object]:
         """Return the arguments of `linear_kernel`, and the objects to keep alive until it has run."""
@@ -331,6 +349,37 @@ class Int8Panels:
             self.count,
         ]
         return array("q", numbers), (self, x, bytes_of_x, factors, starts, made)
+
+
+class Int8Blocks:
+    """A block-diagonal matrix [N, K / heads] of int8, see fuse/blocks.py: the panels of its blocks."""
+
+    def __init__(self, matrix: Tensor, scales: Tensor, heads: int, parts: Sequence[int]):
+        self.count, self.heads, self.depth = len(matrix), heads, heads * matrix.shape[1]
+        sizes = [size // heads for size in parts for _ in range(heads)]
+        pairs = zip(matrix.split(sizes), scales.split(sizes), strict=True)
+        self.blocks = [Int8Panels(*pair) for pair in pairs]
+        self.starts = [0, *accumulate(sizes)][:-1]
+
+    @property
+    def row_bytes(self) -> int:
+        """The size of a row of A when each of its heads is rounded to int8."""
+        return self.heads * self.blocks[0].row_bytes
+
+    def pieces(self, x: Tensor, bias: Tensor | None, made: Tensor) -> Iterator[Piece]:
+        inputs = x.chunk(self.heads, -1)
+        whole = None if bias is None else whole_bias(bias, self.count, x.dtype)
+        for number, (block, first) in enumerate(zip(self.blocks, self.starts, strict=True)):
+            last = first + block.count
+            own = None if whole is None else whole[first:last]
+            yield Piece(block, inputs[number % self.heads], own, made[:, first:last])
+
+    def times(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
+        """x [M, K] -> [M, N]."""
+        x, made = side_by_side(x), x.new_empty(len(x), self.count)
+        for block, columns, own, target in self.pieces(x, bias, made):
+            block.run(columns, own, target)
+        return made
 
 
 def units_of(x: Tensor) -> int:

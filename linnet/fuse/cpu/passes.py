@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from linnet.fuse import blocks
 from linnet.fuse.cpu.backward import Kept, run_backward
 from linnet.fuse.cpu.call import side_by_side
 from linnet.fuse.cpu.forward import run_forward
@@ -23,23 +24,30 @@ laid_out = side_by_side
 OWN_PRODUCT = 1 << 15
 
 
-def projection_gradients(djoint: Tensor | None, source: Source, needed) -> list[Tensor | None]:
+def projection_gradients(
+    djoint: Tensor | None, source: Source, needed: Sequence[bool], parts: int
+) -> list[Tensor | None]:
+    """The gradients of the operands of a projection that makes so many `parts`."""
     if djoint is None:
         return [None, None, None]
-    x, weight, bias = source
+    x, weight, bias, heads = source
     above = djoint.flatten(0, 1)
     need_x, need_weight, need_bias = needed
     rows, real, dtype = x.reshape(-1, x.shape[-1]), above.dtype, x.dtype
     biased = above if bias is None else above[:, len(weight) - len(bias) :]
     return [
-        as_dtype(times(above, as_dtype(weight, real), x.shape), dtype) if need_x else None,
-        as_dtype(above.T @ as_dtype(rows, real), dtype) if need_weight else None,
+        as_dtype(times(above, as_dtype(weight, real), x.shape, heads, parts), dtype) if need_x else None,
+        as_dtype(blocks.weight_gradient(above, as_dtype(rows, real), heads, parts), dtype)
+        if need_weight
+        else None,
         as_dtype(biased.sum(0), dtype) if need_bias else None,
     ]
 
 
-def times(rows: Tensor, matrix: Tensor, shape: Sequence[int]) -> Tensor:
+def times(rows: Tensor, matrix: Tensor, shape: Sequence[int], heads: int, parts: int) -> Tensor:
     """rows @ matrix as a tensor of this shape, computed by our own product where that is faster."""
+    if heads > 1:
+        return blocks.input_gradient(rows, matrix, heads, parts).view(shape)
     # Not a view: autograd adds other gradients to it in place, and would copy a view first.
     made = new_empty(shape, rows.dtype)
     target = made.view(-1, matrix.shape[1])

@@ -8,6 +8,7 @@ from functools import reduce
 
 from llvmlite import ir
 
+from linnet.fuse.cpu.block_products import BlockProducts, Blocks
 from linnet.fuse.cpu.emit import Emitter, Format
 from linnet.fuse.cpu.gemm import Gemm, loop
 
@@ -105,16 +106,35 @@ class Program:
         self.builder.ret_void()
         return str(self.module)
 
-    def multiply(self, source: str, slot: ir.Value, packed: str, target: str, t: ir.Value) -> None:
-        """Multiply this call's rows of `source` at `slot` with a packed matrix, into `target` at t."""
+    def multiply(
+        self,
+        source: str,
+        slot: ir.Value,
+        packed: str,
+        target: str,
+        t: ir.Value,
+        blocks: tuple[int, int] = (1, 1),
+        back: bool = False,
+    ) -> None:
+        """Multiply this call's rows of `source` at `slot` with a packed matrix, into `target` at t.
+
+        blocks   the parts and the heads of the matrix
+        back     the blocks are transposed
+        """
         assert self.gemm is not None
         build = self.builder
-        address, depth, panels = self.locations[packed]
+        address, depth, count = self.locations[packed]
         a_row, c_row = (build.mul(self.apart, self.locations[name][2]) for name in (source, target))
         a = build.ptrtoint(self.row(source, slot, self.top), I64)
         c = build.ptrtoint(self.row(target, t, self.top), I64)
         rows = self.row_count(self.top, self.stop)
-        self.gemm.emit(rows, a, a_row, address, depth, (I64(0), panels), c, c_row)
+        if blocks[1] == 1:
+            self.gemm.emit(rows, a, a_row, address, depth, (I64(0), count), c, c_row)
+            return
+        parts, heads = blocks
+        operands = Blocks(rows, a, a_row, address, depth, count, c, c_row)
+        products = BlockProducts(self.gemm, operands, heads)
+        products.backpropagate(parts) if back else products.multiply(parts)
 
     def row_count(self, top: ir.Value, stop: ir.Value) -> ir.Value:
         """The number of rows from `top` to `stop`, `apart` from each other."""

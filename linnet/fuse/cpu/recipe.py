@@ -27,6 +27,7 @@ class Recipe:
     unpacked: bool = False  # matrices are not packed; with products, there is only one step
     shared: bool = False  # threads share the channels of each step; see Kernel.emit_shared
     numbers: int = 0  # how many numbers of the step are arguments; see fuse/pattern.py
+    input_heads: int = 1  # those of the matrix by which the kernel projects
     phase: int | None = None  # the only phase that a forward kernel computes, without any product
 
     @property
@@ -40,6 +41,12 @@ class Recipe:
     @property
     def inner_parts(self) -> tuple[str, ...]:
         return tuple(name for product in self.traced.inner for name in product.parts)
+
+    @property
+    def blocks(self) -> list[tuple[int, int]]:
+        """The parts and the heads of each matrix."""
+        inner = [(len(product.parts), product.heads) for product in self.traced.inner]
+        return [(len(product.parts), product.heads) for product in self.products] + inner
 
     @property
     def inner_names(self) -> tuple[str, ...]:

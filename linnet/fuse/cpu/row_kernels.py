@@ -109,6 +109,27 @@ def product(bits: int, width: int) -> tuple[jit.Compiled, tuple[str, ...]]:
 
 
 @once
+def block_product(bits: int, width: int) -> tuple[jit.Compiled, tuple[str, ...]]:
+    """`product` for one part of a block-diagonal matrix, [columns, depth]; a unit of work is a head."""
+    names = ("source", "matrix", "bias", "target", "blocks")
+    kernel = Program("block_product", names, bits, width)
+    build, each = kernel.builder, I64(bits // 8)
+    matrix, depth, line = kernel.locations["matrix"]
+    count = kernel.locations["blocks"][0]
+    a_row, c_row = (kernel.locations[name][2] for name in ("source", "target"))
+    dots = Dots(kernel.module, kernel.form, width // 2)
+    with kernel.loop(kernel.begin, kernel.end, 1) as head:
+        first = build.mul(head, count)
+        a = build.add(kernel.locations["source"][0], build.mul(head, line))
+        w = build.add(matrix, build.mul(first, line))
+        b, c = (build.add(kernel.locations[name][0], build.mul(first, each)) for name in ("bias", "target"))
+        a, w, b, c = (build.inttoptr(address, PTR) for address in (a, w, b, c))
+        numbers = [a, a_row, kernel.header["batch"], w, line, count, b, c, c_row, depth]
+        build.call(dots.function, numbers)
+    return jit.compile_function(kernel.finish(), "block_product"), names
+
+
+@once
 def copies() -> jit.Compiled:
     """Copy rows. A unit of work has six arguments: source, target, bytes per row of each, rows, bytes."""
     module = ir.Module("copy")

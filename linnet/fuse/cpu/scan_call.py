@@ -24,11 +24,12 @@ def kernel_for(
 ) -> tuple[jit.Compiled, tuple[str, ...]]:
     """Return the kernel and the names of its operands; see `Recipe`."""
     how = (wanted, keeps_output, () if operands.source is None else operands.plan.projected, projects)
-    key = (name, operands.dtype, *how, bool(operands.drops), unpacked, shared)
+    heads = operands.source.heads if projects and operands.source is not None else 1
+    key = (name, operands.dtype, *how, bool(operands.drops), unpacked, shared, heads)
     if key not in operands.plan.kernels:
         pattern = operands.plan.pattern
         what = (pattern.traced, operands.plan.products, DTYPES[operands.dtype], vector_width(operands.dtype))
-        recipe = Recipe(*what, *how, bool(operands.drops), unpacked, shared, len(pattern.numbers))
+        recipe = Recipe(*what, *how, bool(operands.drops), unpacked, shared, len(pattern.numbers), heads)
         operands.plan.kernels[key] = compiled(recipe, name)
     return operands.plan.kernels[key]
 

@@ -27,6 +27,7 @@ from collections.abc import Callable, Iterator
 
 from llvmlite import ir
 
+from linnet.fuse.cpu.block_products import BlockProducts, Blocks
 from linnet.fuse.cpu.dots import Dots
 from linnet.fuse.cpu.emit import Emitter
 from linnet.fuse.cpu.program import I64, PTR
@@ -71,7 +72,7 @@ class Kernel(StepRows):
         for i, pieces in enumerate(phases):
             if i:
                 number = first + i - 1
-                self.multiply(f"inner.{i - 1}", t, f"matrix.{number}", f"product.{number}", t)
+                self.product(number, f"inner.{i - 1}", t, t)
             for piece in pieces:
                 walk(t, piece, self.forward_row)
 
@@ -80,7 +81,7 @@ class Kernel(StepRows):
         for i, pieces in enumerate(phases):
             if i:
                 number = first + len(phases) - 1 - i
-                self.multiply(f"dproduct.{number}", t, f"matrix.{number}", f"state_gradient.{number}", t)
+                self.backpropagate(number, t)
             for piece in pieces:
                 self.own_rows(t, piece, self.backward_row)
 
@@ -126,8 +127,8 @@ class Kernel(StepRows):
                 group = phases.groups[parts[0]]
                 size, channels = self.group_size(group), self.channels(block, group)
                 where, row = (f"product.{i}", t, len(parts)), self.row(source, slot, I64(0))
-                multiply = self.dots if self.recipe.unpacked else self.panels
-                multiply(row, source, f"matrix.{i}", where, (I64(0), batch), channels, size)
+                multiply, heads = self.dots if self.recipe.unpacked else self.panels, self.recipe.blocks[i][1]
+                multiply(row, source, f"matrix.{i}", where, (I64(0), batch), channels, size, heads)
         for piece in phases.forward[phase]:
             with self.loop(I64(0), batch, 1) as b:
                 self.forward_row(piece, t, b, self.channels(block, piece.group))
@@ -152,7 +153,7 @@ class Kernel(StepRows):
         old_slot, _ = self.slots(t)
         for product in self.recipe.products:
             yield f"state.{product.state}", old_slot, product.parts
-        for i, (_, parts) in enumerate(self.traced.inner):
+        for i, (_, parts, _) in enumerate(self.traced.inner):
             yield f"inner.{i}", t, parts
 
     def wait_for(self, t: ir.Value, phase: int, done: ir.Value, everything: ir.Value) -> None:
@@ -215,15 +216,20 @@ class Kernel(StepRows):
                 self.forward_phases(t, walk)
 
     def project(self, first: ir.Value, count: ir.Value, channels) -> None:
-        """Multiply the input of `count` steps with the packed matrix, panel by panel and gate by gate."""
+        """Multiply the input of `count` steps with the packed matrix, panel by panel and gate by gate.
+
+        With several heads, each head of a gate counts as a gate: the channels are then all of them.
+        """
         assert self.gemm is not None
-        build, size, gemm = self.builder, self.header["size"], self.gemm
+        build, gemm, heads = self.builder, self.gemm, I64(self.recipe.input_heads)
+        size = build.udiv(self.header["size"], heads)
+        channels = channels if self.recipe.input_heads == 1 else (I64(0), size)
         packed, depth, bias = self.locations["matrix.input"]
         panels = build.udiv(build.add(size, I64(self.width - 1)), I64(self.width))
         is_one_run = self.is_one_run()
         beyond = build.udiv(build.add(channels[1], I64(self.width - 1)), I64(self.width))
         target = self.recipe.projected[0]
-        gates = self.loop(I64(0), I64(len(self.recipe.projected)), 1)
+        gates = self.loop(I64(0), I64(len(self.recipe.projected) * self.recipe.input_heads), 1)
         own_panels = self.loop(build.udiv(channels[0], I64(self.width)), beyond, 1)
         with gates as gate, own_panels as p:
             number = build.add(build.mul(gate, panels), p)
@@ -232,9 +238,10 @@ class Kernel(StepRows):
             column = build.mul(p, I64(self.width))
             offset = build.mul(build.add(build.mul(gate, size), column), I64(self.form.bits // 8))
             columns = self.least(I64(self.width), build.sub(size, column))
+            read = build.mul(build.mul(build.urem(gate, heads), depth), I64(self.form.bits // 8))
             with self.loop(I64(0), build.select(is_one_run, I64(1), count), 1) as i:
                 t = self.enter(build.add(first, i))
-                a = build.ptrtoint(self.row("x", t, self.top), I64)
+                a = build.add(build.ptrtoint(self.row("x", t, self.top), I64), read)
                 c = build.add(build.ptrtoint(self.row(target, t, self.top), I64), offset)
                 strides = [build.mul(self.apart, self.locations[name][2]) for name in ("x", target)]
                 all_rows = self.rows_of(first, count)
@@ -246,17 +253,23 @@ class Kernel(StepRows):
         with self.loop(I64(0), count, 1) as i:
             t = self.builder.add(first, i)
             where, rows, size = (target, t, parts), (self.top, self.bottom), self.header["size"]
-            self.dots(self.row("x", t, self.top), "x", "matrix.input", where, rows, channels, size)
+            row, heads = self.row("x", t, self.top), self.recipe.input_heads
+            self.dots(row, "x", "matrix.input", where, rows, channels, size, heads)
 
     def products_unpacked(self, t: ir.Value, channels) -> None:
         """The products of the previous states, for some rows and channels; nothing writes these states."""
         for i, (source, slot, parts) in enumerate(self.matrices(t)):
             where, row = (f"product.{i}", t, len(parts)), self.row(source, slot, self.top)
-            rows = self.top, self.bottom
-            self.dots(row, source, f"matrix.{i}", where, rows, channels, self.header["size"])
+            rows, size, heads = (self.top, self.bottom), self.header["size"], self.recipe.blocks[i][1]
+            self.dots(row, source, f"matrix.{i}", where, rows, channels, size, heads)
 
-    def dots(self, a: ir.Value, source: str, matrix: str, target, rows, channels, size: ir.Value) -> None:
+    def dots(
+        self, a: ir.Value, source: str, matrix: str, target, rows, channels, size: ir.Value, heads: int = 1
+    ) -> None:
         """Rows of a source with a matrix, part by part, for some channels of `size`."""
+        if heads > 1:
+            self.dots_by_head(a, source, matrix, target, rows, channels, size, heads)
+            return
         if self.dot is None:
             self.dot = Dots(self.module, self.form, self.width // 2)
         build, (top, bottom), (name, t, parts) = self.builder, rows, target
@@ -276,19 +289,42 @@ class Kernel(StepRows):
                 [a, strides[0], counts[0], w, line, counts[1], b, c, strides[1], depth],
             )
 
-    def panels(self, a: ir.Value, source: str, matrix: str, target, rows, channels, size: ir.Value) -> None:
+    def panels(
+        self, a: ir.Value, source: str, matrix: str, target, rows, channels, size: ir.Value, heads: int = 1
+    ) -> None:
         """`dots` with a packed matrix. Where a panel has channels of two blocks, both compute all of it."""
         assert self.gemm is not None
         build, width, (top, bottom), (name, t, parts) = self.builder, I64(self.width), rows, target
-        packed, depth, _ = self.locations[matrix]
+        packed, depth, third = self.locations[matrix]
         strides = self.locations[source][2], self.locations[name][2]
         a, c = build.ptrtoint(a, I64), build.ptrtoint(self.row(name, t, top), I64)
+        count = build.sub(bottom, top)
+        if heads > 1:
+            operands = Blocks(count, a, strides[0], packed, depth, third, c, strides[1])
+            BlockProducts(self.gemm, operands, heads).multiply_channels(parts, channels)
+            return
         with self.loop(I64(0), I64(parts), 1) as part:
             first, beyond = (build.add(build.mul(part, size), channel) for channel in channels)
             last = build.udiv(build.add(beyond, I64(self.width - 1)), width)
             own = build.udiv(first, width), last
-            rows = build.sub(bottom, top)
-            self.gemm.emit(rows, a, strides[0], packed, depth, own, c, strides[1], few=True)
+            self.gemm.emit(count, a, strides[0], packed, depth, own, c, strides[1], few=True)
+
+    def dots_by_head(
+        self, a: ir.Value, source: str, matrix: str, target, rows, channels, size: ir.Value, heads: int
+    ) -> None:
+        """`dots` of a block-diagonal matrix: for each head those of its channels that are wanted."""
+        build, line = self.builder, self.locations[matrix][1]
+        block = build.udiv(size, I64(heads))
+        with self.loop(I64(0), I64(heads), 1) as head:
+            start = build.mul(head, block)
+            first = self.most(start, channels[0])
+            # None are wanted if the last is not after the first.
+            last = self.most(first, self.least(build.add(start, block), channels[1]))
+            own = build.gep(a, [build.mul(head, line)], source_etype=ir.IntType(8))
+            self.dots(own, source, matrix, target, rows, (first, last), size)
+
+    def most(self, a: ir.Value, b: ir.Value) -> ir.Value:
+        return self.builder.select(self.builder.icmp_signed(">", a, b), a, b)
 
     def is_one_run(self) -> ir.Value:
         """Whether this call has all rows, and those of each step are followed by those of the next."""
@@ -317,7 +353,7 @@ class Kernel(StepRows):
             if self.recipe.drops:
                 self.drop(old_slot, i)
                 source = f"visible.{i}"
-            self.multiply(source, old_slot, f"matrix.{i}", f"product.{i}", t)
+            self.product(i, source, old_slot, t)
 
     def drop(self, slot: ir.Value, i: int) -> None:
         """The state as product i reads it."""
@@ -335,4 +371,13 @@ class Kernel(StepRows):
     def backpropagate_products(self, t: ir.Value) -> None:
         """Multiply the gradients of the products with states with the transposed matrices."""
         for i in range(len(self.recipe.products)):
-            self.multiply(f"dproduct.{i}", t, f"matrix.{i}", f"state_gradient.{i}", t)
+            self.backpropagate(i, t)
+
+    def backpropagate(self, i: int, t: ir.Value) -> None:
+        """The gradient of what product i has read."""
+        names = f"matrix.{i}", f"state_gradient.{i}"
+        self.multiply(f"dproduct.{i}", t, *names, t, self.recipe.blocks[i], back=True)
+
+    def product(self, i: int, source: str, slot: ir.Value, t: ir.Value) -> None:
+        """Product i of what `source` has at `slot`."""
+        self.multiply(source, slot, f"matrix.{i}", f"product.{i}", t, self.recipe.blocks[i])

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from linnet.fuse.cpu import jit, row_kernels
 from linnet.fuse.cpu.call import Call, Cut, zeros
-from linnet.fuse.cpu.int8 import Int8Panels, linear_kernel, units_of
+from linnet.fuse.cpu.int8 import Int8Blocks, Int8Panels, linear_kernel, units_of
 from linnet.fuse.cpu.recipe import Recipe
 from linnet.fuse.cpu.scan_call import DTYPES, compiled
 from linnet.fuse.cpu.threads import parallel_for
@@ -76,11 +76,25 @@ class StepProgram:
             raise CannotFuse(f"{name} is not contiguous")
         return weight.detach()
 
-    def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-        """F.linear(x, weight, bias), where `bias` may be that of the last columns only."""
+    def linear(
+        self,
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor | None = None,
+        heads: int = 1,
+        parts: Sequence[int] = (),
+    ) -> Tensor:
+        """F.linear(x, weight, bias), where `bias` may be that of the last columns only.
+
+        heads, parts   of a block-diagonal matrix; see fuse/blocks.py
+        """
         columns = 0 if weight.dim() == 0 else len(weight)
-        weight = self.weight("a matrix", weight, (columns, x.shape[-1]))
+        weight = self.weight("a matrix", weight, (columns, x.shape[-1] // heads))
         target, biased = self.buffer(columns), 0 if bias is None else min(bias.numel(), columns)
+        if heads > 1:
+            bias = zeros(0, self.dtype) if bias is None else self.weight("a bias", bias, (biased,))
+            self.products(x, weight, bias, target, heads, parts)
+            return target
         if biased < columns:
             self.product(x, weight[: columns - biased], zeros(columns, self.dtype), target)
         if bias is not None:
@@ -88,23 +102,41 @@ class StepProgram:
             self.product(x, weight[columns - biased :], bias, target[:, columns - biased :])
         return target
 
-    def product(self, x: Tensor, weight: Tensor, bias: Tensor, target: Tensor) -> None:
+    def products(
+        self, x: Tensor, weight: Tensor, bias: Tensor, target: Tensor, heads: int, parts: Sequence[int]
+    ) -> None:
+        """A product for each part; `bias` is that of the last parts, or of none."""
+        first, unbiased = 0, len(weight) - len(bias)
+        for size in parts:
+            last = first + size
+            own = bias[first - unbiased : last - unbiased] if first >= unbiased else zeros(size, self.dtype)
+            self.product(x, weight[first:last], own, target[:, first:last], heads)
+            first = last
+
+    def product(self, x: Tensor, weight: Tensor, bias: Tensor, target: Tensor, heads: int = 1) -> None:
         columns, depth = weight.shape
-        kernel, names = row_kernels.product(self.bits, self.width)
         call = self.call(columns)
+        if heads > 1:
+            kernel, names = row_kernels.block_product(self.bits, self.width)
+            call.locations["blocks"] = (columns // heads, 0, 0)
+            units = heads
+        else:
+            kernel, names = row_kernels.product(self.bits, self.width)
+            units = -(-columns // row_kernels.COLUMNS)
         for name, tensor in (("source", x), ("bias", bias), ("target", target)):
             call.put(name, tensor)
         call.locations["matrix"] = (weight.data_ptr(), depth, depth * weight.element_size())
         call.keep(weight)
-        self.append(kernel, names, call, -(-columns // row_kernels.COLUMNS), self.batch * columns * depth)
+        self.append(kernel, names, call, units, self.batch * columns * depth)
 
-    def int8_linear(self, x: Tensor, panels: Int8Panels, bias: Tensor | None) -> Tensor:
+    def int8_linear(self, x: Tensor, panels: Int8Panels | Int8Blocks, bias: Tensor | None) -> Tensor:
         if self.dtype != torch.float32 or panels.depth != x.shape[-1]:
             raise CannotFuse(f"products of int8 are computed in float32, of {panels.depth} channels")
         target = self.buffer(panels.count)
-        numbers, alive = panels.arguments(x, bias, target)
-        self.kernels.append((linear_kernel(), numbers, units_of(x), False))
-        self.alive.append(alive)
+        for block, columns, own, made in panels.pieces(x, bias, target):
+            numbers, alive = block.arguments(columns, own, made)
+            self.kernels.append((linear_kernel(), numbers, units_of(x), False))
+            self.alive.append(alive)
         return target
 
     def norm(self, x: Tensor, norm: Norm, target: Tensor) -> None:
@@ -182,14 +214,17 @@ class StepProgram:
     def phases(self, plan: Plan, call: Call, sizes: dict[str, int], matrices: Sequence[Tensor]) -> None:
         """The phases of a step, and an inner product after each but the last."""
         products = []
-        for i, ((_, names), matrix) in enumerate(zip(plan.traced.inner, matrices, strict=True)):
+        for i, ((_, names, heads), matrix) in enumerate(zip(plan.traced.inner, matrices, strict=True)):
             read = call.put(f"inner.{i}", self.buffer(sizes[f"inner.{i}"]))
-            columns = sum(sizes[part] for part in names)
-            matrix = self.weight("a matrix", matrix, (columns, read.shape[-1]))
+            parts = [sizes[part] for part in names]
+            columns = sum(parts)
+            matrix = self.weight("a matrix", matrix, (columns, read.shape[-1] // heads))
             target = self.buffer(columns)
-            for part, made in zip(names, target.split([sizes[part] for part in names], -1), strict=True):
+            for part, made in zip(names, target.split(parts, -1), strict=True):
                 call.put(part, made)
-            products.append((read, matrix, zeros(columns, self.dtype), target))
+            # A dense matrix is one product for all parts.
+            parts = parts if heads > 1 else [columns]
+            products.append((read, matrix, zeros(0, self.dtype), target, heads, parts))
         pattern, count = plan.pattern, len(plan.pattern.numbers)
         how = (pattern.traced, (), DTYPES[self.dtype], self.width)
         for i in range(len(products) + 1):
@@ -197,7 +232,7 @@ class StepProgram:
             kernel, operands = compiled(recipe, "forward")
             self.append(kernel, operands, call, self.batch)
             if i < len(products):
-                self.product(*products[i])
+                self.products(*products[i])
 
     def put_state(self, call: Call, name: str, old: Tensor, new: Tensor) -> None:
         """Slot 0 is the old state, slot 1 the new one; the stride is the distance between the two tensors."""

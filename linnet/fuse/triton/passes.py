@@ -14,6 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from linnet.fuse import blocks
 from linnet.fuse.operands import Operands, as_dtype
 from linnet.fuse.triton.kernels import launch
 from linnet.fuse.triton.loop import Recipe
@@ -255,13 +256,21 @@ class Steps:
         for number, t in enumerate(self.times(operands.reverse)):
             for i, product in enumerate(self.plan.products):
                 visible = self.visible_state(i, held[product.state])
-                torch.mm(visible, self.matrices[i].T, out=products[i][t if keep else 0])
+                self.multiply(i, visible, products[i][t if keep else 0])
             new = {name: slots[name][(t + (not operands.reverse)) if keep else number % 2] for name in names}
             step = {**named("start", held), **{f"states.{name}": new[name][None] for name in names}}
             self.launch("forward", (), {**known, **step}, t, KEEP=False)
             held = new
         last = [kept[name] if keep else held[name][None] for name in names]
         return y, last, products if keep else []
+
+    def multiply(self, i: int, visible: Tensor, out: Tensor) -> None:
+        """Product i, into `out` [B, parts * H]."""
+        product = self.plan.products[i]
+        if product.heads == 1:
+            torch.mm(visible, self.matrices[i].T, out=out)
+        else:
+            out.copy_(blocks.linear(visible, self.matrices[i], None, product.heads, len(product.parts)))
 
     def slots(self, sequence: Tensor) -> Sequence[Tensor]:
         """The slots of all steps; or two that alternate, since a state is read while the next is written."""
@@ -318,10 +327,11 @@ class Steps:
 
     def add_state_gradient(self, i: int, dproduct: Tensor, carry: Tensor) -> None:
         """Add to `carry` the gradient of the state that product i read."""
-        if not self.operands.drops and carry.dtype == dproduct.dtype:
-            carry.addmm_(dproduct, self.matrices[i])
+        product, matrix = self.plan.products[i], self.matrices[i]
+        if not self.operands.drops and carry.dtype == dproduct.dtype and product.heads == 1:
+            carry.addmm_(dproduct, matrix)
             return
-        gradient = dproduct @ self.matrices[i]
+        gradient = blocks.input_gradient(dproduct, matrix, product.heads, len(product.parts))
         carry += gradient * self.operands.drops[i] if self.operands.drops else gradient
 
     def gradients(self, side: Side, dproducts: Sequence[Tensor]) -> list[Tensor | None]:
@@ -330,5 +340,7 @@ class Steps:
         for i, (product, need) in enumerate(zip(self.plan.products, side.need_matrices, strict=True)):
             sequence = side.sequences[side.traced.states.index(product.state)]
             before = self.visible_state(i, sequence[1:] if self.operands.reverse else sequence[:-1])
-            made.append(dproducts[i].flatten(0, 1).T @ before.flatten(0, 1) if need else None)
+            above, read = dproducts[i].flatten(0, 1), before.flatten(0, 1)
+            cut = product.heads, len(product.parts)
+            made.append(blocks.weight_gradient(above, read, *cut) if need else None)
         return made

@@ -25,14 +25,15 @@ export const vocabulary = @VOCABULARY@;
 
 const sigmoid = (x) => 1 / (1 + Math.exp(-x));
 
-// y = W x + b for each row of x; W is [outputs, inputs].
-function product(matrix, bias, x, offset, rows, inputs, outputs, y) {
-  if (matrix.scales) return int8Product(matrix, bias, x, offset, rows, inputs, outputs, y);
+// y = W x + b for each row of x; W is [outputs, inputs]. With several heads, x has so many times as many numbers,
+// and each block of `size` outputs reads the next head in turn.
+function product(matrix, bias, x, offset, rows, inputs, outputs, y, heads = 1, size = outputs) {
+  if (matrix.scales) return int8Product(matrix, bias, x, offset, rows, inputs, outputs, y, heads, size);
   const w = matrix.values;
   const whole = inputs - (inputs % 4);
   for (let row = 0; row < rows; row++) {
-    const start = offset + row * inputs;
     for (let out = 0; out < outputs; out++) {
+      const start = offset + (row * heads + (Math.floor(out / size) % heads)) * inputs;
       const at = out * inputs;
       let a = 0, b = 0, c = 0, d = 0, i = 0;
       for (; i < whole; i += 4) {
@@ -48,12 +49,15 @@ function product(matrix, bias, x, offset, rows, inputs, outputs, y) {
 }
 
 // Weights and x as whole numbers from -127 to 127, with one scale for x and one for each row of weights.
-function int8Product(matrix, bias, x, offset, rows, inputs, outputs, y) {
+// Each head of x has a scale.
+function int8Product(matrix, bias, x, offset, rows, inputs, outputs, y, heads, size) {
   const w = matrix.values;
-  const quantised = new Int8Array(inputs);
+  const parts = Array.from({ length: heads }, () => new Int8Array(inputs));
   for (let row = 0; row < rows; row++) {
-    const scale = quantise(x, offset + row * inputs, inputs, quantised);
+    const scales = parts.map((part, head) => quantise(x, offset + (row * heads + head) * inputs, inputs, part));
     for (let out = 0; out < outputs; out++) {
+      const head = Math.floor(out / size) % heads;
+      const scale = scales[head], quantised = parts[head];
       const at = out * inputs;
       let sum = 0;
       for (let i = 0; i < inputs; i++) sum = (sum + w[at + i] * quantised[i]) | 0;
