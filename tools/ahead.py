@@ -36,7 +36,7 @@ HALVES = ("sru", "lstm")
 def kernels() -> Iterator[tuple[str, Plan, torch.dtype]]:
     for unit in UNITS:
         for plans in {id(p): p for p in training_plans(unit)}.values():
-            for plan in [] if isinstance(plans, str) else plans:
+            for plan in [] if isinstance(plans, str) or any(p.traced.sizes for p in plans) else plans:
                 yield unit, plan, torch.float32
                 if unit in HALVES:
                     yield unit, plan, torch.bfloat16

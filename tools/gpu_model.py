@@ -96,7 +96,7 @@ def inputs_read(graph: Pointwise, plan: Plan) -> int:
 
 def plans_of(unit: str) -> list[Plan]:
     (plans,) = {id(p): p for p in training_plans(unit)}.values()
-    return [] if isinstance(plans, str) else plans
+    return [] if isinstance(plans, str) or any(plan.traced.sizes for plan in plans) else plans
 
 
 def fused_units() -> list[str]:

@@ -144,6 +144,8 @@ CHOICES: dict[str, dict[str, tuple[Any, ...]]] = {
         "head_activation": ("identity", "relu"),
         "head_reduction": ("mean", "sum"),
         "layer_norm": (False, False, True),
+        "directions": ("joint", "joint", "per-head", "full"),
+        "heads_read_input": (False, False, True),
     },
     "scrn": {
         "context_size": (None, 3),
@@ -151,6 +153,11 @@ CHOICES: dict[str, dict[str, tuple[Any, ...]]] = {
         "alpha": (0.95, 0.5),
         "hidden_reads": ("new", "previous"),
         "heads": HEADS,
+    },
+    "statisticalru": {
+        "statistics_size": (None, 7),
+        "summary_size": (None, 4),
+        "scales": ((0.0, 0.5, 0.9, 0.99, 0.999), (0.0, 0.9)),
     },
     "atr": {"activation": ("tanh", "identity"), "heads": HEADS},
     "qrnn": {"window": (1, 2), "pooling": ("f", "fo", "ifo"), "highway": YES_NO},

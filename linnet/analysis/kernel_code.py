@@ -53,7 +53,7 @@ def recipes(rnn: Any, backward: bool) -> list[Any]:
     from linnet.fuse.triton.loop import Recipe
 
     plans = next(plans for (training, *_), plans in rnn.directions[0].plan_cache.plans.items() if training)
-    inner = not isinstance(plans, str) and any(plan.traced.inner for plan in plans)
+    inner = not isinstance(plans, str) and any(plan.traced.inner or plan.traced.sizes for plan in plans)
     reason = "there is no Triton kernel for products within a step" if inner else plans
     if isinstance(reason, str):
         raise RuntimeError(f"{type(rnn).__name__} runs on the reference loop on a GPU: {reason}")

@@ -27,6 +27,7 @@ from torch import Tensor, nn
 from torch.compiler import is_compiling, is_dynamo_compiling
 
 from linnet.fuse.decision import Answers, Decision, Recurrence, answers_for
+from linnet.fuse.devices import check_devices
 from linnet.fuse.fused import Side, project
 from linnet.fuse.fused import run_pair as run_fused_pair
 from linnet.fuse.observed import is_observing, note
@@ -248,6 +249,10 @@ def may_be_refused(recurrence: Recurrence, way: Way, answers: Answers) -> bool:
 def run_step(cell: Unit, x: Tensor, state: Named) -> tuple[Tensor, Named]:
     """One step of a cell on its own, x [B, input_size]: the output [B, output_size] and the new state."""
     if is_compiling():  # a compiler fuses the operations of a single step itself
+        return cell.advance(cell.project(x), state)
+    if requested.get() == "reference":  # the step itself, without a loop around it
+        check_devices(cell, cell.unit_name, x)
+        note(cell.unit_name, REFERENCE.kind, REFERENCE.why(x[None]))
         return cell.advance(cell.project(x), state)
     y, new = run(CellAlone(cell), x[None], state, NO_FLAGS)
     return y[0], new

@@ -136,7 +136,7 @@ def test_a_tensor_on_a_gpu_calls_for_triton():
         assert choose.kernels_for(x.to("cpu")) is ways.CPU
         wrong = x.to(torch.int32)
         with linnet.backend("cpu"):
-            assert choose.kernels_for(x) is ways.CPU
+            assert choose.kernels_for(x, choose.requested.get()) is ways.CPU
             assert ways.CPU.obstacle(x) == "there is no kernel for cuda"
     if find_spec("triton") is not None:
         assert ways.TRITON.obstacle(x) is None
@@ -146,7 +146,7 @@ def test_a_tensor_on_a_gpu_calls_for_triton():
 def pair_of_directions(chosen: ways.Way, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Both directions in one launch, as if the choice had been made; without a GPU no launch succeeds."""
     rnn = linnet.SRU(4, 4, bidirectional=True)
-    monkeypatch.setattr(choose, "kernels_for", lambda x: ways.TRITON)
+    monkeypatch.setattr(choose, "kernels_for", lambda x, name=None: ways.TRITON)
     choices = [choose.Choice(chosen, Answers(each)) for each in rnn.directions]  # type: ignore[arg-type]
     monkeypatch.setattr(choose, "choose", lambda *given: choices.pop(0))
     states = [{"c": torch.zeros(1, 4)}] * 2

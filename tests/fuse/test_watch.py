@@ -12,6 +12,7 @@ from helpers import same
 from torch import Tensor, nn
 
 import linnet
+from linnet.fuse.choose import warn_once
 from linnet.fuse.watch import Originals
 from linnet.layers.int8_modules import Quantised
 
@@ -135,6 +136,7 @@ def test_steps_are_prepared_again_when_a_hook_is_gone(is_global: bool):
         nn.modules.module.register_module_forward_hook if is_global else cell.input.register_forward_hook
     )
     handle = register(lambda *_: None)
+    warn_once.cache_clear()
     with pytest.warns(linnet.FallbackWarning, match="has a hook"):
         cell(x)
     assert cell.plan_cache.decision.obstacle is not None

@@ -53,7 +53,7 @@ def one_thread():
 def test_a_case_follows_from_its_number():
     drawn = [draw(number) for number in range(50)]
     assert [str(draw(number)) for number in range(5)] == [str(case) for case in drawn[:5]]
-    assert {case.unit for case in drawn} <= set(fusing()) < set(UNITS)
+    assert {case.unit for case in drawn} <= set(fusing()) <= set(UNITS)
     assert {case.dtype for case in drawn} == {torch.float32, torch.float64, torch.bfloat16}
 
 
@@ -294,8 +294,9 @@ def test_an_empty_batch_that_fails_is_found(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_the_soak_draws_every_option_of_the_variants_with_kernels():
-    """But for the initialisation: the soak draws all weights itself."""
-    drawn = {*SHARED, "init", *(name for noise in NOISES for name in noise)}
+    """But for the initialisation, because the soak draws all weights itself, and for norms of products with
+    the state, whose gradients are rounding alone where they have few channels."""
+    drawn = {*SHARED, "init", "norm_on", *(name for noise in NOISES for name in noise)}
     for variant in VARIANTS:
         own = set(variant.options) - drawn - set(CHOICES.get(variant.unit.__name__.lower(), ()))
         if own:
