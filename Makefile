@@ -7,8 +7,8 @@ BIN := $(VENV)/bin
 .PHONY: run test quick check format bench docs soak targets compat clean
 
 # Threads that wait must not spin: on a busy machine they would take the cores from those that work.
-run: $(READY)  ## train and compare language models of six units: a table, samples, a page
-	OMP_WAIT_POLICY=passive $(BIN)/linnet compare --threads 2 $(RUN)
+run: $(READY)  ## light units against nn.LSTM, the same width and the same seconds: a table, a page, a program in C
+	OMP_WAIT_POLICY=passive $(BIN)/linnet race $(RUN)
 
 test: check  ## every check: format, lint, types, tests
 	OMP_WAIT_POLICY=passive $(BIN)/python -m pytest -n 2 --dist worksteal

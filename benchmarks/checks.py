@@ -64,8 +64,9 @@ def recording(check: Callable[..., Any], checks: list[Call]) -> Callable[..., An
 def check_names() -> list[tuple[Any, str]]:
     """Return the modules that call the checks, and the name of each check there."""
     # Imported when first needed: they need llvmlite.
-    from linnet.fuse import choose, fused, ways
-    from linnet.layers import direction
+    from linnet.recurrent import direction
+    from linnet.run import bound_unit as fused
+    from linnet.run import choose, ways
 
     fitting = [(fused.BoundUnit, "check_fit")]
     recording = [(choose, "is_recorded"), (choose, "opaque_to_kernels")]

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from benchmarks.settings import Shape
 from linnet.bench.layers import call_of
 from linnet.bench.timing import Call
-from linnet.fuse.choose import backend
+from linnet.run.choose import backend
 from linnet.units import UNITS
 
 

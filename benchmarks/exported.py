@@ -27,7 +27,7 @@ from linnet.bench.timing import Call
 from linnet.deploy.c import export_c
 from linnet.deploy.onnx import export_onnx
 from linnet.deploy.wasm import export_wasm
-from linnet.layers.recurrent import Recurrent
+from linnet.recurrent.recurrent import Recurrent
 from linnet.units import UNITS
 
 EXPORTED = ("sru", "lstm")

@@ -11,7 +11,7 @@ from benchmarks.speed import Comparison, Race
 from linnet.bench.layers import call_of
 from linnet.bench.timing import Call
 from linnet.deploy.quantize import quantize
-from linnet.layers.cell import Cell
+from linnet.recurrent.cell import Cell
 from linnet.units import UNITS
 
 QUANTISED = ("sru", "lrn", "lstm", "gru", "ran")

@@ -17,7 +17,7 @@ from benchmarks.speed import Comparison, Race
 from benchmarks.targets import ALONE
 from linnet.bench.layers import call_of
 from linnet.bench.timing import Call
-from linnet.layers.freeze import freeze
+from linnet.recurrent.freeze import freeze
 from linnet.units import UNITS
 
 TORCH: dict[str, Callable[..., nn.Module]] = {"lstm": nn.LSTM, "gru": nn.GRU}

@@ -19,7 +19,7 @@ from benchmarks.rows import Book, Row
 from benchmarks.settings import Settings, Shape
 from benchmarks.targets import BEYOND_CACHE, judged, target_of
 from linnet.bench.timing import Call, Times, quiet, timed
-from linnet.fuse.plan import Plan
+from linnet.program.plan import Plan
 from linnet.units import UNITS
 
 KINDS = ("forward", "backward")
@@ -77,15 +77,14 @@ def bytes_moved(unit: str, shape: Shape) -> dict[str, int]:
 
 
 def plan_of(unit: str) -> Plan:
-    (plans,) = {id(p): p for p in training_plans(unit)}.values()
+    plans = training_plans(unit)
     if isinstance(plans, str):
         raise ValueError(plans)
     return plans[0]
 
 
-def training_plans(unit: str) -> Iterator[list[Plan] | str]:
-    direction = UNITS[unit](4, 4).layer(0)[0]
-    return (plans for (training, *_), plans in direction.plan_cache.plans.items() if training)
+def training_plans(unit: str) -> list[Plan] | str:
+    return UNITS[unit](4, 4).layer(0)[0].plans_of_mode()
 
 
 def copy_of(moved: int) -> Call:
@@ -122,7 +121,7 @@ def launched(call: Call) -> float:
 @contextmanager
 def launches(instead: Callable[..., None]) -> Iterator[None]:
     """Within this context, `instead(run, *arguments)` is called in place of a kernel."""
-    from linnet.fuse.cpu import jit
+    from linnet.cpu import jit
 
     run = jit.run
     jit.run = lambda *arguments: instead(run, *arguments)

@@ -21,7 +21,7 @@ from benchmarks.settings import Settings, Shape
 from benchmarks.speed import Comparison, Race
 from benchmarks.targets import MILLISECONDS, judged, target_of
 from linnet.bench.timing import Call, quiet
-from linnet.layers.stream import stream
+from linnet.recurrent.stream import stream
 from linnet.units import UNITS
 
 LAYERS = 2

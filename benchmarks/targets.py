@@ -83,6 +83,10 @@ TARGETS = (
     Target(RACED, ("inference",), "the same in float32", 1.0),
     Target(("lstm", "gru", "rnn"), ("inference",), "its Scan", 0.5),
     *(Target(("lstm", "lstm frozen", "gru", "gru frozen"), ALONE, to, 1.0) for to in PEERS),
+    # Half of the steps are real.
+    Target(RACED, ("inference", "training"), "all steps real", 0.72, least=128),
+    Target(RACED, ("training",), "all steps real", 1.03, most=127),
+    Target(RACED, ("inference", "training"), "its lengths", 1.05),
     Target(("sru",), ("step by step",), "its cell", 0.5, least=512),
     Target(("sru",), ("step by step",), "onnxruntime", 0.7, least=512),
     Target(RACED, ("step by step",), "float32 in C", 0.45, least=512),

@@ -17,9 +17,9 @@ from benchmarks.rows import Book, Row
 from benchmarks.settings import Settings, Shape
 from benchmarks.speed import Race, model_race
 from linnet.bench.timing import Call
-from linnet.fuse.unit import Named
-from linnet.layers.cell import Cell
 from linnet.models.translator import RecurrentTranslator, TranslatorConfig
+from linnet.program.unit import Named
+from linnet.recurrent.cell import Cell
 
 WORDS, BEAM, LAYERS, HEADS = 8000, 4, 6, 8
 RACING = ("lrn", "olrn", "sru", "atr", "gru")

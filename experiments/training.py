@@ -118,7 +118,7 @@ def evaluate_dynamically(table: Table, row: Row, given: dict[str, Any], folder: 
     run: Any = load(folder).on(**given)
     corpus, model, settings = run.task.corpus, run.model, dynamic.DynamicConfig(**(row.dynamic or {}))
     known = dynamic.statistics(model, corpus.train, settings)
-    test = dynamic.evaluate(model, corpus.test, known, settings, 1)[table.metric]
+    test = dynamic.evaluate(model, corpus.test, known, settings, run.task.metrics())[table.metric]
     return line(
         table, row, {"parameters": model.count(), "test": test, "commit": commit(), "note": note}, folder
     )

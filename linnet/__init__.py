@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import linnet.base.command as _command  # noqa: F401, Ctrl-C during the imports that follow
-import linnet.fuse.ops as _registered  # noqa: F401, a saved program needs its operations
+import linnet.run.ops as _registered  # noqa: F401, a saved program needs its operations
 from linnet.base.memory import reuse_memory
 from linnet.base.version import __version__ as __version__
 from linnet.deploy.c import export_c
@@ -15,15 +15,15 @@ from linnet.deploy.javascript import export_js
 from linnet.deploy.onnx import export_onnx
 from linnet.deploy.quantize import quantize
 from linnet.deploy.wasm import export_wasm
-from linnet.fuse.choose import FallbackWarning, backend
-from linnet.layers.cell import Cell
 from linnet.layers.crf import CRF
-from linnet.layers.explain import explain
-from linnet.layers.freeze import freeze, unfreeze
-from linnet.layers.projection import Projection
-from linnet.layers.record import record
-from linnet.layers.recurrent import Recurrent
-from linnet.layers.stream import Stream, stream
+from linnet.recurrent.cell import Cell
+from linnet.recurrent.explain import explain
+from linnet.recurrent.freeze import freeze, unfreeze
+from linnet.recurrent.projection import Projection
+from linnet.recurrent.recorded_values import record
+from linnet.recurrent.recurrent import Recurrent
+from linnet.recurrent.stream import Stream, stream
+from linnet.run.choose import FallbackWarning, backend
 from linnet.units import *  # noqa: F403, every unit and its cell
 from linnet.units import UNITS
 
@@ -34,16 +34,21 @@ if TYPE_CHECKING:
     from linnet.runs.load import TrainedRun
 
 
-def lens(model: nn.Module, vocabulary: Any, **options: Any) -> Lens:
+def lens(model: nn.Module | TrainedRun, vocabulary: Any = None, **options: Any) -> Lens:
     """Return a page in which you type and watch the model read; see linnet.analysis.lens.page.lens.
 
-    vocabulary   a Vocabulary of linnet.data, or a list of the tokens: characters, or words between spaces
-    options      text, name, about, labels, counts, int8
+        linnet.lens(linnet.load("runs/text-sru"))
+        linnet.lens(model, vocabulary)
+
+    model        a trained run, as linnet.load returns it, or a model
+    vocabulary   of a model: a Vocabulary of linnet.data, or a list of the tokens, characters or words
+                 between spaces. A run has its own
+    options      of a model: text, name, about, labels, counts, int8; of a run: text, int8
     """
     # Imported here, not above: a page needs the models of all tasks.
-    from linnet.analysis.lens.page import lens
+    from linnet.analysis.lens.runs import lens_of_any
 
-    return lens(model, vocabulary, **options)
+    return lens_of_any(model, vocabulary, **options)
 
 
 def load(folder: str | Path, checkpoint: str = "best") -> TrainedRun:

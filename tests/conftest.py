@@ -37,7 +37,8 @@ LINES = ("the linnet sings in the tree", "a light wing beats in the wind", "the 
 SMALL: dict[str, Any] = {
     **{"corpus": "text", "path": "birds.txt", "level": "char", "batch": 4, "length": 8},
     **{"unit": "ran", "embedding_size": 4, "hidden_size": 6, "num_layers": 1, "input_dropout": 0.1},
-    **{"lr": 0.02, "steps": 6, "evaluate_every": 2, "log_every": 2, "device": "cpu", "threads": 1},
+    **{"lr": 0.02, "schedule": "constant", "steps": 6, "evaluate_every": 2, "log_every": 2},
+    **{"device": "cpu", "threads": 1},
 }
 
 

@@ -219,7 +219,7 @@ def sru_dropout(v: Vectors) -> Ran:
     """The masks of the file in place of drawn ones."""
     reading = "gate" if v.name.endswith("head") else "state"
     with ExitStack() as patches:
-        for module, key in (("units.sru", "mask_c"), ("layers.projection", "mask_x")):
+        for module, key in (("units.sru", "mask_c"), ("recurrent.projection", "mask_x")):
             if key in v:
                 draw = partial(recorded_mask, v[key])
                 patches.enter_context(patch(f"linnet.{module}.keep_mask", draw))

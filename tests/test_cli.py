@@ -42,6 +42,20 @@ def test_list_has_every_unit_with_its_paper_and_options(capsys: pytest.CaptureFi
     assert len(lines) == len(linnet.UNITS) + count
 
 
+def test_list_shows_first_what_matters(capsys: pytest.CaptureFixture[str]):
+    """The units, a line each, and where the rest is; --all shows everything."""
+    assert cli.main(["list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines[1 : 1 + len(linnet.UNITS)]] == list(linnet.UNITS)
+    assert len(lines) <= len(linnet.UNITS) + 8
+    assert "linnet list --all" in lines[-1]
+    assert all(task in "".join(lines) for task in ("classify", "memory.copy"))
+    assert cli.main(["list", "--all"]) == 0
+    everything = capsys.readouterr().out
+    assert all(f"\n{name}:" in f"\n{everything}" for name in ("units", "recipes", "corpora", "plots"))
+    assert "cell_dropout_on='state'" in everything
+
+
 def test_list_of_some(capsys: pytest.CaptureFixture[str]):
     assert cli.main(["list", "lrn", "elrn"]) == 0
     assert re.findall(r"^\w+", capsys.readouterr().out, re.MULTILINE) == ["lrn", "elrn"]
@@ -109,7 +123,7 @@ def test_a_kernel_is_shown_again_in_the_same_process():
 
 
 def test_showing_leaves_the_compiler_as_it_was():
-    from linnet.fuse.cpu import jit
+    from linnet.cpu import jit
 
     before = jit.compile_recipe
     kernel("atr")
@@ -200,6 +214,29 @@ def test_help(command: list[str], capsys: pytest.CaptureFixture[str]):
         cli.main([*command, "--help"])
     assert end.value.code == 0
     assert "usage: linnet" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", [["train", "lm"], ["train", "classify"], ["compare"], ["search"]])
+def test_help_shows_the_common_options_first(command: list[str], capsys: pytest.CaptureFixture[str]):
+    """--help --all shows all of them."""
+    with pytest.raises(SystemExit):
+        cli.main([*command, "--help"])
+    first = capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        cli.main([*command, "--help", "--all"])
+    everything = capsys.readouterr().out
+    assert "--num-layers" in first
+    assert "--betas" in everything
+    assert "--betas" not in first
+    assert first.endswith(f"further options: linnet {' '.join(command)} --help --all\n")
+    assert len(everything.splitlines()) > 2 * len(first.splitlines())
+
+
+def test_the_version_needs_no_torch():
+    code = "import sys; sys.argv[1:] = ['--version']; sys.orig_argv = ['python', '-m', 'linnet']\n"
+    code += "try: import linnet\nexcept SystemExit as end: print(end.code, 'torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == f"linnet {linnet.__version__}\n0 False\n"
 
 
 def test_the_version(capsys: pytest.CaptureFixture[str]):

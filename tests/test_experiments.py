@@ -282,7 +282,9 @@ def test_a_row_of_a_memory_task_is_made_and_kept(
 def test_the_curve_of_a_table_may_be_that_of_training(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ):
-    settings = "settings = { steps = 4, log_every = 2, length = 5, hidden_size = 4, batch = 2 }"
+    settings = (
+        "settings = { steps = 4, log_every = 2, length = 5, hidden_size = 4, batch = 2, level = 'char' }"
+    )
     (tmp_path / "birds.txt").write_text("the linnet sings in the tree\n" * 60)
     common = ["--row", "a", "--path", str(tmp_path / "birds.txt"), "--run-dir", str(tmp_path / "run")]
     write(monkeypatch, tmp_path, f'curves = "train"\n[[row]]\nname = "a"\nlabel = "A"\n{settings}\n')

@@ -13,15 +13,19 @@ from pathlib import Path
 import pytest
 
 import linnet
-from linnet.fuse import ways
+from linnet.run import ways
 from tools.imports import import_graph, imported, module_name
 
 PACKAGE = Path(linnet.__file__).parent
 
 # From low to high; a folder may import from those below it and from itself. `data` imports `base` only.
-FOLDERS = ("base", "data", "fuse", "layers", "units", "models", "tasks", "runs", "train", "analysis", "cli")
+FOLDERS = (
+    *("base", "data", "program", "cpu", "run", "recurrent", "layers", "units", "models"),
+    *("tasks", "runs", "train", "analysis", "cli"),
+)
 RANK = {folder: rank for rank, folder in enumerate(FOLDERS)} | {
-    "fuse": FOLDERS.index("data"),  # neither knows the other
+    "program": FOLDERS.index("data"),
+    "triton": FOLDERS.index("cpu"),  # neither knows the other
     "contrib": FOLDERS.index("models"),
     "deploy": FOLDERS.index("analysis") - 0.5,  # analysis shows models by the code that deploy writes
     "bench": FOLDERS.index("analysis"),
@@ -68,14 +72,16 @@ def test_imports_point_down(path: Path):
         ("layers", "from ..units import sru", True),
         ("layers", "def later():\n    from linnet.train import loop", True),
         ("units", "from . import lrn\nfrom .lrn import LRNCell", False),
-        ("units", "import torch\nfrom linnet.fuse import trace", False),
+        ("units", "import torch\nfrom linnet.program import trace", False),
         ("units", "from linnet import layers", False),
-        ("fuse", "from linnet.layers.cell import Cell", True),
+        ("run", "from linnet.recurrent.cell import Cell", True),
+        ("program", "from linnet.cpu import jit", True),
+        ("cpu", "from linnet.triton import kernels", True),
         ("models", "from linnet.data import text", False),
         ("data", "from linnet.units import LRNCell", True),
         ("data", "from linnet.base.files import write_atomically", False),
         ("base", "from linnet.data.files import read_any", True),
-        ("fuse", "from linnet.data.files import read_any", True),
+        ("program", "from linnet.data.files import read_any", True),
         ("runs", "from linnet.train.loop import Run", True),
         ("train", "from linnet.runs.records import Rows", False),
         ("deploy", "from linnet.analysis import plots", True),
@@ -130,8 +136,8 @@ def test_no_modules_import_each_other_in_a_circle():
 def test_a_circle_is_found():
     graph = imports_of_package()
     assert "linnet.deploy.onnx_scan" in graph["linnet.deploy.onnx"]  # imported in a function
-    graph["linnet.fuse.trace"].add("linnet.layers.cell")
-    assert "linnet.layers.cell" in circle_in(graph)
+    graph["linnet.program.trace"].add("linnet.recurrent.cell")
+    assert "linnet.recurrent.cell" in circle_in(graph)
 
 
 # ---------------------------------------------------------------------------- the one choice
@@ -150,19 +156,64 @@ def is_store(node: ast.AST) -> bool:
 
 
 def files_with(*words: str) -> set[str]:
-    paths = [path for folder in ("fuse", "layers", "units") for path in (PACKAGE / folder).rglob("*.py")]
+    paths = [
+        path
+        for folder in ("program", "cpu", "triton", "run", "recurrent", "layers", "units")
+        for path in (PACKAGE / folder).rglob("*.py")
+    ]
     return {path.relative_to(PACKAGE).as_posix() for path in paths if words_in(path) & set(words)}
 
 
 def test_one_module_chooses_the_backend():
     """Everything else runs what was chosen there."""
-    assert files_with("choose_kernels", "kernels_for", "fall_back", "requested") == {"fuse/choose.py"}
-    assert files_with("opaque_to_kernels", "can_compile") == {"fuse/choose.py"}
+    assert files_with("choose_kernels", "kernels_for", "fall_back", "requested") == {"run/choose.py"}
+    assert files_with("opaque_to_kernels", "can_compile") == {"run/choose.py"}
     # A backend knows its devices, operations are registered by device, and Triton compiles for one.
-    known = {"fuse/ways.py", "fuse/ops.py", "fuse/triton/kernels.py"}
+    known = {"run/ways.py", "run/ops.py", "triton/kernels.py"}
     assert files_with("cuda") == known
     # A rotation caches no tensors of a tracer.
-    assert files_with("is_recorded") == {"fuse/choose.py", "layers/rotation.py"}
+    assert files_with("is_recorded") == {"run/choose.py", "recurrent/rotation.py"}
+
+
+def private_names(source: str) -> list[str]:
+    """The private names of torch that a file reads: `torch._C`, `from torch.x import _y`, `torch.x._y`."""
+    tree = ast.parse(source)
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            found += [f"{node.module}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Attribute):
+            found.append(ast.unparse(node))
+    names = [name for name in found if name.startswith(("torch.", "forward_ad."))]
+    return [name for name in names if re.search(r"\._(?!_)", name)]
+
+
+@pytest.mark.parametrize("path", files(), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_private_torch_is_read_in_one_file(path: Path):
+    """tests/base/test_torch_private.py calls all that is there, and names what a new torch has changed."""
+    allowed = path.relative_to(PACKAGE).as_posix() == "base/torch_private.py"
+    assert allowed or not private_names(path.read_text())
+
+
+@pytest.mark.parametrize(
+    ("line", "private"),
+    [
+        ("import torch._C", True),
+        ("from torch._C import _functorch", True),
+        ("from torch.utils import _pytree", True),
+        ("from torch.nn.modules.module import _has_any_global_hook", True),
+        ("torch.autograd.forward_ad._current_level", True),
+        ("forward_ad._current_level", True),
+        ("torch._foreach_lerp_([], [], 0)", True),
+        ("torch.__version__", False),
+        ("from torch import Tensor", False),
+        ("x._version", False),
+    ],
+)
+def test_a_private_name_is_found(line: str, private: bool):
+    assert bool(private_names(line)) is private
 
 
 def test_every_backend_has_the_one_interface():

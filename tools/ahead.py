@@ -16,9 +16,9 @@ import torch
 
 from benchmarks.records import INTEGER, WORDS, RecordFile
 from benchmarks.recurrence import training_plans
-from linnet.fuse.plan import Plan
-from linnet.fuse.triton.kernels import compile_ahead
-from linnet.fuse.triton.loop import Recipe
+from linnet.program.plan import Plan
+from linnet.triton.kernels import compile_ahead
+from linnet.triton.loop import Recipe
 from linnet.units import UNITS
 
 RECORD = RecordFile(
@@ -35,11 +35,11 @@ HALVES = ("sru", "lstm")
 
 def kernels() -> Iterator[tuple[str, Plan, torch.dtype]]:
     for unit in UNITS:
-        for plans in {id(p): p for p in training_plans(unit)}.values():
-            for plan in [] if isinstance(plans, str) or any(p.traced.sizes for p in plans) else plans:
-                yield unit, plan, torch.float32
-                if unit in HALVES:
-                    yield unit, plan, torch.bfloat16
+        plans = training_plans(unit)
+        for plan in [] if isinstance(plans, str) or any(p.traced.sizes for p in plans) else plans:
+            yield unit, plan, torch.float32
+            if unit in HALVES:
+                yield unit, plan, torch.bfloat16
 
 
 def all_kernels() -> Iterator[tuple[str, Plan, torch.dtype, str, bool]]:

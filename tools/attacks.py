@@ -25,10 +25,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrizations, prune
 
-from linnet.fuse.choose import FallbackWarning, backend
-from linnet.layers.cell import Cell
-from linnet.layers.recurrent import Recurrent
-from linnet.layers.stream import Stream, stream
+from linnet.recurrent.cell import Cell
+from linnet.recurrent.recurrent import Recurrent
+from linnet.recurrent.stream import Stream, stream
+from linnet.run.choose import FallbackWarning, backend
 from tools.cases import Case
 from tools.outcomes import (
     Change,

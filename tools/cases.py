@@ -11,9 +11,9 @@ from unittest.mock import patch
 import torch
 from torch import Tensor
 
-from linnet.fuse.choose import backend
-from linnet.fuse.cpu import jit
-from linnet.layers.recurrent import Recurrent
+from linnet.cpu import jit
+from linnet.recurrent.recurrent import Recurrent
+from linnet.run.choose import backend
 from linnet.units import UNITS
 from tools.variants import CHOICES, SHARED, YES_NO
 

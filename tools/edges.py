@@ -24,9 +24,9 @@ import torch
 from torch import Tensor, nn
 
 import linnet
-from linnet.fuse.choose import FallbackWarning
 from linnet.layers.int8_modules import Quantised
-from linnet.layers.recurrent import Recurrent
+from linnet.recurrent.recurrent import Recurrent
+from linnet.run.choose import FallbackWarning
 from tools.attacks import (
     PATIENCE,
     Outcome,

@@ -17,11 +17,11 @@ from typing import NamedTuple
 from benchmarks.recurrence import training_plans
 from benchmarks.settings import RACED, Shape
 from linnet.base.tables import markdown
-from linnet.fuse.plan import Plan
-from linnet.fuse.trace import Pointwise
-from linnet.fuse.triton.loop import Recipe
-from linnet.fuse.triton.source import Backward, Forward
-from linnet.fuse.triton.step import ARITHMETIC
+from linnet.program.plan import Plan
+from linnet.program.trace import Pointwise
+from linnet.triton.loop import Recipe
+from linnet.triton.source import Backward, Forward
+from linnet.triton.step import ARITHMETIC
 from linnet.units import UNITS
 
 SHAPE = Shape(256, 32, 512)
@@ -95,7 +95,7 @@ def inputs_read(graph: Pointwise, plan: Plan) -> int:
 
 
 def plans_of(unit: str) -> list[Plan]:
-    (plans,) = {id(p): p for p in training_plans(unit)}.values()
+    plans = training_plans(unit)
     return [] if isinstance(plans, str) or any(plan.traced.sizes for plan in plans) else plans
 
 

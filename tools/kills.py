@@ -46,7 +46,13 @@ OPTIMISERS = ("adam", "adamw", "sgd", "nt-asgd", "adadelta")
 STEPS = {"train": 120, "compare": 60, "search": 60}
 SEARCHED = 3  # runs of a search
 WITH_TIMES = ("environment.json", "speed.json", "speed.jsonl")
-TIMES = ("seconds", "tokens_per_second", "seal")  # the seal is a digest of the others
+TIMES = (
+    "seconds",
+    "spent",
+    "evaluated_at",
+    "tokens_per_second",
+    "seal",
+)  # the seal is a digest of the others
 
 
 class Command(NamedTuple):

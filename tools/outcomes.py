@@ -13,9 +13,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
-from linnet.fuse.choose import backend
-from linnet.fuse.cpu import threads
-from linnet.layers.recurrent import Recurrent
+from linnet.cpu import threads
+from linnet.recurrent.recurrent import Recurrent
+from linnet.run.choose import backend
 from tools.cases import Case
 
 Results = dict[str, Tensor]

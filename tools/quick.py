@@ -31,7 +31,9 @@ FURTHER = {
     "linnet/": ("tests/test_structure.py",),
     "linnet/units/": ("tests/test_laws.py", "tests/test_golden.py", "tests/test_counts.py"),
     "linnet/layers/": ("tests/test_laws.py",),
-    "linnet/fuse/": ("tests/test_laws.py", "tests/fuse/test_parity.py"),
+    **dict.fromkeys(
+        ("linnet/program/", "linnet/cpu/", "linnet/run/"), ("tests/test_laws.py", "tests/run/test_parity.py")
+    ),
     "linnet/cli/": ("tests/test_cli.py",),
     "linnet/tasks/": ("tests/test_predict.py", "tests/test_toy_task.py"),
     "tests/golden/": ("tests/test_golden.py",),
@@ -132,7 +134,7 @@ def named(path: str, tests: Sequence[str]) -> Iterator[tuple[str, Reason]]:
 
 
 def mirrored(path: str) -> str | None:
-    """Return the folder of tests that mirrors that of a file: tests/fuse for linnet/fuse/cpu/jit.py."""
+    """Return the folder of tests that mirrors that of a file: tests/cpu for linnet/cpu/jit.py."""
     parts = Path(path).parts
     if parts[0] == "linnet" and len(parts) > 2:
         return f"tests/{parts[1]}"

@@ -46,6 +46,7 @@ SPARSE, SHORT = (0, (1, 3)), (0, (2, 1))
 
 LOOKS = {
     **{"lstm": (INK, SOLID), "lstm-peephole": (INK, DOTTED), "lstm-chrono": (INK, DASHED)},
+    **{"nn.LSTM": (FAINT, DASHED)},
     **{"rnn": (FAINT, SOLID), "rnn-orth": (FAINT, DASHED), "rnn-id": (FAINT, DOTTED)},
     **{"sru": (BLUE, DASHED), "qrnn": (BLUE, DOTTED), "atr": (BLUE, LONG)},
     **{"lrn": (ORANGE, DASH_DOT), "olrn": (ORANGE, SOLID), "glrn": (ORANGE, DOTTED), "elrn": (ORANGE, LONG)},

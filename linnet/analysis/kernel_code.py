@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from linnet.fuse.available import no_cpu_kernels, no_triton_kernels
-from linnet.fuse.choose import backend
+from linnet.run.available import no_cpu_kernels, no_triton_kernels
+from linnet.run.choose import backend
 from linnet.units import UNITS
 
 SIZE = 16
@@ -38,7 +38,7 @@ CAPABILITY = 80
 
 def gpu_kernel(unit: str, backward: bool = False, assembly: bool = False, dtype: str = "float32") -> str:
     """Like `kernel`, for a GPU: Triton's source, or PTX. The source needs neither triton nor a GPU."""
-    from linnet.fuse.triton.kernels import emitted
+    from linnet.triton.kernels import emitted
 
     rnn, way = UNITS[unit](SIZE, SIZE), "backward" if backward else "forward"
     name = f"{type(rnn).__name__}, {way}, {dtype}" if assembly else f"{type(rnn).__name__}, {way}"
@@ -50,9 +50,9 @@ def gpu_kernel(unit: str, backward: bool = False, assembly: bool = False, dtype:
 
 
 def recipes(rnn: Any, backward: bool) -> list[Any]:
-    from linnet.fuse.triton.loop import Recipe
+    from linnet.triton.loop import Recipe
 
-    plans = next(plans for (training, *_), plans in rnn.directions[0].plan_cache.plans.items() if training)
+    plans = rnn.directions[0].plans_of_mode()
     inner = not isinstance(plans, str) and any(plan.traced.inner or plan.traced.sizes for plan in plans)
     reason = "there is no Triton kernel for products within a step" if inner else plans
     if isinstance(reason, str):
@@ -61,7 +61,7 @@ def recipes(rnn: Any, backward: bool) -> list[Any]:
 
 
 def as_ptx(recipe: Any, way: str, dtype: torch.dtype) -> str:
-    from linnet.fuse.triton.kernels import compile_ahead
+    from linnet.triton.kernels import compile_ahead
 
     if no_triton_kernels() is not None:
         raise RuntimeError("PTX needs triton, which is not installed: pip install 'linnet-rnn[triton]'")
@@ -74,10 +74,10 @@ def indent(lines: str) -> str:
 
 def traced(rnn: Any, backward: bool) -> list[str]:
     """Return the traced lines of each stage; none for a unit whose kernel is not traced."""
-    for (training, *_), plans in rnn.directions[0].plan_cache.plans.items():
-        if training and not isinstance(plans, str):
-            return [str(plan.traced.backward if backward else plan.traced.forward) for plan in plans]
-    return []
+    plans = rnn.directions[0].plans_of_mode()
+    if isinstance(plans, str):
+        return []
+    return [str(plan.traced.backward if backward else plan.traced.forward) for plan in plans]
 
 
 def sources(rnn: Any, dtype: torch.dtype) -> tuple[list[str], list[str]]:
@@ -96,8 +96,8 @@ def sources(rnn: Any, dtype: torch.dtype) -> tuple[list[str], list[str]]:
 @contextmanager
 def when_compiled(note: Callable[[str], None]) -> Iterator[None]:
     """Within this context, call `note` with the LLVM of each pass when it is compiled."""
-    from linnet.fuse.cpu import jit, scan_call
-    from linnet.fuse.cpu.kernel_cache import KernelCache
+    from linnet.cpu import jit, scan_call
+    from linnet.cpu.kernel_cache import KernelCache
 
     def noting(recipe: Hashable, emit: Callable[[Any], str], name: str) -> jit.Compiled:
         note(emit(recipe))
@@ -116,6 +116,6 @@ def when_compiled(note: Callable[[str], None]) -> Iterator[None]:
 
 
 def as_assembly(source: str) -> str:
-    from linnet.fuse.cpu import jit
+    from linnet.cpu import jit
 
     return jit.assembly(source)

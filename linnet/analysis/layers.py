@@ -16,10 +16,10 @@ import torch
 from torch import Tensor
 
 from linnet.analysis.sums import decaying
-from linnet.layers.modes import evaluating
-from linnet.layers.record import record
-from linnet.layers.recurrent import Recurrent
 from linnet.models.encoder import Encoder
+from linnet.recurrent.modes import evaluating
+from linnet.recurrent.recorded_values import record
+from linnet.recurrent.recurrent import Recurrent
 from linnet.tasks.base import Task
 from linnet.units import LRN
 

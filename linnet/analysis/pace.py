@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from linnet.layers.record import StepValues
+from linnet.recurrent.recorded_values import StepValues
 
 
 def changes(values: StepValues, state: str) -> Tensor:

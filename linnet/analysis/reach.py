@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from linnet.deploy.step.models import step_of
-from linnet.layers.modes import evaluating
+from linnet.recurrent.modes import evaluating
 
 
 def reach(model: nn.Module, tokens: Tensor) -> Tensor:

@@ -15,6 +15,7 @@ from linnet.analysis.paired import paired_section
 from linnet.analysis.plots import PLOTS, figures, how_measured, is_reason
 from linnet.analysis.runs import Panel, Recorded, best_value, main_figure, members, panels, unit_name
 from linnet.analysis.table import SPEED, best_run, columns, rows, shared, shared_line
+from linnet.analysis.verdict import baseline_section, verdict
 from linnet.runs.config import parts
 from linnet.runs.records import write_atomically
 from linnet.tasks import TASKS
@@ -53,6 +54,7 @@ dt {{ font-weight: 600; }} dd {{ margin: 0; }}
   gap: 1.5rem; }}
 a {{ color: var({BLUE.variable}); }}
 figure {{ margin: 0; }} figure svg {{ display: block; width: 100%; height: auto; }}
+.single {{ max-width: 44rem; }}
 figcaption, .note {{ font-size: .9rem; color: var({FAINT.variable}); }}
 blockquote {{ margin: .3rem 0 1.2rem; padding: .4rem 1rem; border-left: 4px solid var({GRID.variable});
   white-space: pre-wrap; }}
@@ -151,10 +153,24 @@ def section(panel: Panel, number: int) -> str:
             f"<p>{escape(summary(panel))}</p>",
             table(runs),
             explanations(runs),
+            baselines(runs),
             repeated(panel),
             f'<div class="plots">{pictures(runs, panel, number)}</div>',
         ]
     )
+
+
+def baselines(runs: Sequence[Recorded]) -> str:
+    """Return the table of the baselines; with a single run, also what the result means."""
+    done = [run for run in runs if run.result]
+    if not done:
+        return ""
+    found = baseline_section(done[0].config, done[0].result)
+    if found and len(runs) > 1:
+        found = found._replace(rows=found.rows[:-1])
+    lines = verdict(done[0].config, done[0].result) if len(runs) == 1 else ()
+    table = f"<h2>{escape(found.title)}</h2>{detail(found)}" if found else ""
+    return table + "".join(f"<p>{escape(line)}</p>" for line in lines)
 
 
 def repeated(panel: Panel) -> str:

@@ -23,12 +23,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from linnet.fuse.planning import one_step, weights_of
-from linnet.fuse.trace import Line, NotPointwise, Operand, trace_names
-from linnet.fuse.unit import Named, Stage
-from linnet.layers.cell import Cell
-from linnet.layers.modes import evaluating
-from linnet.layers.record import StepValues
+from linnet.program.planning import one_step, weights_of
+from linnet.program.trace import Line, NotPointwise, Operand, trace_names
+from linnet.program.unit import Named, Stage
+from linnet.recurrent.cell import Cell
+from linnet.recurrent.modes import evaluating
+from linnet.recurrent.recorded_values import StepValues
 
 # A named value of the step, a number, or an operation on such: ("sub", 1.0, "f").
 Expression = str | float | tuple

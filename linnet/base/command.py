@@ -1,4 +1,4 @@
-"""Ctrl-C while the command `linnet` imports its modules, before `linnet.cli.main` can catch it.
+"""What the command `linnet` does before its modules are imported: Ctrl-C is quiet, --version is fast.
 
 `linnet/__init__.py` imports this file first: importing torch takes seconds.
 """
@@ -10,6 +10,8 @@ import sys
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+
+from linnet.base.version import __version__
 
 INTERRUPTED = 130
 """The exit code of a command that Ctrl-C has ended."""
@@ -30,3 +32,7 @@ def end_quietly(kind: type[BaseException], error: BaseException, trace: Any) -> 
 
 if is_command():
     sys.excepthook = end_quietly
+    if sys.argv[1:] == ["--version"]:
+        # Without torch, which takes seconds to import.
+        print(f"linnet {__version__}")
+        raise SystemExit(0)

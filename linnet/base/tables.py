@@ -5,6 +5,11 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 
 
+def short(value: float, digits: int) -> str:
+    """Return a count in full, with commas, and other numbers with this many significant digits."""
+    return f"{value:,}" if isinstance(value, int) else f"{value:.{digits}g}"
+
+
 def text_table(rows: Sequence[Sequence[str]], left: Container[int] = ()) -> str:
     """Align the columns of `rows` to the right, those whose number is in `left` to the left."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

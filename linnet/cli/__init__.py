@@ -22,6 +22,7 @@ COMMANDS = {
     "eval": "the metrics of a trained model",
     "predict": "the answers of a trained model to your own inputs",
     "generate": "generate text with a trained language model",
+    "race": "train light units and nn.LSTM for the same seconds each, and compare them",
     "compare": "train several units with the same number of parameters and compare them",
     "search": "random search over settings, with ranges that shrink",
     "plot": "plots of recorded runs",

@@ -98,4 +98,4 @@ def dynamic_evaluation(
     settings = dynamic.DynamicConfig(**given)
     known = dynamic.statistics(model, task.corpus.train, settings)
     batch = task.data.test_batch or 1
-    return lambda split: dynamic.evaluate(model, task.tokens(split), known, settings, batch)
+    return lambda split: dynamic.evaluate(model, task.tokens(split), known, settings, task.metrics(), batch)

@@ -13,8 +13,9 @@ def add_options(command: argparse.ArgumentParser) -> None:
     command.description = (
         "The units with their papers and options, the tasks, the papers' recipes, the corpora, the plots."
     )
-    text = f"{', '.join(LISTS)}, or the names of units (everything)"
+    text = f"{', '.join(LISTS)}, or the names of units (the units, and the names of the tasks)"
     command.add_argument("what", nargs="*", type=listed_name, metavar="WHAT", help=text)
+    command.add_argument("--all", action="store_true", help="everything, with the options of the units")
     command.set_defaults(run=list_all)
 
 
@@ -23,6 +24,9 @@ def listed_name(name: str) -> str:
 
 
 def list_all(options: argparse.Namespace) -> None:
+    if not (options.what or options.all):
+        print("\n".join(first_lines()))
+        return
     wanted = options.what or list(LISTS)
     for name in wanted:
         if name in LISTS and len(wanted) > 1:
@@ -31,10 +35,25 @@ def list_all(options: argparse.Namespace) -> None:
             print(line)
 
 
+def first_lines() -> Iterator[str]:
+    """What a newcomer looks for."""
+    from linnet.tasks import TASKS
+
+    yield "units:"
+    yield from (paper_line(name) for name in UNITS)
+    yield f"tasks: {', '.join(TASKS)}"
+    others = [name for name in LISTS if name != "units"]
+    yield f"more: linnet list {'|'.join(others)}; linnet list sru for its options; linnet list --all"
+
+
+def paper_line(name: str) -> str:
+    paper = str(UNITS[name].__doc__).strip().splitlines()[0]
+    return f"{name:<15}{paper}"
+
+
 def unit_lines(names: Sequence[str] = tuple(UNITS)) -> Iterator[str]:
     for name in names:
-        paper = str(UNITS[name].__doc__).strip().splitlines()[0]
-        yield f"{name:<15}{paper}"
+        yield paper_line(name)
         for option, parameter in UNITS[name].options().items():
             yield f"{'':<15}  {option}={parameter.default!r}"
 

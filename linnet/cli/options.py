@@ -45,7 +45,20 @@ def add_checkpoint(command: argparse.ArgumentParser) -> None:
 COMMON = (
     *("corpus", "set", "path", "direction", "source", "target", "level", "span", "images"),
     *("form", "unit", "hidden_size", "num_layers", "bidirectional"),
-    *("batch", "tokens", "length", "epochs", "steps", "optimiser", "lr", "clip", "seed", "device", "threads"),
+    *(
+        "batch",
+        "tokens",
+        "length",
+        "minutes",
+        "epochs",
+        "steps",
+        "optimiser",
+        "lr",
+        "clip",
+        "seed",
+        "device",
+        "threads",
+    ),
 )
 """The options that most runs set: help shows those that a task has before all others."""
 
@@ -69,6 +82,7 @@ def add_run_options(
     for part, field, hint in sorted(known, key=by_use):
         group = groups["common" if field.name in COMMON else part]
         add_option(group, field, hint, getattr(getattr(usual, part), field.name))
+    parser.further = [group for part, group in groups.items() if part not in FIRST]  # type: ignore[attr-defined]
     short_usage(parser)
 
 

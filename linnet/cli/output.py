@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from linnet.base.tables import text_table
+from linnet.base.tables import short, text_table
 from linnet.runs.untrusted import harmless
 from linnet.tasks.results import Section
 
@@ -21,7 +21,7 @@ def say(*words: object) -> None:
 
 
 def result_line(split: str, numbers: Mapping[str, float]) -> str:
-    return f"{split}: " + "  ".join(f"{name} {value:.5g}" for name, value in numbers.items())
+    return f"{split}: " + "  ".join(f"{name} {short(value, 5)}" for name, value in numbers.items())
 
 
 def section_table(section: Section) -> str:

@@ -12,6 +12,8 @@ from linnet.base.suggest import did_you_mean, no_such
 from linnet.units import UNITS
 
 DEVICES = ("cpu", "cuda")
+ALL = "--all"
+"""With --help: show all options, not only those that most runs set."""
 
 
 class HelpFormatter(argparse.HelpFormatter):
@@ -51,6 +53,8 @@ class LazyParser(Parser):
     fill: Callable[[argparse.ArgumentParser], None] | None = None
     # The arguments, and the first of them: the options may depend on them.
     words: Sequence[str] = ()
+    # The groups of options that help shows with --all only.
+    further: Sequence[Any] = ()
     first_word: str | None = None
 
     def parse_known_args(self, *arguments: Any, **given: Any) -> Any:
@@ -68,6 +72,18 @@ class LazyParser(Parser):
             # Otherwise the main parser would report it, and compare it with its own options.
             self.error(f"unrecognized arguments: {' '.join(left)}")
         return found, left
+
+    def format_help(self) -> str:
+        if not self.further or ALL in self.words:
+            return super().format_help()
+        everything = self._action_groups
+        self._action_groups = [group for group in everything if group not in self.further]
+        try:
+            shown = super().format_help()
+        finally:
+            self._action_groups = everything
+        count = sum(len(group._group_actions) for group in self.further)
+        return f"{shown}\n{count} further options: {self.prog} --help {ALL}\n"
 
 
 def unit_name(name: str) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from linnet.analysis.report import write_report
 from linnet.analysis.runs import read_run, unit_name
+from linnet.analysis.verdict import verdict
 from linnet.cli.folders import RUNS, data_name, overwrite
 from linnet.cli.options import add_run_options, add_sources, run_config
 from linnet.cli.output import is_first_process, result_line, say
@@ -49,6 +50,10 @@ def run(options: argparse.Namespace) -> None:
         write_report(folder / "report.html", [read_run(folder)], f"{folder.name}")
     say(result_line("valid", result["valid"]))
     say(result_line("test", result["test"]))
+    for baseline in result.get("baselines", ()):
+        say(result_line(f"baseline, {baseline['name']}", baseline["figures"]))
+    for line in verdict(config, result):
+        say(line)
     say(f"{result['tokens_per_second']:,.0f} tokens/s; the run is in {folder}")
 
 

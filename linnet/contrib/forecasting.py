@@ -16,7 +16,7 @@ from pytorch_forecasting.models.nn import rnn
 from torch import Tensor
 
 from linnet import units
-from linnet.layers.recurrent import Recurrent
+from linnet.recurrent.recurrent import Recurrent
 
 
 class Forecasting(Recurrent):

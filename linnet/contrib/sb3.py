@@ -21,7 +21,7 @@ from sb3_contrib.common.recurrent.policies import (
 from torch import Tensor
 
 from linnet.base.options import choose
-from linnet.layers.recurrent import Recurrent
+from linnet.recurrent.recurrent import Recurrent
 from linnet.units import UNITS
 
 Pair = tuple[Tensor, Tensor]

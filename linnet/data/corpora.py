@@ -41,6 +41,10 @@ class Corpus:
     test: Tensor
     about: str = ""  # a description, with any difference from the published corpus
 
+    def __repr__(self) -> str:
+        sizes = ", ".join(f"{name} {len(getattr(self, name)):,}" for name in PARTS)
+        return f"Corpus({self.name!r}, tokens by {self.level}: {sizes}; {self.vocabulary!r})"
+
 
 class Options(NamedTuple):
     """The user's choices for a vocabulary."""

@@ -51,6 +51,11 @@ class Vocabulary:
     lowercase: bool = False
     merges: tuple[str, ...] = ()  # at level "bpe": the merges, in order
 
+    def __repr__(self) -> str:
+        more = ", ..." if len(self.tokens) > 5 else ""
+        first = ", ".join(map(repr, self.tokens[:5]))
+        return f"Vocabulary({len(self.tokens):,} tokens by {self.level}: {first}{more})"
+
     def __post_init__(self) -> None:
         if self.level not in LEVELS:
             raise unknown("level", self.level, LEVELS)

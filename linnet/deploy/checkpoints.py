@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from linnet.base.options import choose
-from linnet.layers.recurrent import Recurrent
 from linnet.layers.torch_names import TorchStack, convert_state_dict
+from linnet.recurrent.recurrent import Recurrent
 from linnet.units import GRU, LRN, LSTM, NRU, RNN, SRU
 
 

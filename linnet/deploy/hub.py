@@ -10,9 +10,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from linnet.base.tables import short
 from linnet.deploy.quantize import quantize
 from linnet.deploy.source.folder import new_folder
-from linnet.layers.pretrained import Pretrained
+from linnet.recurrent.pretrained import Pretrained
 from linnet.runs.load import TrainedRun
 from linnet.runs.records import read_result
 
@@ -96,7 +97,9 @@ def usage(trained: TrainedRun, model: Pretrained) -> str:
 def figures(result: Mapping[str, Any], int8: bool) -> str:
     names = [name for name in result["test"] if name in result["valid"] and name != "tokens"]
     lines = ["| | validation | test |", "| --- | --- | --- |"]
-    lines += [f"| {name} | {result['valid'][name]:.5g} | {result['test'][name]:.5g} |" for name in names]
+    lines += [
+        f"| {name} | {short(result['valid'][name], 5)} | {short(result['test'][name], 5)} |" for name in names
+    ]
     note = "\n\nThese are the figures of the model in float32." if int8 else ""
     return "\n".join(lines) + note
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import Sequence
 from functools import partial
@@ -12,14 +13,15 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
-from torch.utils._pytree import tree_flatten_with_path, tree_leaves, tree_map_only
 
-from linnet.fuse.choose import backend
-from linnet.layers.cell import Cell
-from linnet.layers.direction import Direction
-from linnet.layers.modes import evaluating
-from linnet.layers.recurrent import Recurrent
+from linnet.base.torch_private import tree_flatten_with_path, tree_leaves, tree_map_only
+from linnet.models.classifier import Classifier
 from linnet.models.language import LanguageModel
+from linnet.recurrent.cell import Cell
+from linnet.recurrent.direction import Direction
+from linnet.recurrent.modes import evaluating
+from linnet.recurrent.recurrent import Recurrent
+from linnet.run.choose import backend
 
 if TYPE_CHECKING:
     from linnet.deploy.onnx_scan import Sizes
@@ -43,14 +45,16 @@ def export_onnx(
         linnet.export_onnx(rnn, "rnn.onnx", x, lengths=lengths)
         linnet.export_onnx(rnn, "step.onnx", streaming=True)
 
-    inputs, named_inputs   example arguments of the model; a stack needs none, nor does a language model with
-                           streaming=True. Arguments that are None or left out in the example are not inputs
-                           of the file
+    inputs, named_inputs   example arguments of the model; a stack and a language model need none. Arguments
+                           that are None or left out in the example are not inputs of the file
     streaming              the file computes one time step, from an input without the dimension of time and a
                            state to an output and the new state
     dynamic_shapes         as for torch.export. Default: all dimensions are dynamic that the model does not
                            fix, and it is an error if the model fixes the length or the batch size
     output_names           names of the outputs of the file, in their order
+
+    A language model returns `logits` and the states of its layers, `state.0.c`; if it takes a state, that is
+    `before.0.c`.
 
     Each loop over time becomes one operator, whatever the length of the example: ONNX's LSTM, GRU or RNN if
     that is what the unit computes, and otherwise a Scan with the equations of the unit's step. The model is
@@ -59,6 +63,8 @@ def export_onnx(
     check_packages()
     if streaming:
         model = OneStep(model)
+    elif isinstance(model, LanguageModel):
+        model = Logits(model)
     example = example_for(model, (inputs, named_inputs))
     free = dynamic_shapes is None
     with evaluating(model):
@@ -67,7 +73,8 @@ def export_onnx(
         # On the reference, one time step is the operations of the unit's step, without a loop.
         with backend("reference" if streaming else None):
             exported = torch.export.export(model, *example, dynamic_shapes=shapes, strict=False)
-        program = translate(exported, output_names or names_of_outputs(model, example), free)
+        names = names_of_inputs(model, example), output_names or names_of_outputs(model, example)
+        program = translate(exported, *names, free)
     program.save(path)
     return program
 
@@ -141,6 +148,24 @@ class OneStep(nn.Module):
         ]
 
 
+class Logits(nn.Module):
+    """A language model that returns the logits of each step, [T, B, V], and the state."""
+
+    def __init__(self, model: LanguageModel):
+        super().__init__()
+        self.model = model
+
+    def forward(
+        self, tokens: Tensor, state: Any = None, lengths: Tensor | None = None
+    ) -> tuple[Tensor, tuple[Any, ...]]:
+        encoded = self.model(tokens, state, lengths)
+        return self.model.softmax.logits(encoded.output, self.model.tied_weight), encoded.state
+
+    def example(self) -> Arguments:
+        """Two texts of three tokens, and the state before them."""
+        return (torch.zeros(3, 2, dtype=torch.int64), self.model.initial_state(2)), {}
+
+
 def check_packages() -> None:
     missing = [name for name in ("onnx", "onnxscript") if find_spec(name) is None]
     if missing:
@@ -150,6 +175,8 @@ def check_packages() -> None:
 def example_for(model: nn.Module, arguments: Arguments) -> Arguments:
     if isinstance(model, OneStep):
         arguments = model.example(arguments)
+    elif isinstance(model, Logits) and not any(arguments):
+        arguments = model.example()
     elif not any(arguments):
         if not isinstance(model, Recurrent):
             raise TypeError(
@@ -232,24 +259,53 @@ def free_shapes(model: nn.Module, example: Arguments) -> Any:
     return shapes.dynamic_shapes(model, *example)
 
 
+def language_model_in(model: nn.Module) -> LanguageModel | None:
+    inner = model.model if isinstance(model, (OneStep, Logits)) else None
+    return inner if isinstance(inner, LanguageModel) else None
+
+
+def states_of_layers(model: LanguageModel) -> list[str]:
+    """Return a name for each tensor of the state: 0.h and 0.c for the first layer of an LSTM."""
+    return [
+        f"{number}.{name}" for number, layer in enumerate(model.stack) for name in layer.first_cell.states
+    ]
+
+
+def names_of_inputs(model: nn.Module, example: Arguments) -> list[str] | None:
+    """Return the names of the inputs of a language model with a state; torch has those of other models."""
+    known, (inputs, named_inputs) = language_model_in(model), example
+    if known is None or len(inputs) != 2 or inputs[1] is None or named_inputs:
+        return None
+    return ["tokens", *(f"before.{name}" for name in states_of_layers(known))]
+
+
 def names_of_outputs(model: nn.Module, example: Arguments) -> list[str] | None:
-    """Return the names of the outputs of a stack or a cell; torch generates those of other models."""
+    """Return the names of the outputs of Linnet's layers and models; torch generates those of others."""
+    if known := language_model_in(model):
+        return ["logits", *(f"state.{name}" for name in states_of_layers(known))]
+    if isinstance(model, Classifier):
+        return ["logits"]
     if isinstance(model, OneStep):
         return ["output", *(f"final{name}" for name in model.names_of_states(example[0][1]))]
     cell = model.first_cell if isinstance(model, Recurrent) else model
     return ["output", *(f"final_{state}" for state in cell.states)] if isinstance(cell, Cell) else None
 
 
-def translate(exported: Any, output_names: Sequence[str] | None, free: bool) -> torch.onnx.ONNXProgram:
+def translate(
+    exported: Any, input_names: Sequence[str] | None, output_names: Sequence[str] | None, free: bool
+) -> torch.onnx.ONNXProgram:
     from linnet.deploy import onnx_operators, onnx_scan
 
     scans: list[Sizes] = []
+    # Without torchvision, it says four times that it skips the operators of that.
+    logging.getLogger("torch.onnx._internal.exporter._registration").setLevel(logging.ERROR)
     onnx_operators.use_operators(exported)
     with warnings.catch_warnings():
         # torch 2.13 warns about its own code.
         warnings.filterwarnings("ignore", message=".*LeafSpec", category=FutureWarning)
         program = torch.onnx.export(
             exported,
+            input_names=input_names,
             output_names=output_names,
             custom_translation_table={
                 **onnx_scan.translation_table(scans),

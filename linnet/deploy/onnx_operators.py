@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.fx import Node
 
 from linnet.deploy.onnx_scan import Nodes, Sizes, record, size_of
-from linnet.fuse.plan import Plan, plan_called
+from linnet.program.plan import Plan, plan_called
 from linnet.units import GRU, LSTM, RNN
 
 aten = torch.ops.aten

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 
 import torch
 
-from linnet.fuse.operands import Operands
-from linnet.fuse.plan import Plan, plan_called
-from linnet.fuse.trace import Line, Operand
+from linnet.program.operands import Operands
+from linnet.program.plan import Plan, plan_called
+from linnet.program.trace import Line, Operand
 
 # ONNX's names for the operations of a traced step.
 NAMES = {
@@ -109,7 +109,7 @@ def scan_nodes(name: str, operands: Operands) -> tuple[list[Any], list[Any]]:
 
 
 class Blocks(NamedTuple):
-    """The shape of a matrix; see fuse/blocks.py. A dense one has one head.
+    """The shape of a matrix; see program/blocks.py. A dense one has one head.
 
     rows, depth   of a block
     """

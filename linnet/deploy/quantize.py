@@ -10,7 +10,6 @@ import torch
 from torch import nn
 
 from linnet.base.suggest import no_such
-from linnet.layers.cell import Cell
 from linnet.layers.embedding import WordEmbedding
 from linnet.layers.int8_modules import (
     Int8Embedding,
@@ -21,10 +20,11 @@ from linnet.layers.int8_modules import (
     Int8WordEmbedding,
     Quantised,
 )
-from linnet.layers.pretrained import CHANGES, Pretrained
-from linnet.layers.projection import Projection
 from linnet.layers.softmax import FullSoftmax, MixtureSoftmax
 from linnet.layers.torch_names import OfInput, OfOutput, OfState
+from linnet.recurrent.cell import Cell
+from linnet.recurrent.pretrained import CHANGES, Pretrained
+from linnet.recurrent.projection import Projection
 
 # Modules of these classes themselves: a subclass may compute something else.
 REPLACEMENTS: dict[type[nn.Module], Callable[..., Quantised]] = {

@@ -12,18 +12,19 @@ from __future__ import annotations
 
 import math
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.types import Device
 
 from linnet.base.options import check_rate, check_size
-from linnet.fuse.attend import Reading, attend, can_attend, trace_score, wants_gradients
-from linnet.fuse.attend_inputs import Keys
-from linnet.fuse.trace import Traced
-from linnet.layers.dropout import Dropout
-from linnet.layers.projection import Projection
+from linnet.cpu.attend_inputs import Keys
+from linnet.program.trace import Traced
+from linnet.recurrent.dropout import Dropout
+from linnet.recurrent.projection import Projection
+from linnet.run.attend import Reading, attend, can_attend, trace_score, wants_gradients
 
 
 class NormedLinear(Projection):
@@ -35,8 +36,8 @@ class NormedLinear(Projection):
         output_size: int,
         bias: bool = True,
         norm: str | None = None,
-        device=None,
-        dtype=None,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
     ):
         super().__init__(input_size, {"y": output_size}, bias, norm=norm, device=device, dtype=dtype)
         self.output_size = output_size
@@ -136,12 +137,12 @@ class AdditiveAttention(nn.Module):
         memory_size: int,
         heads: int = 1,
         norm: str | None = None,
-        device=None,
-        dtype=None,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
     ):
         super().__init__()
         check_heads(memory_size, heads)
-        where = {"device": device, "dtype": dtype}
+        where: dict[str, Any] = {"device": device, "dtype": dtype}
         self.heads, self.output_size = heads, memory_size
         self.key = NormedLinear(memory_size, memory_size, bias=False, norm=norm, **where)
         self.query = NormedLinear(query_size, memory_size, norm=norm, **where)
@@ -197,11 +198,18 @@ class MultiHeadAttention(nn.Module):
     dropout   on the weights
     """
 
-    def __init__(self, size: int, heads: int = 8, dropout: float = 0.0, device=None, dtype=None):
+    def __init__(
+        self,
+        size: int,
+        heads: int = 8,
+        dropout: float = 0.0,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
+    ):
         super().__init__()
         check_heads(size, heads)
         check_rate("dropout", dropout)
-        where = {"device": device, "dtype": dtype}
+        where: dict[str, Any] = {"device": device, "dtype": dtype}
         self.heads, self.dropout = heads, dropout
         self.query = NormedLinear(size, size, **where)
         self.key = NormedLinear(size, size, **where)
@@ -257,7 +265,7 @@ class AlignedAttention(nn.Module):
     a = softmax over real steps of relu(x W + b) . relu(M W + b)        result = sum of a M
     """
 
-    def __init__(self, size: int, device=None, dtype=None):
+    def __init__(self, size: int, device: Device = None, dtype: torch.dtype | None = None):
         super().__init__()
         check_size("size", size)
         self.linear = nn.Linear(size, size, device=device, dtype=dtype)
@@ -284,11 +292,11 @@ class GatedAttention(nn.Module):
         memory_size: int,
         hidden_size: int,
         dropout: float = 0.0,
-        device=None,
-        dtype=None,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
     ):
         super().__init__()
-        where = {"device": device, "dtype": dtype}
+        where: dict[str, Any] = {"device": device, "dtype": dtype}
         self.hidden_size, self.output_size = hidden_size, input_size + memory_size
         self.query = NormedLinear(input_size, hidden_size, bias=False, **where)
         self.key = NormedLinear(memory_size, hidden_size, bias=False, **where)

@@ -6,9 +6,12 @@ classifiers.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.types import Device
 
 from linnet.base.options import check_rate, check_size
 from linnet.layers.embedding import check_range
@@ -22,7 +25,14 @@ class CharacterEmbedding(nn.Module):
 
     fixed: Tensor | None
 
-    def __init__(self, characters: int, size: int, dropout: float = 0.0, device=None, dtype=None):
+    def __init__(
+        self,
+        characters: int,
+        size: int,
+        dropout: float = 0.0,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
+    ):
         super().__init__()
         check_size("characters", characters)
         check_size("size", size)
@@ -56,11 +66,17 @@ class CharacterMax(nn.Module):
     """
 
     def __init__(
-        self, characters: int, size: int, dropout: float = 0.0, slots: int = 25, device=None, dtype=None
+        self,
+        characters: int,
+        size: int,
+        dropout: float = 0.0,
+        slots: int = 25,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
     ):
         super().__init__()
         check_size("slots", slots)
-        where = {"device": device, "dtype": dtype}
+        where: dict[str, Any] = {"device": device, "dtype": dtype}
         self.slots, self.output_size = slots, size
         self.embedding = CharacterEmbedding(characters, size, dropout, **where)
         self.linear = nn.Linear(size, size, **where)

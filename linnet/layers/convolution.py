@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.types import Device
 
 from linnet.base.options import check_number, check_size
-from linnet.layers.sequence import mask_of_lengths
+from linnet.recurrent.sequence import mask_of_lengths
 
 
 class MaxConvolution(nn.Module):
@@ -37,8 +39,8 @@ class MaxConvolution(nn.Module):
         widths: Sequence[int] = (3, 4, 5),
         zero_pads: int = 0,
         init_scale: float | None = None,
-        device=None,
-        dtype=None,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
     ):
         super().__init__()
         check_size("input_size", input_size)
@@ -47,7 +49,7 @@ class MaxConvolution(nn.Module):
         check_widths(widths)
         if init_scale is not None:
             check_number("init_scale", init_scale, least=0)
-        where = {"device": device, "dtype": dtype}
+        where: dict[str, Any] = {"device": device, "dtype": dtype}
         self.input_size, self.widths, self.zero_pads = input_size, tuple(widths), zero_pads
         self.init_scale, self.output_size = init_scale, maps * len(self.widths)
         self.filters = nn.ParameterList(torch.empty(maps, width * input_size, **where) for width in widths)

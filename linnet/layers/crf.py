@@ -21,11 +21,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.types import Device
 
 from linnet.base.options import check_size, choose
-from linnet.layers.chain import Chain, LogLikelihood, Viterbi, sums_of, viterbi
-from linnet.layers.init import orthogonal_
-from linnet.layers.sequence import check_flags, mask_of_lengths
+from linnet.layers.crf_sums import Chain, LogLikelihood, Viterbi, sums_of, viterbi
+from linnet.recurrent.init import orthogonal_
+from linnet.recurrent.sequence import check_flags, mask_of_lengths
 
 REDUCTIONS = ("none", "sum", "mean", "token_mean", "sequence_token_mean")
 
@@ -43,7 +44,13 @@ class CRF(nn.Module):
     """
 
     def __init__(
-        self, num_tags: int, batch_first: bool = False, use_end: bool = True, *, device=None, dtype=None
+        self,
+        num_tags: int,
+        batch_first: bool = False,
+        use_end: bool = True,
+        *,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
     ):
         super().__init__()
         check_size("num_tags", num_tags)

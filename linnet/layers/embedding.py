@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.types import Device
 
 from linnet.base.options import check_number, check_rate, check_size, choose
 from linnet.layers.softmax import IGNORE
@@ -49,7 +50,13 @@ class WordEmbedding(nn.Module):
     """
 
     def __init__(
-        self, words: int, size: int, tuned: str = "all", special: int = SPECIAL, device=None, dtype=None
+        self,
+        words: int,
+        size: int,
+        tuned: str = "all",
+        special: int = SPECIAL,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
     ):
         super().__init__()
         check_size("words", words)

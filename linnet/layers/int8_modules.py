@@ -13,18 +13,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from linnet.fuse import blocks
-from linnet.fuse.choose import may_use_cpu_kernel
-from linnet.fuse.unit import Int8Linear as Int8Product
-from linnet.fuse.unit import Linear
-from linnet.fuse.watch import Originals
 from linnet.layers.embedding import WordEmbedding
-from linnet.layers.int8 import dequantised, product, quantised
-from linnet.layers.projection import Projection
 from linnet.layers.softmax import FullSoftmax, MixtureSoftmax
+from linnet.program import blocks
+from linnet.program.unit import Int8Linear as Int8Product
+from linnet.program.unit import Linear
+from linnet.recurrent.int8 import dequantised, product, quantised
+from linnet.recurrent.projection import Projection
+from linnet.run.change import Originals
+from linnet.run.choose import may_use_cpu_kernel
 
 if TYPE_CHECKING:
-    from linnet.fuse.cpu.int8 import Int8Blocks, Int8Panels
+    from linnet.cpu.int8 import Int8Blocks, Int8Panels
 
 
 Operations = Linear | Int8Product
@@ -37,7 +37,7 @@ NO_TRAINING = (
 class Int8Matrix:
     """An int8 matrix of a module, packed for the kernel when it is first used.
 
-    heads, parts   of a block-diagonal matrix: see fuse/blocks.py
+    heads, parts   of a block-diagonal matrix: see program/blocks.py
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Int8Matrix:
     def panels(self) -> Int8Panels | Int8Blocks:
         if self.packed is None:
             # Imported when first needed: it needs llvmlite.
-            from linnet.fuse.cpu.int8 import Int8Blocks, Int8Panels
+            from linnet.cpu.int8 import Int8Blocks, Int8Panels
 
             whole = self.heads == 1
             self.packed = (
@@ -111,7 +111,7 @@ class Quantised(nn.Module):
     """A module with int8 matrices. Its attributes are those of the module that it replaces."""
 
     activations: bool
-    # Kernels read packed copies of its tensors; see fuse/watch.py.
+    # Kernels read packed copies of its tensors; see run/change.py.
     keeps_copies = True
 
     def take(self, module: nn.Module, names: tuple[str, ...], activations: bool) -> None:

@@ -19,10 +19,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from linnet.fuse.stepwise import Projected, Stepwise
-from linnet.fuse.unit import Named
 from linnet.layers.attention import AdditiveAttention, Memory, clear_padding
-from linnet.layers.cell import Cell
+from linnet.program.unit import Named
+from linnet.recurrent.cell import Cell
+from linnet.run.stepwise import Projected, Stepwise
 
 
 def state_size(cell: Cell) -> int:

@@ -11,13 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.types import Device
 
 from linnet.base.options import check_size
-from linnet.layers.dropout import Dropout
-from linnet.layers.sequence import mask_of_lengths
+from linnet.recurrent.dropout import Dropout
+from linnet.recurrent.sequence import mask_of_lengths
 
 
 def last(y: Tensor, lengths: Tensor | None = None, directions: int = 1) -> Tensor:
@@ -67,14 +69,14 @@ class AttentivePooling(nn.Module):
         query_size: int = 0,
         query_dropout: float = 0.0,
         score_dropout: float = 0.0,
-        device=None,
-        dtype=None,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
     ):
         super().__init__()
         check_size("input_size", input_size)
         check_size("hidden_size", hidden_size)
         check_size("query_size", query_size, least=0)
-        where = {"device": device, "dtype": dtype}
+        where: dict[str, Any] = {"device": device, "dtype": dtype}
         self.query_size = query_size
         self.hidden = nn.Linear(input_size, hidden_size, **where)
         self.query = nn.Linear(query_size, hidden_size, **where) if query_size else None
@@ -113,7 +115,7 @@ class AttentivePooling(nn.Module):
 class LinearPooling(nn.Module):
     """A mean of the steps, each weighted by softmax(w . y_t + b) (the question in DrQA)."""
 
-    def __init__(self, input_size: int, device=None, dtype=None):
+    def __init__(self, input_size: int, device: Device = None, dtype: torch.dtype | None = None):
         super().__init__()
         self.score = nn.Linear(input_size, 1, device=device, dtype=dtype)
 

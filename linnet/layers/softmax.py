@@ -23,10 +23,11 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.types import Device
 
 from linnet.base.options import check_size
-from linnet.fuse.samples import for_each_sample
-from linnet.layers.dropout import Dropout
+from linnet.recurrent.dropout import Dropout
+from linnet.run.samples import for_each_sample
 
 # The value of targets that do not count, as in torch.
 IGNORE = -100
@@ -243,11 +244,11 @@ class FullSoftmax(nn.Module):
         bias: bool = True,
         *,
         tied_size: int = 0,
-        device=None,
-        dtype=None,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
     ):
         super().__init__()
-        where = {"device": device, "dtype": dtype}
+        where: dict[str, Any] = {"device": device, "dtype": dtype}
         free = size - tied_size
         self.free, self.tied_size = free, tied_size
         self.weight = nn.Parameter(torch.empty(vocabulary_size, free, **where)) if free else None
@@ -295,12 +296,12 @@ class MixtureSoftmax(nn.Module):
         tied: bool = False,
         dropout: float = 0.0,
         mode: str = "sequence",
-        device=None,
-        dtype=None,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
     ):
         super().__init__()
         check_size("experts", experts)
-        where = {"device": device, "dtype": dtype}
+        where: dict[str, Any] = {"device": device, "dtype": dtype}
         self.experts, self.latent_size = experts, latent_size
         self.latent = nn.Linear(size, experts * latent_size, **where)
         self.prior = nn.Linear(size, experts, bias=False, **where)
@@ -346,8 +347,8 @@ class AdaptiveSoftmax(nn.Module):
         bias: bool = False,
         *,
         cutoffs: Sequence[int],
-        device=None,
-        dtype=None,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
     ):
         super().__init__()
         ordered = list(cutoffs) == sorted(set(cutoffs)) and cutoffs and cutoffs[0] > 0
@@ -361,7 +362,7 @@ class AdaptiveSoftmax(nn.Module):
                 f"each cluster of the adaptive softmax has a quarter of the features of the one before; "
                 f"{len(cutoffs)} cutoffs need at least {4 ** len(cutoffs)} features, and there are {size}"
             )
-        where = {"device": device, "dtype": dtype}
+        where: dict[str, Any] = {"device": device, "dtype": dtype}
         self.softmax = nn.AdaptiveLogSoftmaxWithLoss(
             size, vocabulary_size, list(cutoffs), head_bias=bias, **where
         )

@@ -6,17 +6,18 @@ PointerNetwork   the end after what the start has read (R-Net, Wang et al. 2017)
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.types import Device
 
 from linnet.base.options import check_size
 from linnet.layers.attention import NormedLinear, clear_padding, masked_softmax
-from linnet.layers.cell import Cell
-from linnet.layers.dropout import Dropout
 from linnet.layers.softmax import IGNORE
+from linnet.recurrent.cell import Cell
+from linnet.recurrent.dropout import Dropout
 
 
 class SpanLogits(NamedTuple):
@@ -58,7 +59,9 @@ def best_spans(start: Tensor, end: Tensor, longest: int) -> tuple[Tensor, Tensor
 class BilinearSpans(nn.Module):
     """Start and end scores of each step x_t [B, input_size] for a query q: x_t . (W q + b)."""
 
-    def __init__(self, input_size: int, query_size: int, device=None, dtype=None):
+    def __init__(
+        self, input_size: int, query_size: int, device: Device = None, dtype: torch.dtype | None = None
+    ):
         super().__init__()
         self.start = nn.Linear(query_size, input_size, device=device, dtype=dtype)
         self.end = nn.Linear(query_size, input_size, device=device, dtype=dtype)
@@ -80,9 +83,16 @@ class PointerNetwork(nn.Module):
     dropout   on the passage, in the scores and in the sum; on the state and on what the cell reads
     """
 
-    def __init__(self, cell: Cell, hidden_size: int, dropout: float = 0.0, device=None, dtype=None):
+    def __init__(
+        self,
+        cell: Cell,
+        hidden_size: int,
+        dropout: float = 0.0,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
+    ):
         super().__init__()
-        where = {"device": device, "dtype": dtype}
+        where: dict[str, Any] = {"device": device, "dtype": dtype}
         self.cell = cell
         self.hidden = NormedLinear(cell.hidden_size + cell.input_size, hidden_size, bias=False, **where)
         self.score = NormedLinear(hidden_size, 1, bias=False, **where)

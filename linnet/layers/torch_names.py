@@ -17,9 +17,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from linnet.layers.cell import Cell
-from linnet.layers.projection import Projection
-from linnet.layers.recurrent import Recurrent
+from linnet.recurrent.cell import Cell
+from linnet.recurrent.projection import Projection
+from linnet.recurrent.recurrent import Recurrent
 
 NAME = re.compile(r"((?:weight|bias)_(?:ih|hh|hr))_l(\d+)(_reverse)?")
 # Options that only act while training, or that say where to start: with them a unit is still torch's.
@@ -92,7 +92,7 @@ class TorchCell(Cell):
         if self.require_layout().input.bias is None:
             return None
         if not self.second_bias:
-            # Another list, because that is a change which `linnet.fuse.watch` sees.
+            # Another list, because that is a change which `linnet.run.change` sees.
             self.second_bias = [self.make_second_bias()]
         return self.second_bias[0]
 

@@ -19,17 +19,18 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.types import Device
 
 from linnet.base.options import check_rate, check_size
 from linnet.layers.attention import Memory, MultiHeadAttention, NormedLinear
 from linnet.layers.nested import map_tensors
-from linnet.layers.recurrent import Recurrent
+from linnet.recurrent.recurrent import Recurrent
 
 
 class UnbiasedLayerNorm(nn.Module):
     """a (x - mean) / (std + 1e-6) + b, with the unbiased standard deviation (OpenNMT-py)."""
 
-    def __init__(self, size: int, eps: float = 1e-6, device=None, dtype=None):
+    def __init__(self, size: int, eps: float = 1e-6, device: Device = None, dtype: torch.dtype | None = None):
         super().__init__()
         self.eps = eps
         self.weight = nn.Parameter(torch.ones(size, device=device, dtype=dtype))
@@ -43,7 +44,14 @@ class UnbiasedLayerNorm(nn.Module):
 class FeedForward(nn.Module):
     """W_2 relu(W_1 x + b_1) + b_2, with dropout after the ReLU."""
 
-    def __init__(self, size: int, inner_size: int, dropout: float = 0.0, device=None, dtype=None):
+    def __init__(
+        self,
+        size: int,
+        inner_size: int,
+        dropout: float = 0.0,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
+    ):
         super().__init__()
         self.inner = NormedLinear(size, inner_size, device=device, dtype=dtype)
         self.output = NormedLinear(inner_size, size, device=device, dtype=dtype)
@@ -61,7 +69,14 @@ class RecurrentFeedForward(nn.Module):
     reads_padding   run over padding too, as the paper's formula does: the backward direction starts there
     """
 
-    def __init__(self, rnn: Recurrent, size: int, reads_padding: bool = False, device=None, dtype=None):
+    def __init__(
+        self,
+        rnn: Recurrent,
+        size: int,
+        reads_padding: bool = False,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
+    ):
         super().__init__()
         self.rnn, self.reads_padding = rnn, reads_padding
         self.output = NormedLinear(rnn.output_size, size, device=device, dtype=dtype)
@@ -77,11 +92,17 @@ class TransformerEncoderLayer(nn.Module):
     """Self-attention and a feed-forward part; dropout on attention weights and on the output of each part."""
 
     def __init__(
-        self, size: int, heads: int, feed_forward: nn.Module, dropout: float = 0.0, device=None, dtype=None
+        self,
+        size: int,
+        heads: int,
+        feed_forward: nn.Module,
+        dropout: float = 0.0,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
     ):
         super().__init__()
         check_rate("dropout", dropout)
-        where = {"device": device, "dtype": dtype}
+        where: dict[str, Any] = {"device": device, "dtype": dtype}
         self.attention_norm = UnbiasedLayerNorm(size, **where)
         self.attention = MultiHeadAttention(size, heads, dropout, **where)
         self.feed_forward_norm = UnbiasedLayerNorm(size, **where)
@@ -108,11 +129,17 @@ class TransformerDecoderLayer(nn.Module):
     """Self-attention to the past, attention to a memory and a feed-forward part."""
 
     def __init__(
-        self, size: int, heads: int, feed_forward: nn.Module, dropout: float = 0.0, device=None, dtype=None
+        self,
+        size: int,
+        heads: int,
+        feed_forward: nn.Module,
+        dropout: float = 0.0,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
     ):
         super().__init__()
         check_rate("dropout", dropout)
-        where = {"device": device, "dtype": dtype}
+        where: dict[str, Any] = {"device": device, "dtype": dtype}
         self.past_norm = UnbiasedLayerNorm(size, **where)
         self.past = MultiHeadAttention(size, heads, dropout, **where)
         self.attention_norm = UnbiasedLayerNorm(size, **where)

@@ -7,9 +7,9 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from linnet.layers.recurrent import Recurrent
 from linnet.models.config import EncoderConfig
 from linnet.models.encoder import StackEncoder, make_dropouts, make_layers
+from linnet.recurrent.recurrent import Recurrent
 
 
 class BidirectionalEncoder(StackEncoder):

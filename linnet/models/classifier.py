@@ -25,12 +25,12 @@ from torch.types import Device
 
 from linnet.base.options import check_number, check_rate, check_size, choose
 from linnet.base.suggest import no_such
+from linnet.layers.class_output import LimitedLinear
 from linnet.layers.convolution import MaxConvolution
-from linnet.layers.dropout import Dropout
-from linnet.layers.output import LimitedLinear
 from linnet.layers.pooling import POOLINGS, AttentivePooling, last
 from linnet.models.config import CNN, REFUSED, TextConfig, default_options, option
 from linnet.models.encoder import Encoded, Text, TextEncoder
+from linnet.recurrent.dropout import Dropout
 
 # The SRU authors pad each batch to at least this many steps, the widest filter of their CNN.
 FEWEST_STEPS = 5

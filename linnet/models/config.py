@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 from linnet.base.options import check_number, check_rate, check_size, choose
 from linnet.base.suggest import no_such
 from linnet.layers.convolution import MaxConvolution
-from linnet.layers.dropout import MODES
 from linnet.layers.embedding import TUNED
-from linnet.layers.recurrent import Recurrent
+from linnet.recurrent.dropout import MODES
+from linnet.recurrent.recurrent import Recurrent
 from linnet.units import UNITS
 
 # Each layer is a module; the settings of an untrusted run must not create a billion of them.

@@ -19,14 +19,14 @@ from torch.types import Device
 
 from linnet.base.options import check_size
 from linnet.layers.characters import CharacterMax
-from linnet.layers.dropout import Dropout, RowDropout
 from linnet.layers.embedding import WordDropout, WordEmbedding, check_tokens
 from linnet.layers.nested import map_tensors
-from linnet.layers.pretrained import Pretrained
-from linnet.layers.recurrent import Recurrent
-from linnet.layers.sequence import mask_of_lengths
 from linnet.models.config import EncoderConfig, TextConfig, find_unit
 from linnet.models.init import uniform_weights
+from linnet.recurrent.dropout import Dropout, RowDropout
+from linnet.recurrent.pretrained import Pretrained
+from linnet.recurrent.recurrent import Recurrent
+from linnet.recurrent.sequence import mask_of_lengths
 
 # The states of the layers, each as its unit has it: a tensor or a named tuple of [directions, B, size].
 State = tuple[Any, ...]

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 import torch
 from torch import Tensor, nn
 
-from linnet.layers.init import clear_
+from linnet.recurrent.init import clear_
 
 # The model's layers, and its other matrices: (embedding, output matrices, output biases).
 Outer = tuple[list[Tensor], list[Tensor], list[Tensor]]

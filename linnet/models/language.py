@@ -25,12 +25,12 @@ from linnet.layers.embedding import IGNORE, check_tokens
 from linnet.layers.int8_modules import Quantised
 from linnet.layers.penalties import activation_penalty, sobolev_penalty, temporal_penalty
 from linnet.layers.pooling import last
-from linnet.layers.recurrent import Recurrent
 from linnet.layers.softmax import AdaptiveSoftmax, FullSoftmax, MixtureSoftmax
 from linnet.models.budget import closest_size
 from linnet.models.config import LanguageModelConfig
 from linnet.models.encoder import Encoded, State, TokenEncoder, detach
 from linnet.models.init import initialise
+from linnet.recurrent.recurrent import Recurrent
 from linnet.units.scrn import SCRNCell
 
 __all__ = [

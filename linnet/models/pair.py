@@ -28,10 +28,10 @@ from linnet.base.options import check_size, choose
 from linnet.layers.attention import AdditiveAttention, NormedLinear
 from linnet.layers.matching import MatchingRecurrence, state_size
 from linnet.layers.pooling import AttentivePooling, last
-from linnet.layers.sequence import mask_for
 from linnet.models.bidirectional import BidirectionalEncoder
 from linnet.models.config import REFUSED, TextConfig, find_unit, option
 from linnet.models.encoder import Text, TextEncoder
+from linnet.recurrent.sequence import mask_for
 
 # Options of layers, which the matching recurrence would ignore, as it runs cells.
 NOT_OF_CELLS = dict.fromkeys(("zoneout", "proj_size", "residual"), "word-by-word attention has none")

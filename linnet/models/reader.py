@@ -29,16 +29,16 @@ from torch.types import Device
 
 from linnet.base.options import check_rate, check_size, choose
 from linnet.layers.attention import AlignedAttention, GatedAttention, clear_padding
-from linnet.layers.dropout import Dropout
 from linnet.layers.embedding import TUNED, WordEmbedding, check_tokens
-from linnet.layers.masks import with_same_masks
 from linnet.layers.pooling import AttentivePooling, LinearPooling
-from linnet.layers.pretrained import Pretrained
-from linnet.layers.sequence import mask_for
 from linnet.layers.spans import BilinearSpans, PointerNetwork, SpanLogits
 from linnet.models.bidirectional import BidirectionalEncoder
 from linnet.models.config import REFUSED, EncoderConfig, option
 from linnet.models.encoder import Encoded
+from linnet.recurrent.dropout import Dropout
+from linnet.recurrent.masks import with_same_masks
+from linnet.recurrent.pretrained import Pretrained
+from linnet.recurrent.sequence import mask_for
 from linnet.units.gru import GRU, GRUCell
 
 

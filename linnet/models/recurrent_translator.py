@@ -7,16 +7,16 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from linnet.fuse.linear import linear
 from linnet.layers.attention import AdditiveAttention, Memory, NormedLinear
-from linnet.layers.cell import Cell
 from linnet.layers.matching import Matched, MatchingRecurrence, PairRecurrence
 from linnet.layers.pooling import last
-from linnet.layers.projection import NORM_EPS, norm_layer
-from linnet.layers.recurrent import Recurrent
-from linnet.layers.sequence import mask_for
 from linnet.models.config import find_unit
 from linnet.models.translator_base import Decoded, Translator, TranslatorConfig
+from linnet.recurrent.cell import Cell
+from linnet.recurrent.projection import NORM_EPS, norm_layer
+from linnet.recurrent.recurrent import Recurrent
+from linnet.recurrent.sequence import mask_for
+from linnet.run.linear import linear
 
 
 class RecurrentState(NamedTuple):

@@ -20,10 +20,10 @@ from torch import Tensor, nn
 from torch.types import Device
 
 from linnet.base.options import check_size
-from linnet.layers.recurrent import Recurrent
 from linnet.models.budget import closest_size
 from linnet.models.config import MOST_LAYERS, find_unit, option
 from linnet.models.encoder import Encoder
+from linnet.recurrent.recurrent import Recurrent
 
 REFUSED = {
     "num_layers": "set its num_layers",

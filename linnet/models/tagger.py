@@ -29,9 +29,9 @@ from linnet.base.options import check_size, choose
 from linnet.layers.crf import CRF, reduced
 from linnet.layers.embedding import check_tokens
 from linnet.layers.pooling import last
-from linnet.layers.sequence import mask_of_lengths
 from linnet.models.config import REFUSED, EncoderConfig, option
 from linnet.models.encoder import StackEncoder, make_layers
+from linnet.recurrent.sequence import mask_of_lengths
 
 DECODERS = ("crf", "softmax")
 # Vectors of characters, and of words without pretrained vectors, start in U(-SPREAD, SPREAD), as in Keras.

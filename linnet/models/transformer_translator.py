@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 from torch import Tensor, nn
 
 from linnet.layers.attention import Memory, NormedLinear
-from linnet.layers.sequence import mask_for
 from linnet.layers.transformer import (
     DecoderLayerState,
     FeedForward,
@@ -20,6 +19,7 @@ from linnet.layers.transformer import (
 )
 from linnet.models.config import find_unit
 from linnet.models.translator_base import Decoded, Translator
+from linnet.recurrent.sequence import mask_for
 
 
 class TransformerState(NamedTuple):

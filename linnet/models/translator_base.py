@@ -11,13 +11,13 @@ from torch import Tensor, nn
 from torch.types import Device
 
 from linnet.base.options import check_rate, check_size, choose
-from linnet.fuse.linear import kept_matrices
 from linnet.layers.beam import Hypotheses, beam_search
 from linnet.layers.embedding import check_tokens
 from linnet.layers.nested import repeat_rows
-from linnet.layers.pretrained import Pretrained
 from linnet.models.config import MOST_LAYERS, REFUSED, find_unit, option
 from linnet.models.pair import NOT_OF_CELLS
+from linnet.recurrent.pretrained import Pretrained
+from linnet.run.linear import kept_matrices
 
 FORMS = ("recurrent", "transformer")
 STACK_DROPOUTS = ("dropout", "variational", "state_dropout", "weight_drop", "weight_drop_on")

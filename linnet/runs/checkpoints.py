@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from linnet.base.files import sync_folder
 from linnet.base.settings import fingerprint
-from linnet.layers.sizes import too_large
+from linnet.recurrent.sizes import too_large
 from linnet.runs import untrusted
 from linnet.runs.config import RunConfig
 from linnet.runs.errors import Damaged, Mismatch, missing, room_for

@@ -18,7 +18,7 @@ from linnet.base.suggest import did_you_mean
 from linnet.tasks import TASKS
 
 OPTIMISERS = ("adam", "adamw", "adamax", "adadelta", "adagrad", "sgd", "asgd", "nt-asgd")
-SCHEDULES = ("constant", "after", "plateau", "patient", "cosine", "noam", "gnmt")
+SCHEDULES = ("linear", "constant", "after", "plateau", "patient", "cosine", "noam", "gnmt")
 LOGGERS = ("tensorboard", "csv", "mlflow", "wandb")
 SEEDS = 2**62  # each process adds to it, and torch takes 64 bits
 PRECISIONS = ("32-true", "64-true", "16-mixed", "bf16-mixed", "bf16-true")
@@ -69,7 +69,8 @@ class ScheduleConfig(Checked):
     """How the learning rate changes during training."""
 
     schedule: str = option(
-        "constant",
+        "linear",
+        "linear: rise for the first twentieth of the run, then fall to 0 at its planned end; "
         "after: decay each epoch after --decay-after; plateau: decay if validation is no better; "
         "patient: decay if --decay-patience validations in a row are no better; "
         "cosine: warm up, then decay to 0 at the end of the run; noam: warm up, then decay as t^-1/2; "
@@ -96,12 +97,28 @@ class LoopConfig(Checked):
     """How long to train, how often to evaluate and write, and on which device."""
 
     seed: int = option(1, "of the weights, of dropout and of window lengths", least=0, most=SEEDS)
-    epochs: int = option(10, "passes over the training data", least=1)
+    epochs: int = option(0, "passes over the training data (0: follow --updates, or --steps)", least=0)
     steps: int = option(0, "stop after this many updates (0: after --epochs)", least=0)
-    patience: int = option(0, "stop after this many validations without a new best (0: never)", least=0)
+    updates: int = option(
+        2000,
+        "without --epochs and --steps: about how many updates to plan for a training set of 100 batches; "
+        "for n times the data, sqrt(n) times as many",
+        least=1,
+    )
+    minutes: float = option(
+        0.0,
+        "stop after this many minutes of training and validation (0: no limit); resume with more",
+        least=0,
+    )
+    patience: int = option(6, "stop after this many validations without a new best (0: never)", least=0)
     stop_below: float = option(0.0, "stop once the selecting metric is below this (0: never)", least=0)
     stop_above: float = option(0.0, "stop once the selecting metric is above this (0: never)", least=0)
-    evaluate_every: int = option(0, "updates between validations (0: at the end of each epoch)", least=0)
+    evaluate_every: int = option(
+        0,
+        "updates between validations (0: at the end of each epoch, and at least ten times in a run whose "
+        "length follows --updates or --minutes)",
+        least=0,
+    )
     log_every: int = option(100, "updates between rows of the training loss", least=1)
     checkpoint_steps: int = option(0, "updates between checkpoints (0: only by time)", least=0)
     checkpoint_seconds: float = option(
@@ -124,11 +141,11 @@ class LoopConfig(Checked):
 
 
 LATER = (
-    *("epochs", "steps", "patience", "stop_below", "stop_above"),
+    *("epochs", "steps", "updates", "minutes", "patience", "stop_below", "stop_above"),
     *("log_every", "checkpoint_steps", "checkpoint_seconds", "logger"),
 )
 """The settings that may change when a run is resumed: how long it trains and how often it writes."""
-HORIZON = ("epochs", "steps")
+HORIZON = ("epochs", "steps", "updates")
 """Of these, the ones on which the learning rate of the cosine schedule depends."""
 
 

@@ -35,6 +35,12 @@ class TrainedRun:
     model: nn.Module
     step: int  # the update after which these weights were saved
 
+    def __repr__(self) -> str:
+        size = sum(weight.numel() for weight in self.model.parameters())
+        unit = self.task.unit_name(self.config.model)
+        what = f"{self.config.task} with {unit}, {size:,} parameters, update {self.step:,}"
+        return f"TrainedRun({str(self.folder)!r}: {what})"
+
     def predict(self, raw: Sequence[Any] | str, **options: Any) -> list[Any]:
         """Return one answer for each input; the options are those of the task's `predict`."""
         return self.task.predict(self.model, [raw] if isinstance(raw, str) else raw, **options)

@@ -318,7 +318,19 @@ def read_result(folder: Path) -> Row | None:
         (check_finite if name in TIMES else check_count)(path, name, result[name])
     for split in FIGURES[5:]:
         check_figures(path, split, result[split])
+    check_baselines(path, result.get("baselines", []))
     return result
+
+
+def check_baselines(path: Path, found: Any) -> None:
+    check(isinstance(found, list), path, "baselines is not a list")
+    for each in found:
+        check_object(path, "a baseline", each, ("name", "about", "figures"))
+        check_text(path, "name", each["name"])
+        check_text(path, "about", each["about"])
+        check_object(path, "a baseline", each["figures"])
+        for name, number in each["figures"].items():
+            check_number(path, repr(name), number)
 
 
 def write_details(folder: Path, sections: Sequence[Section]) -> None:

@@ -29,6 +29,7 @@ import torch
 from torch import nn
 
 from linnet.models.budget import closest_size
+from linnet.tasks.baselines import Baseline
 from linnet.tasks.results import LOSS, AttentionMap, Figure, Metric, Metrics, Section, StepResult
 from linnet.tasks.typed import TypedText
 
@@ -98,6 +99,8 @@ class Task(ABC):
     is_sequence_model: ClassVar[bool] = False
     # Whether the task has `attention` and `first_inputs`, as the plot of attention needs.
     has_attention: ClassVar[bool] = False
+    # What may help a run that a baseline beats, as the end of a sentence.
+    remedies: ClassVar[str] = "more data, a longer training (--minutes) or another --lr"
     # What `linnet search` draws from; names joined by + share a value. Empty: around the default of --lr.
     ranges: ClassVar[Mapping[str, tuple[float, float]]] = {}
 
@@ -163,6 +166,13 @@ class Task(ABC):
         """Return tables that `linnet eval` and the report show besides the figures of an evaluation.
 
         `metrics` is what `metrics` returned, after all batches of the split.
+        """
+        return []
+
+    def baselines(self, split: str, figures: Mapping[str, float]) -> list[Baseline]:
+        """Return the figures of answers to a split that need no network, the simplest first.
+
+        figures   those of the model on this split
         """
         return []
 

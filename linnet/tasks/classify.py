@@ -46,6 +46,7 @@ from linnet.data.vocabulary import EOS, UNK, Vocabulary, by_frequency
 from linnet.models.classifier import CNN, Classifier, ClassifierConfig
 from linnet.models.config import TextConfig
 from linnet.tasks.base import SPLITS, Comparison, Variant, unit_options_checked
+from linnet.tasks.baselines import Baseline, majority, tfidf
 from linnet.tasks.results import LOSS, Figure, Metric, Metrics, Section, StepResult
 from linnet.tasks.typed import TypedText, first_texts
 from linnet.tasks.words import PAD, WordTask, most_confident_mistakes
@@ -135,6 +136,7 @@ class Classify(WordTask):
         **{"embedding_size": 100, "hidden_size": 128, "input_dropout": 0.3, "pooled_dropout": 0.3},
     }
     comparison = Comparison(budget=200_000, settings={"embedding_size": 50, "epochs": 5})
+    remedies = "more labelled texts, pretrained vectors (--vectors FILE) or a longer training (--minutes)"
     ranges = {"input_dropout+layer_dropout+pooled_dropout": (0.05, 0.6), "lr": (3e-4, 3e-3)}
 
     def prepare(self) -> None:
@@ -285,6 +287,15 @@ class Classify(WordTask):
 
     def details(self, split: str, metrics: Any) -> list[Section]:
         return [self.confusion(metrics.confusion), self.mistakes(split, metrics.mistakes)]
+
+    def baselines(self, split: str, figures: Mapping[str, float]) -> list[Baseline]:
+        labels, right = ([row.label for row in self.rows(each)] for each in ("train", split))
+        texts, asked = ([self.bag(words) for words in self.words[each]] for each in ("train", split))
+        return [*filter(None, (majority(labels, right), tfidf(texts, labels, asked, right)))]
+
+    def bag(self, texts: Words) -> list[str]:
+        """The words of an example; the same word in another text of a pair is another one."""
+        return [f"{number} {self.folded(word)}" for number, words in enumerate(texts) for word in words]
 
     def confusion(self, counts: Tensor) -> Section:
         if len(self.classes) > MOST_IN_MATRIX:

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from linnet.base.options import choose
-from linnet.layers.modes import evaluating
+from linnet.recurrent.modes import evaluating
 from linnet.tasks.base import Task
 from linnet.tasks.results import Metrics
 

@@ -20,6 +20,7 @@ from linnet.data.vocabulary import LEVELS, Vocabulary
 from linnet.models.generate import generate_texts
 from linnet.models.language import LanguageModel, LanguageModelConfig, with_hidden_size
 from linnet.tasks.base import SPLITS, Comparison, unit_options_checked
+from linnet.tasks.baselines import Baseline, ngram_losses, text_baselines
 from linnet.tasks.results import LOSS, Figure, Metrics, StepResult
 from linnet.tasks.texts import VocabularyTask
 from linnet.tasks.typed import PASSAGE_TOKENS, TypedText
@@ -110,6 +111,7 @@ class Language(VocabularyTask):
     Data, Model = LanguageData, LanguageModelConfig
     is_language_model = True
     comparison = COMPARISON
+    remedies = "a longer training (--minutes), a larger --hidden-size, or more text"
     splits = (*SPLITS, "all")
     ranges = {
         "input_dropout": (0.01, 0.6),
@@ -189,12 +191,16 @@ class Language(VocabularyTask):
         )
 
     def metrics(self) -> Metrics:
-        return TextMetrics()
+        return TextMetrics(self.vocabulary.level)
 
     @classmethod
     def figures(cls, data: LanguageData) -> tuple[Figure, ...]:
         level = data.level or CORPORA[data.corpus].levels[0]
         return (BITS.get(level, PERPLEXITY), LOSS)
+
+    def baselines(self, split: str, figures: Mapping[str, float]) -> list[Baseline]:
+        losses = ngram_losses(self.corpus.train, self.tokens(split), len(self.vocabulary))
+        return text_baselines(losses, BITS_NAMES[self.vocabulary.level])
 
     # ----------------------------------------------------------------------------------- a trained run
 
@@ -255,10 +261,19 @@ class Language(VocabularyTask):
             yield tokens[start : start + min(apart, PASSAGE_TOKENS // PASSAGES)]
 
     def sample(self, model: nn.Module, tokens: int) -> str:
-        following = self.vocabulary.decode(self.corpus.valid[WARMUP : WARMUP + 64])
+        start = self.word_start(WARMUP)
+        following = self.vocabulary.decode(self.corpus.valid[start : start + 64])
         prompt = " ".join(following.split()[:PROMPT])
-        how = {"tokens": tokens, "temperature": 0.8, "top_p": 0.95, "warm": WARMUP}
+        how = {"tokens": tokens, "temperature": 0.8, "top_p": 0.95, "warm": start}
         return self.predict(model, [prompt], **how)[0]  # type: ignore[arg-type]
+
+    def word_start(self, position: int) -> int:
+        """Return where the next word of the validation text starts; a word is one token or several."""
+        if self.vocabulary.level not in BITS:
+            return position
+        before = self.vocabulary.decode(self.corpus.valid[position - 1 : position + 64])
+        blank = next((number for number, letter in enumerate(before) if letter.isspace()), 0)
+        return position + blank
 
     # ------------------------------------------------------------------------------------ in comparisons
 
@@ -292,16 +307,28 @@ class Language(VocabularyTask):
         return f"a smaller embedding_size (now {size}), tied=True or a smaller vocabulary"
 
 
+BITS_NAMES = {"char": "bpc", "byte": "bpc", "word": "bits_per_word", "bpe": "bits_per_token"}
+"""The loss in bits by the level of tokens. Results on bytes, such as those on enwik8, are called bpc too."""
+
+
 class TextMetrics(Metrics):
-    """loss: the mean of -log p in nats; perplexity: its exponential; bpc: the loss in bits per token."""
+    """loss: the mean of -log p in nats; perplexity: its exponential; and the loss in bits per token."""
+
+    def __init__(self, level: str):
+        super().__init__()
+        self.level = level
+
+    def merge(self, other: TextMetrics) -> None:
+        super().merge(other)
+        self.level = other.level
 
     def compute(self) -> dict[str, float]:
         loss = self.total / self.count
         return {
             "loss": loss,
             "perplexity": perplexity_of(loss),
-            "bpc": loss / math.log(2),
-            "tokens": float(self.count),
+            BITS_NAMES[self.level]: loss / math.log(2),
+            "tokens": self.count,
         }
 
 

@@ -22,6 +22,7 @@ from linnet.data.memory import BLANK, SequenceBatch
 from linnet.models.language import detach
 from linnet.models.sequence import SequenceModel, SequenceModelConfig
 from linnet.tasks.base import Comparison, Task, Variant, unit_options_checked
+from linnet.tasks.baselines import Baseline
 from linnet.tasks.results import LOSS, Figure, Metrics, StepResult
 
 CLOSE = 0.04
@@ -121,7 +122,8 @@ class MemoryMetrics(Metrics):
 
 # --------------------------------------------------------------------------------------- every task
 
-ADAM = {"optimiser": "adam", "lr": 1e-3, "clip": 1.0}
+# These tasks are learned suddenly, after a long time without progress: a run neither gives up nor decays.
+ADAM = {"optimiser": "adam", "lr": 1e-3, "clip": 1.0, "patience": 0, "schedule": "constant"}
 ENDLESS = {**ADAM, "steps": 2000, "evaluate_every": 200, "log_every": 20}
 UNITS = ("nru", "lstm-chrono", "janet-chrono", "gru", "sru", "lrn", "ran", "scrn")
 ACCURACY = Figure(
@@ -140,6 +142,9 @@ class Memory(Task):
     Model = SequenceModelConfig
     is_sequence_model = True
     comparison = Comparison(UNITS, budget=23_500)
+    remedies = (
+        "a longer training (--steps, --minutes), a shorter --span, or a unit that remembers (--unit nru)"
+    )
     judged_by: ClassVar[tuple[Figure, ...]] = (LOSS, ACCURACY, BASELINE)
 
     def __init__(self, data: Any, model: Any, seed: int = 1, assets: Mapping[str, bytes] | None = None):
@@ -201,6 +206,9 @@ class Memory(Task):
 
     def metrics(self) -> Metrics:
         return MemoryMetrics()
+
+    def baselines(self, split: str, figures: Mapping[str, float]) -> list[Baseline]:
+        return [Baseline("memoryless", BASELINE.about, {"loss": figures["baseline"]})]
 
     def describe(self) -> dict[str, Any]:
         return {"task": self.name, **self.source.describe()}

@@ -51,6 +51,7 @@ class Nli(Classify):
         **{"embedding_size": 100, "hidden_size": 100, "input_dropout": 0.2, "output_dropout": 0.2},
     }
     comparison = Comparison(budget=500_000, settings={"embedding_size": 50, "epochs": 2})
+    remedies = "more labelled pairs, pretrained vectors (--vectors FILE) or a longer training (--minutes)"
     ranges = {"input_dropout+output_dropout": (0.05, 0.5), "lr": (3e-4, 3e-3)}
 
     def logits(self, model: nn.Module, batch: PaddedBatch) -> Tensor:

@@ -44,6 +44,7 @@ from linnet.data.vocabulary import UNK, Vocabulary, by_frequency
 from linnet.layers.spans import SpanLogits
 from linnet.models.reader import DocumentReader, Passage, ReaderConfig, RNet
 from linnet.tasks.base import SPLITS, Comparison, unit_options_checked
+from linnet.tasks.baselines import Baseline
 from linnet.tasks.results import LOSS, AttentionMap, Figure, Metric, Metrics, Section, StepResult
 from linnet.tasks.texts import two_texts
 from linnet.tasks.words import PAD, WordTask, most_confident_mistakes
@@ -122,6 +123,7 @@ class Read(WordTask):
         **{"embedding_size": 100, "hidden_size": 100, "input_dropout": 0.3, "output_dropout": 0.3},
     }
     comparison = Comparison(budget=1_000_000, settings={"embedding_size": 50, "epochs": 3})
+    remedies = "more questions, pretrained vectors (--vectors FILE) or a longer training (--minutes)"
     ranges = {"input_dropout+output_dropout": (0.1, 0.6), "lr": (5e-4, 5e-3)}
 
     def prepare(self) -> None:
@@ -297,6 +299,14 @@ class Read(WordTask):
         head = ("probability", "answer", "expected", "question")
         return [most_confident_mistakes(head, wrong, Found.row)]
 
+    def baselines(self, split: str, figures: Mapping[str, float]) -> list[Baseline]:
+        rows = getattr(self.questions, split)
+        pairs = [(first_name(row), [each.text for each in row.answers]) for row in rows]
+        found = {"em": [exact_match(*pair) for pair in pairs], "f1": [best_f1(*pair) for pair in pairs]}
+        means = {name: sum(values) / len(values) for name, values in found.items()}
+        about = "The first words of the text with capitals or digits that are not in the question."
+        return [Baseline("first name", about, means)]
+
     # ----------------------------------------------------------------------------------- a trained run
 
     def assets(self) -> dict[str, bytes]:
@@ -365,6 +375,17 @@ class Read(WordTask):
 
     def smaller(self) -> str:
         return f"a smaller embedding_size (now {self.model.embedding_size})"
+
+
+def first_name(row: Question) -> str:
+    """Return the first words of a text in a row with a capital or a digit that the question does not have."""
+    words, asked = words_of(row.text), {word.text for word in words_of(row.question)}
+    # The first word of a text has a capital anyway.
+    stands_out = [word.text[:1] != word.text[:1].lower() or word.text[:1].isdigit() for word in words]
+    fits = [out and word.text not in asked for out, word in zip(stands_out, words, strict=True)]
+    start = next((place for place, each in enumerate(fits) if place and each), 0)
+    end = next((place for place in range(start + 1, len(words)) if not fits[place]), len(words)) - 1
+    return row.text[words[start].first : words[end].end]
 
 
 def window(first: int, last: int, words: int) -> slice:

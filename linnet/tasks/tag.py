@@ -42,6 +42,7 @@ from linnet.data.vectors import Vectors, read_vectors
 from linnet.data.vocabulary import UNK, WORD, Vocabulary, split_words
 from linnet.models.tagger import Spelling, Tagger, TaggerConfig
 from linnet.tasks.base import Comparison, unit_options_checked
+from linnet.tasks.baselines import Baseline, frequent_tags
 from linnet.tasks.results import LOSS, Figure, Metric, Metrics, Section, StepResult
 from linnet.tasks.texts import TextTask
 from linnet.tasks.typed import TypedText, first_texts
@@ -97,6 +98,7 @@ class Tag(TextTask):
     # The table of words has most of the weights.
     defaults = {"optimiser": "adam", "lr": 1e-3, "epsilon": 1e-7, "fused": True, "epochs": 10}
     comparison = Comparison(budget=800_000, settings={"embedding_size": 50, "epochs": 2})
+    remedies = "more tagged sentences, pretrained vectors (--vectors FILE) or a longer training (--minutes)"
     ranges = {"input_dropout": (0.1, 0.7), "lr": (3e-4, 1e-2)}
     vocabulary: TagVocabulary
     parse_vocabulary = staticmethod(TagVocabulary.parse)
@@ -211,6 +213,17 @@ class Tag(TextTask):
         about = "Precision, recall and F1 of each type, and how many entities the data and the answers have."
         head = ("type", "precision", "recall", "F1", "in the data", "in the answers")
         return [Section("Entities by type", about, head, tuple(metrics.by_type()))]
+
+    def baselines(self, split: str, figures: Mapping[str, float]) -> list[Baseline]:
+        """The most frequent tag of each word; of words that training does not have, that of all words."""
+        train, asked = self.sentences.train, getattr(self.sentences, split)
+        known, usual = frequent_tags([each.words for each in train], [each.tags for each in train])
+        metrics = TagMetrics(self.vocabulary.tags)
+        for sentence in asked:
+            answers = [known.get(word, usual) for word in sentence.words]
+            metrics.add_sentence(sentence.tags, answers)
+        found = {name: value for name, value in metrics.compute().items() if name != "loss"}
+        return [Baseline("most frequent tag", "The most frequent tag of each word in training.", found)]
 
     # ----------------------------------------------------------------------------------- a trained run
 
@@ -359,9 +372,12 @@ class TagMetrics(Metrics):
     def update(self, result: StepResult) -> None:
         super().update(result)
         for right, predicted in zip(*result.outputs, strict=True):
-            self.words += len(right)
-            self.right_words += sum(map(int.__eq__, right, predicted))
-            self.add(names(self.tags, right), names(self.tags, predicted))
+            self.add_sentence(names(self.tags, right), names(self.tags, predicted))
+
+    def add_sentence(self, right: Sequence[str], predicted: Sequence[str]) -> None:
+        self.words += len(right)
+        self.right_words += sum(map(str.__eq__, right, predicted))
+        self.add(right, predicted)
 
     def add(self, right: Sequence[str], predicted: Sequence[str]) -> None:
         one, other = set(entities(right)), set(entities(predicted))

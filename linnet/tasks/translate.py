@@ -28,9 +28,10 @@ from linnet.data.padded import ORDERS, BatchPlan, Example, PaddedBatch, collate,
 from linnet.data.parallel import PARALLEL, Pair, ParallelSplits, WantedPairs, load_parallel, own_split
 from linnet.data.vocabulary import Vocabulary, bpe_vocabulary
 from linnet.layers.beam import EOS, PAD
-from linnet.layers.output import smoothed_cross_entropy
+from linnet.layers.class_output import smoothed_cross_entropy
 from linnet.models.translator import Translator, TranslatorConfig, make_translator
 from linnet.tasks.base import SPLITS, Comparison, Variant, unit_options_checked
+from linnet.tasks.baselines import Baseline
 from linnet.tasks.language import PERPLEXITY, perplexity_of
 from linnet.tasks.results import LOSS, AttentionMap, Figure, Metric, Metrics, Section, StepResult
 from linnet.tasks.texts import TextTask
@@ -115,6 +116,7 @@ class Translate(TextTask):
         **{"hidden_size": 192, "num_layers": 1, "heads": 4, "inner_size": 512},
     }
     comparison = Comparison(budget=2_000_000, settings={"epochs": 1})
+    remedies = "more sentence pairs or a longer training (--minutes)"
     ranges = {"dropout": (0.05, 0.4), "lr": (3e-4, 3e-3)}
     vocabulary: Vocabulary
 
@@ -239,6 +241,14 @@ class Translate(TextTask):
         rows = tuple((pairs[row].source, reference, text) for row, text, reference in first)
         about = f"The first {len(rows)} sentences of the split."
         return Section("Translations", about, ("source", "reference", "translation"), rows)
+
+    def baselines(self, split: str, figures: Mapping[str, float]) -> list[Baseline]:
+        if not self.data.bleu:
+            return []
+        metrics = TranslationMetrics(self.data.bleu_tokens)
+        metrics.translated = [(row, *pair) for row, pair in enumerate(self.pairs(split))]
+        found = {name: score for name, (score, _) in metrics.scores().items()}
+        return [Baseline("copying", "The source itself as its translation.", found)]
 
     # ----------------------------------------------------------------------------------- a trained run
 

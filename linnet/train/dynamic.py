@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from linnet.data.batches import windows
 from linnet.models.language import LanguageModel
 from linnet.runs.config import Checked, option
+from linnet.tasks.results import Metrics
 
 
 @dataclass(frozen=True)
@@ -55,27 +56,27 @@ def statistics(model: LanguageModel, tokens: Tensor, settings: DynamicConfig) ->
 
 
 def evaluate(
-    model: LanguageModel, tokens: Tensor, known: Statistics, settings: DynamicConfig, batch: int = 1
+    model: LanguageModel,
+    tokens: Tensor,
+    known: Statistics,
+    settings: DynamicConfig,
+    metrics: Metrics,
+    batch: int = 1,
 ) -> dict[str, float]:
     """Return the figures of a model that learns while it is evaluated; then restore its weights."""
     start = [p.detach().clone() for p in known.parameters]
     pull = pulls(known, settings.dynamic_decay)
-    nll, count = 0.0, 0
     try:
         with learning(model):
             for parts in passes(model, tokens, batch, settings.dynamic_length):
-                nll, count = nll + float(parts.nll), count + parts.count
+                metrics.total += float(parts.nll)
+                metrics.count += parts.count
                 update(known, start, pull, settings)
     finally:
         with torch.no_grad():
             for parameter, value in zip(known.parameters, start, strict=True):
                 parameter.copy_(value)
-    loss = torch.tensor(nll / count, dtype=torch.float64)
-    return {
-        "loss": float(loss),
-        "perplexity": float(loss.exp()),
-        "bpc": float(loss / torch.tensor(2.0).log()),
-    }
+    return metrics.compute()
 
 
 def pulls(known: Statistics, decay: float) -> list[Tensor]:

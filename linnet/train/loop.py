@@ -39,6 +39,7 @@ from linnet.tasks.base import Task
 from linnet.tasks.evaluation import collect
 from linnet.tasks.results import Metrics
 from linnet.train.advice import remedy
+from linnet.train.clock import Clock, stopping
 from linnet.train.context import Context
 from linnet.train.fabric import agreed, make_fabric, set_threads
 from linnet.train.progress import Progress, Silent
@@ -80,8 +81,11 @@ class Run:
         self.config, self.fabric = config, fabric
         make_task = task.with_settings if task else TASKS[config.task]
         self.task = make_task(config.data, config.model, config.loop.seed)
-        if self.task.batches_per_epoch(1) is None and not config.loop.steps:
-            raise ValueError(f"the batches of {config.task} never end; give the number of updates (--steps)")
+        if self.task.batches_per_epoch(1) is None and not (config.loop.steps or config.loop.minutes):
+            raise ValueError(
+                f"the batches of {config.task} never end; give the number of updates (--steps) or a time "
+                "budget (--minutes)"
+            )
         self.context = Context(config, folder, fabric, self.task)
         self.updater = Updater(self.context)
         set_threads(config.loop, self.updater.model_size())
@@ -104,9 +108,11 @@ class Run:
         self.store.forget_what_came_after()
         size, done = self.updater.model_size(), self.context.here.step
         self.recorder.progress.begin(size, done, self.context.total_steps)
+        self.clock = Clock(self.context)
         try:
-            while not self.finished():
-                self.train_epoch()
+            with stopping(self.fabric) as self.interrupted:
+                while not self.finished():
+                    self.train_epoch()
             return self.finish()
         finally:
             self.recorder.close()
@@ -120,9 +126,18 @@ class Run:
         return result
 
     def finished(self) -> bool:
+        return bool(self.why_finished())
+
+    def why_finished(self) -> str:
+        """Return why the run ends here: its planned length, a time budget, or validations; "": it goes on."""
         loop, here = self.config.loop, self.context.here
-        enough = here.epoch > loop.epochs or bool(loop.steps and here.step >= loop.steps)
-        return enough or self.good_enough() or bool(loop.patience and stuck(here.history, loop.patience))
+        if here.epoch > self.context.epochs or bool(loop.steps and here.step >= loop.steps):
+            return "length"
+        if self.context.share_spent >= 1:
+            return "minutes"
+        if self.good_enough():
+            return "good enough"
+        return "patience" if loop.patience and stuck(here.history, loop.patience) else ""
 
     def good_enough(self) -> bool:
         loop, history = self.config.loop, self.context.here.history
@@ -142,10 +157,19 @@ class Run:
             self.update(group)
             if self.finished():
                 return
-        if not self.config.loop.evaluate_every:
+            self.stop_if_interrupted()
+        if not self.context.evaluate_every and here.evaluated != here.step:
             self.evaluate()
         here.epoch, here.batch, self.updater.carry = here.epoch + 1, 0, None
         self.store.save()
+        self.stop_if_interrupted()
+
+    def stop_if_interrupted(self) -> None:
+        """After Ctrl-C, end with a checkpoint of this update."""
+        if self.interrupted():
+            if self.store.saved_step != self.context.here.step:
+                self.store.save()
+            raise KeyboardInterrupt
 
     def update(self, group: list[Any]) -> None:
         """Make an update; then a row, a validation and a checkpoint if it is time for them."""
@@ -153,11 +177,12 @@ class Run:
             made = self.updater.update(group)
         except NotFinite as error:
             raise NotFinite(f"{error}. {remedy(self.config, self.context.folder)}") from None
-        here, loop = self.context.here, self.config.loop
+        here = self.context.here
+        self.clock.read()
         self.recorder.progress.step(here.step, here.tokens, here.seconds, made.loss, made.rate)
-        if here.step % loop.log_every == 0:
+        if here.step % self.config.loop.log_every == 0:
             self.recorder.record("train", self.updater.take_sums())
-        if loop.evaluate_every and here.step % loop.evaluate_every == 0:
+        if self.context.is_validation_due:
             self.evaluate()
             self.store.save()
         elif self.store.is_due():
@@ -172,7 +197,8 @@ class Run:
             figures = self.measure("valid").compute()
             self.refuse_nonsense("validation", figures)
             here.history.append(selects.cost(figures))
-            here.evaluated = here.step
+            self.clock.read()
+            here.evaluated, here.evaluated_at = here.step, here.spent
             self.recorder.record("valid", figures)
             # Of several equally good validations, the first is the best.
             if (
@@ -210,6 +236,8 @@ class Run:
         result = self.result(manifest, test)
         if self.context.is_first:
             write_details(folder, self.task.details("test", metrics))
+            found = self.task.baselines("test", test)
+            result["baselines"] = [dict(each._asdict()) for each in found]
             write_result(folder, result)
         return result
 
@@ -221,9 +249,12 @@ class Run:
             "tokens": here.tokens,
             "parameters": self.updater.model_size(),
             "best_step": best["step"],
+            "stopped_by": self.why_finished(),
+            "planned_steps": self.context.total_steps,
             "valid": best["metrics"],
             "test": test,
             "seconds": here.seconds,
+            "spent": here.spent,
             "tokens_per_second": here.tokens / max(here.seconds, 1e-9),
         }
 

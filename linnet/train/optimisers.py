@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn, optim
 
+from linnet.base.torch_private import foreach_lerp_
 from linnet.runs.config import OptimiserConfig
 from linnet.train.schedules import ever_stuck
 
@@ -78,7 +79,7 @@ class Average:
     @torch.no_grad()
     def update(self, step: int) -> None:
         decay = min(self.decay, (1 + step) / (10 + step)) if self.warmup else self.decay
-        torch._foreach_lerp_(self.shadows, [p.detach() for p in self.parameters], 1 - decay)
+        foreach_lerp_(self.shadows, [p.detach() for p in self.parameters], 1 - decay)
 
     def load(self, shadows: list[Tensor]) -> None:
         self.shadows = [new.to(old.device) for new, old in zip(shadows, self.shadows, strict=True)]

@@ -6,6 +6,7 @@ import sys
 import time
 from typing import Any, Protocol
 
+from linnet.base.tables import short
 from linnet.runs.records import Row
 
 
@@ -120,7 +121,7 @@ def choose(name: str = "") -> Progress:
 
 
 def sentence(row: Row) -> str:
-    numbers = "  ".join(f"{k} {v:.4g}" for k, v in row.items() if k not in ("step", "epoch", "split"))
+    numbers = "  ".join(f"{k} {short(v, 4)}" for k, v in row.items() if k not in ("step", "epoch", "split"))
     return f"epoch {row['epoch']}  step {row['step']}  {row['split']}: {numbers}"
 
 

@@ -117,5 +117,5 @@ def check_position(path: Path, position: Any, step: int) -> None:
         check_count(path, name, position[name], least=int(name == "epoch"))
     check_count(path, "evaluated", position["evaluated"], least=-1)
     check(isinstance(position["history"], list), path, "history is not a list")
-    for number in (position["seconds"], *position["history"]):
+    for number in (position["seconds"], position["spent"], position["evaluated_at"], *position["history"]):
         check_finite(path, "a number of position", number)

@@ -1,5 +1,6 @@
 """The learning rate as a pure function of the position of a run: there is nothing to save.
 
+linear     lr min(p / w, (1 - p) / (1 - w))                p: the share of the run that is done, w: 1/20
 constant   lr
 after      lr decay^max(epoch - n, 0)                      RAN; SCRN with variational dropout
 plateau    lr decay^(number of validations that did not improve on the best)       SCRN, naive dropout
@@ -19,6 +20,9 @@ from typing import NamedTuple
 
 from linnet.runs.config import ScheduleConfig
 
+WARM = 0.05
+"""The share of a run in which the linear schedule rises."""
+
 
 class Moment(NamedTuple):
     """The position of a run: epochs and updates count from 1; `history` has the costs of the validations."""
@@ -27,6 +31,18 @@ class Moment(NamedTuple):
     step: int
     history: Sequence[float]
     steps: int | None = None  # updates of the whole run
+    spent: float = 0.0  # the share of the time budget that is spent; 0 without a budget
+
+    @property
+    def done(self) -> float:
+        """The share of the run that is done in the middle of this update, by updates or by time."""
+        # Windows of varied lengths may give a few more updates than the first epoch promised.
+        by_steps = (self.step - 0.5) / self.steps if self.steps else 0.0
+        return min(max(by_steps, self.spent), 1.0)
+
+
+def linear(settings: ScheduleConfig, moment: Moment) -> float:
+    return min(moment.done / WARM, (1 - moment.done) / (1 - WARM))
 
 
 def constant(settings: ScheduleConfig, moment: Moment) -> float:
@@ -64,11 +80,12 @@ def cosine(settings: ScheduleConfig, moment: Moment) -> float:
     if end is None:
         raise ValueError("the cosine schedule needs the number of updates of the run (--steps)")
     # Windows of varied lengths may give a few more updates than the first epoch promised.
-    done = min((t - 1 - warmup) / max(end - warmup, 1), 1.0)
+    done = min(max((t - 1 - warmup) / max(end - warmup, 1), moment.spent), 1.0)
     return (1 + math.cos(math.pi * done)) / 2
 
 
 FACTORS: dict[str, Callable[[ScheduleConfig, Moment], float]] = {
+    "linear": linear,
     "constant": constant,
     "after": after,
     "plateau": plateau,

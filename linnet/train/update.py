@@ -146,7 +146,9 @@ class Updater:
     def rate(self, length: float) -> float:
         """Return the learning rate of the next update, whose windows have `length` time steps."""
         settings, here = self.config.schedule, self.context.here
-        moment = Moment(here.epoch, here.step + 1, here.history, self.context.total_steps)
+        moment = Moment(
+            here.epoch, here.step + 1, here.history, self.context.total_steps, self.context.share_spent
+        )
         rate = self.config.optimiser.lr * factor(settings, moment)
         return rate * length / self.config.data.length if settings.scale_by_length else rate
 

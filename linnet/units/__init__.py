@@ -24,7 +24,7 @@ from linnet.units.statistical import StatisticalRU as StatisticalRU, Statistical
 from linnet.units.eurnn import EURNN as EURNN, EURNNCell as EURNNCell
 from linnet.units.goru import GORU as GORU, GORUCell as GORUCell
 
-from linnet.layers.recurrent import Recurrent as _Recurrent
+from linnet.recurrent.recurrent import Recurrent as _Recurrent
 
 # Every stack of the list, by the name that the command line and files of settings use.
 UNITS: dict[str, type[_Recurrent]] = {

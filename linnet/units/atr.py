@@ -14,15 +14,18 @@ their tagger, as in the paper of ATR. tanh is the default here.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
+from torch.types import Device
 
-from linnet.fuse.unit import Named
-from linnet.layers.activations import pointwise
-from linnet.layers.cell import Cell
-from linnet.layers.init import clear_, xavier_uniform_
-from linnet.layers.projection import Projection, norm_of_state
-from linnet.layers.recurrent import Recurrent
+from linnet.program.unit import Named
+from linnet.recurrent.activations import pointwise
+from linnet.recurrent.cell import Cell
+from linnet.recurrent.init import clear_, xavier_uniform_
+from linnet.recurrent.projection import Projection, norm_of_state
+from linnet.recurrent.recurrent import Recurrent
 
 
 class ATRCell(Cell):
@@ -41,17 +44,17 @@ class ATRCell(Cell):
         input_size: int,
         hidden_size: int,
         bias: bool = True,
-        device=None,
-        dtype=None,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
         *,
         activation: str = "tanh",
         norm_on: str = "input",
         heads: int = 1,
-        **projection,
+        **projection: Any,
     ):
         super().__init__(input_size, hidden_size, {"h": hidden_size})
         self.g = pointwise(activation)
-        where = {"device": device, "dtype": dtype}
+        where: dict[str, Any] = {"device": device, "dtype": dtype}
         norm = norm_of_state(norm_on, projection.get("norm"))
         self.input = Projection(input_size, {"p": hidden_size}, bias, **where, **projection)
         self.recurrent = Projection(

@@ -14,8 +14,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from linnet.fuse.unit import Named
-from linnet.layers.recurrent import Recurrent
+from linnet.program.unit import Named
+from linnet.recurrent.recurrent import Recurrent
 from linnet.units.lrn import LRNCell
 
 

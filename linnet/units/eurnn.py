@@ -11,15 +11,18 @@ parameters with their output layer). Any hidden_size works, see rotation.py.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
+from torch.types import Device
 
-from linnet.fuse.unit import Named
-from linnet.layers.cell import Cell
-from linnet.layers.init import clear_
-from linnet.layers.projection import Projection
-from linnet.layers.recurrent import Recurrent
-from linnet.layers.rotation import Rotation, modrelu
+from linnet.program.unit import Named
+from linnet.recurrent.cell import Cell
+from linnet.recurrent.init import clear_
+from linnet.recurrent.projection import Projection
+from linnet.recurrent.recurrent import Recurrent
+from linnet.recurrent.rotation import Rotation, modrelu
 
 
 class EURNNCell(Cell):
@@ -28,10 +31,16 @@ class EURNNCell(Cell):
     recurrence = {"rotation": "h"}
 
     def __init__(
-        self, input_size: int, hidden_size: int, bias: bool = True, device=None, dtype=None, **projection
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool = True,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
+        **projection: Any,
     ):
         super().__init__(input_size, hidden_size, {"h": hidden_size})
-        where = {"device": device, "dtype": dtype}
+        where: dict[str, Any] = {"device": device, "dtype": dtype}
         self.input = Projection(input_size, {"u": hidden_size}, **where, **projection)
         self.rotation = Rotation(hidden_size, **where)
         self.b = nn.Parameter(torch.empty(hidden_size, **where)) if bias else None

@@ -11,16 +11,18 @@ Jing et al. (2017a), FFT style, as the NRU authors use it for comparison:
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.types import Device
 
-from linnet.fuse.unit import Named
-from linnet.layers.cell import Cell
-from linnet.layers.init import clear_
-from linnet.layers.projection import Projection
-from linnet.layers.recurrent import Recurrent
-from linnet.layers.rotation import Rotation, modrelu
+from linnet.program.unit import Named
+from linnet.recurrent.cell import Cell
+from linnet.recurrent.init import clear_
+from linnet.recurrent.projection import Projection
+from linnet.recurrent.recurrent import Recurrent
+from linnet.recurrent.rotation import Rotation, modrelu
 
 
 class GORUCell(Cell):
@@ -36,14 +38,14 @@ class GORUCell(Cell):
         input_size: int,
         hidden_size: int,
         bias: bool = True,
-        device=None,
-        dtype=None,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
         *,
         heads: int = 1,
-        **projection,
+        **projection: Any,
     ):
         super().__init__(input_size, hidden_size, {"h": hidden_size})
-        where = {"device": device, "dtype": dtype}
+        where: dict[str, Any] = {"device": device, "dtype": dtype}
         parts = dict.fromkeys(("c", "r", "g"), hidden_size)
         self.input = Projection(input_size, parts, ("r", "g") if bias else False, **where, **projection)
         products = {"r_h": hidden_size, "g_h": hidden_size}

@@ -26,12 +26,13 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.types import Device
 
 from linnet.base.options import choose
-from linnet.fuse.unit import Named
-from linnet.layers.init import INITS, clear_, gated_
-from linnet.layers.projection import norm_of_state
 from linnet.layers.torch_names import OfInput, OfState, TorchCell, TorchStack
+from linnet.program.unit import Named
+from linnet.recurrent.init import INITS, clear_, gated_
+from linnet.recurrent.projection import norm_of_state
 
 
 class GRUState(NamedTuple):
@@ -59,21 +60,21 @@ class GRUCell(TorchCell):
         input_size: int,
         hidden_size: int,
         bias: bool = True,
-        device=None,
-        dtype=None,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
         *,
         form: str = "after",
         init: str = "uniform",
         norm_on: str = "input",
         heads: int = 1,
-        **projection,
+        **projection: Any,
     ):
         choose("form", form, ("after", "before", "ran"))
         choose("init", init, INITS)
         states = ("c", "h") if form == "ran" else ("h",)
         super().__init__(input_size, hidden_size, dict.fromkeys(states, hidden_size))
         self.form, self.init = form, init
-        where = {"device": device, "dtype": dtype}
+        where: dict[str, Any] = {"device": device, "dtype": dtype}
         parts = dict.fromkeys(("r", "z", "n"), hidden_size)
         norm = norm_of_state(norm_on, projection.get("norm"))
         groups = None if norm is None else (2 * hidden_size, hidden_size)

@@ -12,15 +12,18 @@ argument a_t of the sigmoid of f_t: beta=1.0 gives that, 0.0 the NRU authors' fo
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
+from torch.types import Device
 
 from linnet.base.options import check_number, check_size, choose
-from linnet.fuse.unit import Named
-from linnet.layers.cell import Cell
-from linnet.layers.init import INITS, chrono_, clear_, gated_
-from linnet.layers.projection import Projection
-from linnet.layers.recurrent import Recurrent
+from linnet.program.unit import Named
+from linnet.recurrent.cell import Cell
+from linnet.recurrent.init import INITS, chrono_, clear_, gated_
+from linnet.recurrent.projection import Projection
+from linnet.recurrent.recurrent import Recurrent
 
 
 class JANETCell(Cell):
@@ -39,20 +42,20 @@ class JANETCell(Cell):
         input_size: int,
         hidden_size: int,
         bias: bool = True,
-        device=None,
-        dtype=None,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
         *,
         beta: float = 0.0,
         chrono: int | None = None,
         init: str = "orthogonal",
         heads: int = 1,
-        **projection,
+        **projection: Any,
     ):
         super().__init__(input_size, hidden_size, {"h": hidden_size})
         choose("init", init, INITS)
         check_number("beta", beta)
         self.beta, self.chrono, self.init = beta, check_chrono(chrono, bias), init
-        where = {"device": device, "dtype": dtype}
+        where: dict[str, Any] = {"device": device, "dtype": dtype}
         self.input = Projection(input_size, {"f": hidden_size, "j": hidden_size}, bias, **where, **projection)
         products = {"fh": hidden_size, "jh": hidden_size}
         self.recurrent = Projection(hidden_size, products, input_heads=heads, **where)

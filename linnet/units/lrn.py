@@ -17,15 +17,18 @@ gates jointly (norm="rms"); in their translation model it is standard layer norm
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
+from torch.types import Device
 
-from linnet.fuse.unit import Named
-from linnet.layers.activations import pointwise
-from linnet.layers.cell import Cell
-from linnet.layers.init import clear_, xavier_uniform_
-from linnet.layers.projection import Projection
-from linnet.layers.recurrent import Recurrent
+from linnet.program.unit import Named
+from linnet.recurrent.activations import pointwise
+from linnet.recurrent.cell import Cell
+from linnet.recurrent.init import clear_, xavier_uniform_
+from linnet.recurrent.projection import Projection
+from linnet.recurrent.recurrent import Recurrent
 
 
 class LRNCell(Cell):
@@ -41,11 +44,11 @@ class LRNCell(Cell):
         input_size: int,
         hidden_size: int,
         bias: bool = True,
-        device=None,
-        dtype=None,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
         *,
         activation: str = "tanh",
-        **projection,
+        **projection: Any,
     ):
         super().__init__(input_size, hidden_size, states={"h": hidden_size})
         self.g = pointwise(activation)

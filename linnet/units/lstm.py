@@ -19,17 +19,18 @@ the matrices are in torch's order of gates, i, f, content, o.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.types import Device
 
 from linnet.base.options import check_size, choose
-from linnet.fuse.unit import Named
-from linnet.layers.activations import pointwise
-from linnet.layers.init import INITS, chrono_, clear_, gated_
-from linnet.layers.projection import norm_of_state
 from linnet.layers.torch_names import OfInput, OfOutput, OfState, TorchCell, TorchStack
+from linnet.program.unit import Named
+from linnet.recurrent.activations import pointwise
+from linnet.recurrent.init import INITS, chrono_, clear_, gated_
+from linnet.recurrent.projection import norm_of_state
 from linnet.units.janet import check_chrono
 
 
@@ -61,8 +62,8 @@ class LSTMCell(TorchCell):
         input_size: int,
         hidden_size: int,
         bias: bool = True,
-        device=None,
-        dtype=None,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
         *,
         peepholes: bool = False,
         output_gate: bool = True,
@@ -73,7 +74,7 @@ class LSTMCell(TorchCell):
         init: str = "uniform",
         norm_on: str = "input",
         heads: int = 1,
-        **projection,
+        **projection: Any,
     ):
         choose("content", content, ("recurrent", "linear"))
         choose("init", init, INITS)
@@ -82,7 +83,7 @@ class LSTMCell(TorchCell):
         super().__init__(input_size, hidden_size, {"h": read, "c": hidden_size}, output_size=read)
         self.g = pointwise(activation)
         self.chrono, self.init = check_chrono(chrono, bias), init
-        where = {"device": device, "dtype": dtype}
+        where: dict[str, Any] = {"device": device, "dtype": dtype}
         norm = norm_of_state(norm_on, projection.get("norm"))
         like_torch = content == "recurrent" and norm is None
         gates = ("i", "f", "o") if output_gate else ("i", "f")

@@ -19,18 +19,19 @@ is the paper's reading), and (10) takes the mean over the heads (head_reduction=
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.types import Device
 
 from linnet.base.options import check_size, choose
-from linnet.fuse.unit import Named
-from linnet.layers.activations import identity
-from linnet.layers.cell import Cell
-from linnet.layers.init import clear_
-from linnet.layers.projection import Projection
-from linnet.layers.recurrent import Recurrent
+from linnet.program.unit import Named
+from linnet.recurrent.activations import identity
+from linnet.recurrent.cell import Cell
+from linnet.recurrent.init import clear_
+from linnet.recurrent.projection import Projection
+from linnet.recurrent.recurrent import Recurrent
 
 
 class NRUState(NamedTuple):
@@ -88,8 +89,8 @@ class NRUCell(Cell):
         input_size: int,
         hidden_size: int,
         bias: bool = True,
-        device=None,
-        dtype=None,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
         *,
         memory_size: int = 64,
         num_heads: int = 4,
@@ -98,7 +99,7 @@ class NRUCell(Cell):
         head_reduction: str = "mean",
         heads_read_input: bool = False,
         layer_norm: bool = False,
-        **projection,
+        **projection: Any,
     ):
         check_size("memory_size", memory_size)
         check_size("num_heads", num_heads)
@@ -109,7 +110,7 @@ class NRUCell(Cell):
         self.memory_size, self.num_heads, self.directions = memory_size, num_heads, directions
         self.head_reduction = head_reduction
         self.g = torch.relu if head_activation == "relu" else identity
-        where = {"device": device, "dtype": dtype}
+        where: dict[str, Any] = {"device": device, "dtype": dtype}
         wide = self.direction_size()
         heads = {"alpha": num_heads, "beta": num_heads, "write": wide, "erase": wide}
         inputs = (

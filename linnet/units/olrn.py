@@ -12,11 +12,14 @@ and activation="identity" is the default here.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
+from torch.types import Device
 
-from linnet.fuse.unit import Named
-from linnet.layers.recurrent import Recurrent
+from linnet.program.unit import Named
+from linnet.recurrent.recurrent import Recurrent
 from linnet.units.lrn import LRNCell
 
 
@@ -33,11 +36,11 @@ class OLRNCell(LRNCell):
         input_size: int,
         hidden_size: int,
         bias: bool = True,
-        device=None,
-        dtype=None,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
         *,
         activation: str = "identity",
-        **projection,
+        **projection: Any,
     ):
         super().__init__(input_size, hidden_size, bias, device, dtype, activation=activation, **projection)
 

@@ -17,18 +17,19 @@ them here. Zoneout keeps c_t at c_{t-1} before the output reads it, as their mas
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.types import Device
 
 from linnet.base.options import check_rate, choose
-from linnet.fuse.padding import only_selects
-from linnet.fuse.unit import Named
-from linnet.layers.cell import Cell
-from linnet.layers.init import clear_
-from linnet.layers.projection import Projection
-from linnet.layers.recurrent import Recurrent
+from linnet.program.padding import only_selects
+from linnet.program.unit import Named
+from linnet.recurrent.cell import Cell
+from linnet.recurrent.init import clear_
+from linnet.recurrent.projection import Projection
+from linnet.recurrent.recurrent import Recurrent
 
 GATES = {"f": ("z", "f"), "fo": ("z", "f", "o"), "ifo": ("z", "f", "o", "i")}
 
@@ -72,14 +73,14 @@ class QRNNCell(Cell):
         input_size: int,
         hidden_size: int,
         bias: bool = True,
-        device=None,
-        dtype=None,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
         *,
         window: int = 1,
         pooling: str = "fo",
         zoneout: float = 0.0,
         highway: bool = False,
-        **projection,
+        **projection: Any,
     ):
         choose("window", window, (1, 2))
         choose("pooling", pooling, GATES)
@@ -95,7 +96,7 @@ class QRNNCell(Cell):
         skip = ("skip",) if highway and input_size != hidden_size else ()
         after = tuple(f"{gate}_next" for gate in gates) if window == 2 else ()
         parts = dict.fromkeys((*skip, *after, *gates), hidden_size)
-        where = {"device": device, "dtype": dtype}
+        where: dict[str, Any] = {"device": device, "dtype": dtype}
         self.input = Projection(input_size, parts, gates if bias else False, **where, **projection)
         self.reset_parameters()
 

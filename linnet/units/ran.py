@@ -17,19 +17,20 @@ authors' code has (c, h).
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.types import Device
 
 from linnet.base.options import check_size
-from linnet.fuse.padding import only_selects
-from linnet.fuse.unit import Named
-from linnet.layers.activations import pointwise
-from linnet.layers.cell import Cell
-from linnet.layers.init import clear_, xavier_uniform_
-from linnet.layers.projection import Projection
-from linnet.layers.recurrent import Recurrent
+from linnet.program.padding import only_selects
+from linnet.program.unit import Named
+from linnet.recurrent.activations import pointwise
+from linnet.recurrent.cell import Cell
+from linnet.recurrent.init import clear_, xavier_uniform_
+from linnet.recurrent.projection import Projection
+from linnet.recurrent.recurrent import Recurrent
 
 
 class RANState(NamedTuple):
@@ -54,14 +55,14 @@ class RANCell(Cell):
         input_size: int,
         hidden_size: int,
         bias: bool = True,
-        device=None,
-        dtype=None,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
         *,
         activation: str | None = None,
         reduced: bool = False,
         proj_size: int = 0,
         heads: int = 1,
-        **projection,
+        **projection: Any,
     ):
         check_size("proj_size", proj_size, least=0)
         read = proj_size or hidden_size
@@ -73,7 +74,7 @@ class RANCell(Cell):
             )
         self.reduced = reduced
         self.g = pointwise(activation or ("identity" if reduced else "tanh"))
-        where = {"device": device, "dtype": dtype}
+        where: dict[str, Any] = {"device": device, "dtype": dtype}
         parts = dict.fromkeys(("i", "f") if reduced else ("content", "i", "f"), hidden_size)
         self.input = Projection(input_size, parts, ("i", "f") if bias else False, **where, **projection)
         products = {"ih": hidden_size, "fh": hidden_size}

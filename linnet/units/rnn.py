@@ -10,13 +10,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor, nn
+from torch.types import Device
 
 from linnet.base.options import choose
-from linnet.fuse.unit import Named
-from linnet.layers.activations import pointwise
-from linnet.layers.init import INITS, clear_, each_part_, gated_
 from linnet.layers.torch_names import OfInput, OfState, TorchCell, TorchStack
+from linnet.program.unit import Named
+from linnet.recurrent.activations import pointwise
+from linnet.recurrent.init import INITS, clear_, each_part_, gated_
 
 
 class RNNCell(TorchCell):
@@ -36,19 +38,19 @@ class RNNCell(TorchCell):
         hidden_size: int,
         bias: bool = True,
         nonlinearity: str = "tanh",
-        device=None,
-        dtype=None,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
         *,
         layer_norm: bool = False,
         init: str = "uniform",
         heads: int = 1,
-        **projection,
+        **projection: Any,
     ):
         super().__init__(input_size, hidden_size, {"h": hidden_size})
         choose("init", init, (*INITS, "identity"))
         self.g = pointwise(nonlinearity, ("tanh", "relu", "sigmoid"), "nonlinearity")
         self.init = init
-        where = {"device": device, "dtype": dtype}
+        where: dict[str, Any] = {"device": device, "dtype": dtype}
         self.input = OfInput(input_size, {"a": hidden_size}, bias, **where, **projection)
         self.recurrent = OfState(hidden_size, {"hR": hidden_size}, input_heads=heads, **where)
         self.has_torch_layout = self.has_dense_matrices

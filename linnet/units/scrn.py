@@ -19,13 +19,15 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.types import Device
 
 from linnet.base.options import check_number, check_share, check_size, choose
-from linnet.fuse.unit import Named, Stage
-from linnet.layers.cell import Cell
-from linnet.layers.init import clear_, uniform_
-from linnet.layers.projection import Projection
-from linnet.layers.recurrent import Recurrent
+from linnet.program.padding import only_selects
+from linnet.program.unit import Named, Stage
+from linnet.recurrent.cell import Cell
+from linnet.recurrent.init import clear_, uniform_
+from linnet.recurrent.projection import Projection
+from linnet.recurrent.recurrent import Recurrent
 
 
 class SCRNState(NamedTuple):
@@ -52,8 +54,8 @@ class SCRNCell(Cell):
         input_size: int,
         hidden_size: int,
         bias: bool = True,
-        device=None,
-        dtype=None,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
         *,
         context_size: int | None = None,
         alpha: float = 0.9,
@@ -61,7 +63,7 @@ class SCRNCell(Cell):
         hidden_reads: str = "new",
         init_scale: float = 0.3,
         heads: int = 1,
-        **projection,
+        **projection: Any,
     ):
         check_size("hidden_size", hidden_size)
         context_size = max(1, round(hidden_size / 6)) if context_size is None else context_size
@@ -76,7 +78,7 @@ class SCRNCell(Cell):
             self.recurrence = {"recurrent": "h", "context": "s"}
         self.context_size, self.context_in_output = context_size, context_in_output
         self.init_scale = init_scale
-        where = {"device": device, "dtype": dtype}
+        where: dict[str, Any] = {"device": device, "dtype": dtype}
         parts = {"b": context_size, "a": hidden_size}
         self.input = Projection(input_size, parts, ("a",) if bias else False, **where, **projection)
         self.context = Projection(context_size, {"sP": hidden_size}, **where)
@@ -110,6 +112,7 @@ class SCRNCell(Cell):
         h = torch.sigmoid(a + sP + hR)  # (2)
         return h, {"h": h}
 
+    @only_selects
     def output(self, y: Tensor, state: Named) -> Tensor:
         return torch.cat([state["s"], state["h"]], -1) if self.context_in_output else state["h"]  # (7)
 

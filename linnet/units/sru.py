@@ -27,16 +27,17 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.types import Device
 
 from linnet.base.options import check_number, check_rate, check_size, choose
-from linnet.fuse.padding import only_selects
-from linnet.fuse.unit import Named
-from linnet.layers.activations import pointwise
-from linnet.layers.cell import Cell
-from linnet.layers.init import clear_
-from linnet.layers.masks import keep_mask, over_time
-from linnet.layers.projection import Projection
-from linnet.layers.recurrent import Recurrent
+from linnet.program.padding import only_selects
+from linnet.program.unit import Named
+from linnet.recurrent.activations import pointwise
+from linnet.recurrent.cell import Cell
+from linnet.recurrent.init import clear_
+from linnet.recurrent.masks import keep_mask, over_time
+from linnet.recurrent.projection import Projection
+from linnet.recurrent.recurrent import Recurrent
 
 
 class SRUCell(Cell):
@@ -61,8 +62,8 @@ class SRUCell(Cell):
         input_size: int,
         hidden_size: int,
         bias: bool = True,
-        device=None,
-        dtype=None,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
         *,
         activation: str = "identity",
         recurrent_gates: bool = True,
@@ -75,7 +76,7 @@ class SRUCell(Cell):
         cell_dropout_on: str = "state",
         full_bias: bool = False,
         skip_from: int | None = None,
-        **projection,
+        **projection: Any,
     ):
         super().__init__(input_size, hidden_size, states={"c": hidden_size})
         check_size("rank", rank, least=0)
@@ -95,7 +96,7 @@ class SRUCell(Cell):
         self.skip_from = None if skip == "matrix" or not highway else skip_from
         self.skips_by_matrix = highway and self.skip_from is None
         self.alpha = 1.0 if self.skips_by_matrix else self.variance_correction
-        where = {"device": device, "dtype": dtype}
+        where: dict[str, Any] = {"device": device, "dtype": dtype}
         parts = dict.fromkeys((*(["skip"] if self.skips_by_matrix else []), "u", "f", "r"), hidden_size)
         biased = (True if full_bias else ("f", "r")) if bias else False
         # As in the authors' code, an input no wider than the rank has nothing to gain by it.

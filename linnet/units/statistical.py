@@ -11,16 +11,18 @@ Oliva, Póczos and Schneider (2017), as the NRU authors use it for comparison (t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.types import Device
 
 from linnet.base.options import check_size
-from linnet.fuse.unit import Named
-from linnet.layers.cell import Cell
-from linnet.layers.init import clear_
-from linnet.layers.projection import Projection
-from linnet.layers.recurrent import Recurrent
+from linnet.program.unit import Named
+from linnet.recurrent.cell import Cell
+from linnet.recurrent.init import clear_
+from linnet.recurrent.projection import Projection
+from linnet.recurrent.recurrent import Recurrent
 
 
 class StatisticalRUCell(Cell):
@@ -36,13 +38,13 @@ class StatisticalRUCell(Cell):
         input_size: int,
         hidden_size: int,
         bias: bool = True,
-        device=None,
-        dtype=None,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
         *,
         statistics_size: int | None = None,
         summary_size: int | None = None,
         scales: Sequence[float] = (0.0, 0.5, 0.9, 0.99, 0.999),
-        **projection,
+        **projection: Any,
     ):
         check_size("hidden_size", hidden_size)
         statistics = hidden_size if statistics_size is None else statistics_size
@@ -52,7 +54,7 @@ class StatisticalRUCell(Cell):
         check_scales(scales)
         super().__init__(input_size, hidden_size, {"mu": len(scales) * statistics})
         self.statistics_size, self.summary_size, self.scales = statistics, summary, tuple(scales)
-        where = {"device": device, "dtype": dtype}
+        where: dict[str, Any] = {"device": device, "dtype": dtype}
         self.input = Projection(input_size, {"phi": statistics}, bias, **where, **projection)
         self.summary = Projection(len(scales) * statistics, {"r": summary}, bias, **where)
         self.recurrent = Projection(summary, {"phi_r": statistics}, **where)

@@ -229,7 +229,7 @@ def test_similar_states_are_found_in_other_texts(open_page: Any):
     page = open_page(shown)
     page.click("#tab-similar")
     page.evaluate("lens.select(4)")
-    wait_until(page, "document.querySelector('.says').textContent.includes('after “on”')")
+    wait_until(page, "document.querySelector('.says').textContent.startsWith('The states after “on”')")
     # The second text begins as the typed one does, so the model is in the very same state.
     assert page.locator(".says").inner_text() == "The states after “on” are most like those after “on”: 1."
     page.fill("input[aria-label=words]", "3")
@@ -549,3 +549,76 @@ def test_a_notebook_shows_the_page_in_a_frame():
     frame = page_of(language_model("lrn"), "LRN")._repr_html_()
     assert frame.startswith("<iframe")
     assert "&lt;!doctype html&gt;" in frame
+
+
+# ----------------------------------------------------------------------------- nothing is cut off
+
+LONG = " ".join(WORDS[1 + number % (len(WORDS) - 1)] for number in range(48))
+CUT = """() => [...document.querySelectorAll(".figure")].flatMap(box => {
+  const whole = box.getBoundingClientRect();
+  const outside = [...box.querySelectorAll("svg text, svg rect")].filter(each => {
+    const own = each.getBoundingClientRect();
+    return own.left < whole.left - 1 || own.right > whole.right + 1 || own.bottom > whole.bottom + 1;
+  });
+  const beyond = box.scrollWidth > box.clientWidth ? ["scrolls"] : [];
+  return [...beyond, ...outside.map(each => each.textContent || each.tagName)];
+})"""
+
+
+@needs_chromium
+@pytest.mark.parametrize("width", [1280, 390])
+def test_no_chart_is_cut_off(open_page: Any, width: int):
+    page = open_page(page_of(language_model("sru"), "SRU"), width=width)
+    for typed in (LONG, "small", " ".join([LONG] * 6)):
+        page.fill("textarea", typed)
+        for tab in page.locator("[role=tab]").all():
+            tab.click()
+            page.wait_for_timeout(60)
+            assert page.evaluate(CUT) == []
+
+
+@needs_chromium
+def test_tabs_and_the_selected_word_are_seen_on_a_phone(open_page: Any):
+    page = open_page(page_of(language_model("ran"), "RAN"), width=390, touch=True)
+    page.fill("textarea", LONG)
+    for tab in page.locator("[role=tab]").all():
+        box = tab.bounding_box()
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= 390
+    wait_until(page, "document.querySelectorAll('.words span').length == 48")
+    words, selected = (
+        page.locator(each).bounding_box() for each in (".words", ".words [aria-selected=true]")
+    )
+    assert selected["y"] + selected["height"] <= words["y"] + words["height"]
+
+
+@needs_chromium
+def test_weights_are_shown_by_their_mean_or_by_the_largest(open_page: Any):
+    page = open_page(page_of(language_model("ran"), "RAN"))
+    page.click("#tab-weights")
+    assert "its mean weight over all channels is" in page.inner_text(".says")
+    page.select_option("select[aria-label=by]", "largest")
+    assert "its largest weight over all channels is" in page.inner_text(".says")
+
+
+# ---------------------------------------------------------------------------------- from Python
+
+
+def test_a_loaded_run_has_its_lens(small_language_run: Path):
+    run = linnet.load(small_language_run)
+    shown = linnet.lens(run, text="the linnet")
+    assert shown.text == "the linnet"
+    assert shown.models[0].info["text"]["tokens"] == list(run.vocabulary.tokens)
+    with pytest.raises(TypeError, match="a trained run has its own vocabulary"):
+        linnet.lens(run, run.vocabulary)
+    with pytest.raises(TypeError, match=r"needs its vocabulary: linnet.lens\(model, vocabulary\)"):
+        linnet.lens(run.model)
+
+
+def test_what_a_console_prints_is_short(small_language_run: Path):
+    run = linnet.load(small_language_run)
+    layer = run.model.stack[0].eval()
+    for each in (run, linnet.lens(run), linnet.lens(run).models, run.vocabulary, linnet.stream(layer)):
+        assert len(repr(each)) < 300
+    assert repr(run.vocabulary).startswith(f"Vocabulary({len(run.vocabulary)} tokens by char: ' ', ")
+    assert repr(run).startswith(f"TrainedRun({str(small_language_run)!r}: lm with ")

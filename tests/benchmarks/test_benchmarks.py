@@ -23,6 +23,7 @@ from benchmarks import (
     memory,
     one_sequence,
     options,
+    padding,
     reading,
     recurrence,
     report,
@@ -112,6 +113,14 @@ def test_classifiers_race_with_as_many_layers_and_all_dropouts(book: rows.Book):
     ours, torchs = classifier.ours("lstm", Shape(6, 3, 16)), classifier.TorchClassifier(16)
     trained = sum(weight.numel() for weight in torchs.parameters() if weight.requires_grad)
     assert trained == ours.count() + 2 * 4 * 16
+
+
+def test_padding_races_a_full_batch_and_torchs_packed_layer(book: rows.Book):
+    made = padding.measure(replace(TINY, threads=2, units=("gru",)), book)
+    compared = [(row["backend"], row["ratio_to"]) for row in made if row["ratio_to"]]
+    expected = [("lengths", padding.FULL), ("lengths", padding.PACKED), ("packed", padding.LENGTHS)]
+    assert compared == expected * len(TINY.modes)
+    assert {row["threads"] for row in made} == {"1"}
 
 
 def test_one_sequence_races_on_one_thread_with_torch_and_onnxruntime(book: rows.Book):

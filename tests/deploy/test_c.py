@@ -13,8 +13,8 @@ from torch import nn
 import linnet
 from linnet.deploy.source.c_programs import piece_text
 from linnet.deploy.step.build import outputs_of
-from linnet.layers import int8
-from tests.fuse.user_units import Leaky, Moving
+from linnet.recurrent import int8
+from tests.user_units import Leaky, Moving
 from tools.run_steps import CC, STRICT, assert_equal_outputs, checked, run_compiled, shared_library
 from tools.step_cases import (
     Case,

@@ -12,7 +12,7 @@ import torch
 
 import linnet
 from linnet.deploy.step.build import outputs_of
-from tests.fuse.user_units import Leaky, Moving
+from tests.user_units import Leaky, Moving
 from tools.run_steps import NODE, assert_equal_outputs, checked, run_modules
 from tools.step_cases import Case, language_model, models, stack, units, variants, with_heads
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 import linnet
-from linnet.layers.chain import Chain, LogSums, ScaledSums, sums_of
+from linnet.layers.crf_sums import Chain, LogSums, ScaledSums, sums_of
 
 TAGS, LENGTHS = 3, [4, 1, 3]
 

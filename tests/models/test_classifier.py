@@ -12,8 +12,8 @@ from helpers import liven, same
 import linnet
 from linnet.data.padded import Example, collate
 from linnet.layers.characters import CharacterMax
+from linnet.layers.class_output import smoothed_cross_entropy
 from linnet.layers.embedding import WordEmbedding, use_vectors
-from linnet.layers.output import smoothed_cross_entropy
 from linnet.layers.pooling import POOLINGS, AttentivePooling
 from linnet.models.classifier import Classifier, ClassifierConfig
 from linnet.models.encoder import Text

@@ -22,7 +22,7 @@ from torch import Tensor
 import linnet
 from linnet.deploy.checkpoints import convert
 from linnet.layers.characters import CharacterMax
-from linnet.layers.output import smoothed_cross_entropy
+from linnet.layers.class_output import smoothed_cross_entropy
 from linnet.layers.pooling import AttentivePooling
 from linnet.models.classifier import Classifier, ClassifierConfig
 

@@ -19,7 +19,7 @@ from golden_units import (
     under,
 )
 
-from linnet.layers.output import smoothed_cross_entropy
+from linnet.layers.class_output import smoothed_cross_entropy
 from linnet.models.encoder import Text
 from linnet.models.pair import PairClassifier, PairConfig
 

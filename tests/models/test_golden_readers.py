@@ -124,7 +124,7 @@ def recorded_masks(v: Vectors, model: DocumentReader) -> Iterator[None]:
         )
 
     with (
-        patch("linnet.layers.projection.keep_mask", draw_from(of_x)),
+        patch("linnet.recurrent.projection.keep_mask", draw_from(of_x)),
         patch("linnet.units.sru.keep_mask", draw_from(of_c)),
     ):
         yield

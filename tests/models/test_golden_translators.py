@@ -16,8 +16,8 @@ from torch import Tensor
 import linnet
 from linnet.deploy.checkpoints import convert
 from linnet.layers.beam import beam_search
+from linnet.layers.class_output import smoothed_cross_entropy
 from linnet.layers.nested import repeat_rows
-from linnet.layers.output import smoothed_cross_entropy
 from linnet.layers.softmax import IGNORE
 from linnet.layers.transformer import (
     FeedForward,

@@ -186,6 +186,17 @@ def test_figures_and_the_metric_that_selects_are_computed(task: Task, run: Path)
 # ------------------------------------------------------------------------------------ trained runs
 
 
+def test_a_baseline_stands_next_to_the_result(task: Task, run: Path):
+    result = read_result(run)
+    assert result is not None
+    names = {figure.name for figure in task.figures(task.data)}
+    # The toy task shows that a task needs none.
+    assert bool(result["baselines"]) == (task.name != "largest")
+    for each in result["baselines"]:
+        assert names & {*each["figures"]} <= {*result["test"]}
+        assert names & {*each["figures"]}
+
+
 def test_a_run_loads_without_its_data(config: RunConfig, run: Path, files: Path):
     found = linnet.load(run)
     assert found.config == config

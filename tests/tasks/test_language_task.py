@@ -10,11 +10,13 @@ import torch
 from helpers import liven, same
 from torch import Tensor
 
+from linnet.cli.output import result_line
 from linnet.data.batches import Window
 from linnet.models.language import LanguageModel, LanguageModelConfig
 from linnet.tasks.base import Task
 from linnet.tasks.evaluation import evaluate
-from linnet.tasks.language import Language, LanguageData
+from linnet.tasks.language import Language, LanguageData, TextMetrics
+from linnet.train.progress import sentence
 
 V = 9
 
@@ -142,7 +144,23 @@ def test_figures_are_those_of_the_whole_text():
     figures = evaluate(task, model, "valid")
     assert figures["loss"] == pytest.approx(expected, rel=1e-12)
     assert figures["perplexity"] == pytest.approx(math.exp(expected))
-    assert figures["bpc"] == pytest.approx(expected / math.log(2))
+    assert figures["bits_per_word"] == pytest.approx(expected / math.log(2))
+    assert "bpc" not in figures
+
+
+def test_counts_are_whole_numbers_in_files_and_lines():
+    figures = evaluate(make(), model_of(make()), "valid")
+    assert type(figures["tokens"]) is int
+    assert result_line("valid", {"loss": 1.5, "tokens": 210_539}) == "valid: loss 1.5  tokens 210,539"
+    row = {"step": 1, "epoch": 1, "split": "valid", "loss": 1.5, "tokens": 210_539}
+    assert sentence(row) == "epoch 1  step 1  valid: loss 1.5  tokens 210,539"
+
+
+@pytest.mark.parametrize(("level", "name"), [("char", "bpc"), ("byte", "bpc"), ("bpe", "bits_per_token")])
+def test_bits_have_the_name_of_what_they_are_per(level: str, name: str):
+    metrics = TextMetrics(level)
+    metrics.total, metrics.count = 2 * math.log(2), 2
+    assert metrics.compute()[name] == pytest.approx(1.0)
 
 
 def test_the_authors_batching_leaves_the_tail_out():

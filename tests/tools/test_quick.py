@@ -20,8 +20,8 @@ def repository() -> tuple[dict[str, Path], dict[str, set[str]]]:
 @pytest.mark.parametrize(
     ("changed", "test", "rank", "why"),
     [
-        ("tests/fuse/test_jit.py", "tests/fuse/test_jit.py", NAMED, "changed"),
-        ("linnet/fuse/cpu/jit.py", "tests/fuse/test_jit.py", NAMED, "tests linnet/fuse/cpu/jit.py"),
+        ("tests/cpu/test_jit.py", "tests/cpu/test_jit.py", NAMED, "changed"),
+        ("linnet/cpu/jit.py", "tests/cpu/test_jit.py", NAMED, "tests linnet/cpu/jit.py"),
         ("tools/soak.py", "tests/tools/test_soak.py", NAMED, "tests tools/soak.py"),
         ("linnet/runs/errors.py", "tests/runs/test_load.py", IMPORTS, "imports linnet.runs.errors"),
         ("tests/toy_task.py", "tests/test_toy_task.py", IMPORTS, "imports toy_task"),

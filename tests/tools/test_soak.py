@@ -13,10 +13,10 @@ import pytest
 import torch
 
 from benchmarks.recurrence import launches
-from linnet.fuse.choose import requested
-from linnet.fuse.watch import Originals
-from linnet.fuse.ways import Loop
-from linnet.layers.recurrent import Recurrent
+from linnet.recurrent.recurrent import Recurrent
+from linnet.run.change import Originals
+from linnet.run.choose import requested
+from linnet.run.ways import Loop
 from linnet.units import UNITS
 from tools import attacks, edges, soak
 from tools.cases import FLOOR, JUMPS, NOISES, Case, can_fuse, draw, fusing, is_unstable

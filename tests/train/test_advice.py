@@ -66,7 +66,7 @@ def test_what_nru_is_advised_keeps_a_run_finite(tmp_path: Path, settings: dict[s
 @pytest.mark.parametrize("config", [{"carry": True}, {"carry": False}])
 def test_the_advice_names_options_that_there_are(config: dict[str, Any], capsys: pytest.CaptureFixture[str]):
     with pytest.raises(SystemExit):
-        main(["train", "lm", "--help"])
+        main(["train", "lm", "--help", "--all"])
     known = capsys.readouterr().out
     for option in re.findall(r"--[a-z-]+", told(unit="nru", **config)):
         assert option in known

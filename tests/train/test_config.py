@@ -47,7 +47,7 @@ def test_a_run_goes_to_json_and_back():
         ({"lr": "fast"}, r"lr is float; got 'fast' \(str\)"),
         ({"epochs": 1.5}, "epochs is int; got 1.5"),
         ({"epochs": True}, "epochs is int; got True"),
-        ({"epochs": 0}, "epochs is at least 1; got 0"),
+        ({"epochs": -1}, "epochs is at least 0; got -1"),
         ({"clip": -1.0}, "clip is at least 0; got -1.0"),
         ({"lr": float("nan")}, "lr is a finite number; got nan"),
         ({"lr": float("inf")}, "lr is a finite number; got inf"),

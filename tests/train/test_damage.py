@@ -32,7 +32,7 @@ SETTINGS = override(
     },
 )
 STEPS, REACHED, SAVED, SAVED_BEFORE = 36, 33, 29, 24
-TIMES = ("seconds", "tokens_per_second")
+TIMES = ("seconds", "spent", "tokens_per_second")
 
 
 class Killed(BaseException):

@@ -69,7 +69,7 @@ def test_eval_gives_the_figures_of_the_run(run: Path, capsys: pytest.CaptureFixt
     assert f"valid: loss {result['valid']['loss']:.5g}" in said
     assert f"test: loss {result['test']['loss']:.5g}" in said
     assert cli.main(["eval", str(run), "--dynamic", "--dynamic-batch", "4", "--splits", "test"]) == 0
-    assert re.fullmatch(r"test: loss \S+  perplexity \S+  bpc \S+\n", capsys.readouterr().out)
+    assert re.fullmatch(r"test: loss \S+  perplexity \S+  bpc \S+  tokens 181\n", capsys.readouterr().out)
 
 
 def test_eval_reads_another_text_with_the_vocabulary_of_the_run(
@@ -280,7 +280,7 @@ def test_a_report_of_a_run_under_way_has_dashes(run: Path, tmp_path: Path):
         ("train lm --optimiser adm", 2, "did you mean 'adam'?"),
         ("train lm --unit-options alpha", 2, "expected NAME=VALUE"),
         ("train lm --unit sru --unit-options alpha=1", 1, "SRU has no option 'alpha'"),
-        ("train lm --epochs 0", 1, "epochs is at least 1; got 0"),
+        ("train lm --epochs -1", 1, "epochs is at least 0; got -1"),
         (
             "train lm --config nowhere.json",
             1,
@@ -396,7 +396,7 @@ def test_a_weights_file_is_safetensors(run: Path):
 
 def test_listing_imports_no_trainer():
     code = (
-        "import sys; from linnet.cli import main; main(['list']); "
+        "import sys; from linnet.cli import main; main(['list', '--all']); "
         "print([n for n in ('lightning_fabric', 'optuna', 'rich', 'matplotlib') if n in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

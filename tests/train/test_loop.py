@@ -33,7 +33,8 @@ from linnet.train.update import Updater
 ROOT = str(Path(linnet.__file__).parents[1])
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": ROOT}
 SHORT = {
-    **{"optimiser": "sgd", "lr": 0.5, "clip": 0.0, "epochs": 3},
+    # The rate of `linear` depends on the length of a run; some of these are compared with longer ones.
+    **{"optimiser": "sgd", "lr": 0.5, "clip": 0.0, "epochs": 3, "schedule": "constant"},
     **{"log_every": 4, "checkpoint_seconds": 0.0, "device": "cpu"},
 }
 VARIANTS = {
@@ -432,11 +433,12 @@ def free_port() -> str:
 
 ALIKE = {
     **{"dropout": 0.0, "epochs": 2, "log_every": 1, "device": "cpu"},
-    **{"optimiser": "sgd", "lr": 0.5, "clip": 0.25},
+    **{"optimiser": "sgd", "lr": 0.5, "clip": 0.25, "schedule": "constant"},
 }
 """Without dropout two processes do what one does."""
 CUT = {
-    **{"epochs": 12, "optimiser": "adam", "lr": 0.01, "ema": 0.9, "log_every": 7, "clip": 0.25},
+    **{"epochs": 12, "optimiser": "adam", "lr": 0.01, "schedule": "constant", "ema": 0.9, "log_every": 7},
+    "clip": 0.25,
     **{"checkpoint_steps": 5, "checkpoint_seconds": 0.0, "device": "cpu"},
 }
 

@@ -20,6 +20,7 @@ from linnet.runs import checkpoints, trees
 from linnet.runs.config import OptimiserConfig
 from linnet.runs.errors import Mismatch
 from linnet.runs.records import Rows, read_rows, write_json
+from linnet.tasks.language import TextMetrics
 from linnet.train import dynamic, optimisers
 from linnet.train.progress import Plain, time_left
 from linnet.units import LSTM
@@ -259,7 +260,7 @@ def test_a_window_is_scored_before_it_is_learnt():
     model, settings = tiny().eval(), dynamic.DynamicConfig(dynamic_length=59, dynamic_batch=2)
     known = dynamic.statistics(model, TEXT, settings)
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    figures = dynamic.evaluate(model, TEXT, known, settings)
+    figures = dynamic.evaluate(model, TEXT, known, settings, TextMetrics("char"))
     with torch.no_grad():
         parts = model.loss(TEXT[:-1, None], TEXT[1:, None])
     assert figures["loss"] == pytest.approx(float(parts.nll) / 59, rel=1e-6)
@@ -270,8 +271,8 @@ def test_a_window_is_scored_before_it_is_learnt():
 def test_learning_on_the_way_helps_on_a_regular_text():
     model, settings = tiny(), dynamic.DynamicConfig(dynamic_lr=0.05, dynamic_batch=2)
     known = dynamic.statistics(model, TEXT, settings)
-    still = dynamic.evaluate(model, TEXT, known, dynamic.DynamicConfig(dynamic_lr=0.0))
-    assert dynamic.evaluate(model, TEXT, known, settings)["loss"] < still["loss"] - 0.1
+    still = dynamic.evaluate(model, TEXT, known, dynamic.DynamicConfig(dynamic_lr=0.0), TextMetrics("char"))
+    assert dynamic.evaluate(model, TEXT, known, settings, TextMetrics("char"))["loss"] < still["loss"] - 0.1
 
 
 def test_the_update_is_that_of_the_formula():

@@ -24,8 +24,8 @@ function draw(reading, { layer, t, width: room }) {
   const points = (k) => table.slice(k).map((row, i) => [middle(k + i), TOP + HEIGHT * (1 - row[k].mean / most)]);
   const width = LEFT + placed.width + 8;
   const named = [t, ...lasting(table).filter((k) => k !== t)].slice(0, 4);
-  const names = curveNames(named.map((k, number) => nameOf(reading, table, k, number)), LEFT, TOP + HEIGHT + 36, width - LEFT);
-  const figure = svg(width, TOP + HEIGHT + 40 + names.height, says(reading, table, t));
+  const names = curveNames(named.map((k, number) => nameOf(reading, table, k, number)), LEFT, TOP + HEIGHT + 12 + placed.foot, width - LEFT);
+  const figure = svg(width, TOP + HEIGHT + 16 + placed.foot + names.height, says(reading, table, t));
   figure.append(timeAxis(placed, LEFT, TOP, HEIGHT, t), valueAxis(most, LEFT, width - 8, TOP, HEIGHT));
   for (const k of reading.tokens.keys()) {
     if (!named.includes(k)) figure.append(line(points(k), { stroke: "var(--faint)", "stroke-width": 1, opacity: 0.5 }));

@@ -13,16 +13,16 @@ from torch import Tensor, nn
 from linnet.analysis.layers import Variances, layer_variances
 from linnet.analysis.sums import NotASum, gated_sum
 from linnet.data.vocabulary import EOS, WORD, Vocabulary
-from linnet.fuse.choose import backend
-from linnet.layers.cell import Cell
 from linnet.layers.crf import CRF
-from linnet.layers.modes import evaluating
-from linnet.layers.recurrent import Recurrent
 from linnet.models.classifier import Classifier
 from linnet.models.encoder import Encoder, Text
 from linnet.models.language import LanguageModel
 from linnet.models.sequence import SequenceModel
 from linnet.models.tagger import Tagger, Words
+from linnet.recurrent.cell import Cell
+from linnet.recurrent.modes import evaluating
+from linnet.recurrent.recurrent import Recurrent
+from linnet.run.choose import backend
 
 Info = dict[str, Any]
 BLANKS = re.compile(r"\S+")

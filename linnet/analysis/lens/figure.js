@@ -47,20 +47,43 @@ export function visible(token) {
   return token.replaceAll(" ", "␣") || "∅";
 }
 
-/** Columns for tokens, side by side: { x, width, label } with the whole width. They fill `room` if they are few. */
+/**
+ * Columns for tokens, side by side, never wider than `room`: { found: [{ x, width, label }], width, foot, upright,
+ * every }. `foot` is the height of the labels. If they do not fit side by side, they stand upright; if there are too
+ * many for that, only one of `every` has its label.
+ */
 export function columns(tokens, room) {
-  const labels = tokens.map((token) => fitted(visible(token.text), 100));
-  const space = tokens.length > 60 ? 4 : 10;
-  const widths = labels.map((label) => Math.max(space + 6, Math.ceil(widthOf(label)) + space));
-  const whole = widths.reduce((sum, width) => sum + width, 0);
-  const stretch = Math.max(1, Math.min(2, room / whole));
+  const labels = tokens.map((token) => fitted(visible(token.text), LONGEST));
+  const sizes = labels.map((label) => widthOf(label));
+  const widths = fittedWidths(sizes, room) ?? tokens.map(() => room / tokens.length);
+  const upright = labels.some((label, t) => label.length > 1 && sizes[t] > widths[t]);
+  // Letters may touch each other.
+  const least = upright ? UPRIGHT : Math.max(0, ...sizes.map((size) => size - 4));
+  const foot = upright ? Math.ceil(Math.max(...sizes)) + 14 : 24;
   let x = 0;
   const found = labels.map((label, t) => {
-    const width = widths[t] * stretch;
-    x += width;
-    return { x: x - width, width, label };
+    x += widths[t];
+    return { x: x - widths[t], width: widths[t], label };
   });
-  return { found, width: x };
+  return { found, width: x, foot, upright, every: Math.max(1, Math.ceil(least / (x / tokens.length))) };
+}
+
+// Pixels: of the longest label, and of a line of text that stands upright.
+const [LONGEST, UPRIGHT] = [100, 15];
+
+/** Widths with which all labels fit side by side, or undefined. Few columns fill the room. */
+function fittedWidths(sizes, room) {
+  const widths = sizes.map((size) => Math.max(16, Math.ceil(size) + 10));
+  const whole = widths.reduce((sum, width) => sum + width, 0);
+  const stretch = Math.min(2, room / whole);
+  const fit = sizes.every((size, t) => size + 1 <= widths[t] * stretch);
+  return fit ? widths.map((width) => width * stretch) : undefined;
+}
+
+/** The part of a column that is filled: with a gap to its neighbours that narrow columns do not have. */
+export function filled({ x, width }, gap) {
+  const each = Math.min(gap, width / 8);
+  return { x: x + each, width: width - 2 * each };
 }
 
 /** Names of curves with samples of their lines, in as many rows as they need; with the height of all. */
@@ -159,12 +182,22 @@ export function timeAxis(placed, left, top, height, selected) {
   placed.found.forEach(({ x, width, label }, t) => {
     const chosen = t === selected;
     if (chosen) {
-      group.append(make("rect", { x: left + x, y: top, width, height: height + 24, fill: "var(--band)", rx: 3 }));
+      group.append(make("rect", { x: left + x, y: top, width, height: height + placed.foot, fill: "var(--band)", rx: 3 }));
     }
-    const look = { "text-anchor": "middle", "font-weight": chosen ? 700 : 400 };
-    group.append(text(left + x + width / 2, top + height + 17, label, look));
+    if (!isLabelled(t, selected, placed.every)) return;
+    const weight = { "font-weight": chosen ? 700 : 400 };
+    const middle = left + x + width / 2;
+    if (placed.upright) {
+      const turned = `translate(${middle + 4} ${top + height + 8}) rotate(-90)`;
+      group.append(text(0, 0, label, { ...weight, transform: turned, "text-anchor": "end" }));
+    } else group.append(text(middle, top + height + 17, label, { ...weight, "text-anchor": "middle" }));
   });
   return group;
+}
+
+/** Whether a token has its label: the selected one has, and those for which there is room beside it. */
+function isLabelled(t, selected, every) {
+  return t === selected || (t % every === 0 && Math.abs(t - selected) >= every);
 }
 
 /** Invisible columns over a figure: to point at one selects its token. */

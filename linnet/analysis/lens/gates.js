@@ -1,6 +1,6 @@
 // Every value that the step names, over time.
 
-import { columns, columnsToPointAt, diverging, heat, make, sequential, short, svg, text, timeAxis } from "./figure.js";
+import { columns, columnsToPointAt, diverging, filled, heat, make, sequential, short, svg, text, timeAxis } from "./figure.js";
 import { mean } from "./reader.js";
 
 const [LEFT, ROW, GAP] = [76, 40, 10];
@@ -20,10 +20,10 @@ function draw(reading, { layer, t, width }) {
   const names = Object.keys(reading.info.layers[layer].values);
   const placed = columns(reading.tokens, width - LEFT - 8);
   const height = names.length * (ROW + GAP);
-  const figure = svg(LEFT + placed.width + 8, height + 34, says(reading, layer, names, t));
+  const figure = svg(LEFT + placed.width + 8, height + 10 + placed.foot, says(reading, layer, names, t));
   figure.append(timeAxis(placed, LEFT, 0, height, t));
   names.forEach((name, number) => figure.append(band(reading, layer, name, placed, number * (ROW + GAP) + 4, t)));
-  figure.append(columnsToPointAt(placed, LEFT, 0, height + 24));
+  figure.append(columnsToPointAt(placed, LEFT, 0, height + placed.foot));
   return { figure, says: says(reading, layer, names, t), table: () => tableOf(reading, layer, names) };
 }
 
@@ -37,9 +37,10 @@ function band(reading, layer, name, placed, y, t) {
   if (values.length) {
     group.append(text(8, y + 34, short(mean(values[t])), { "font-size": 12, fill: "var(--faint)" }));
   }
-  placed.found.forEach(({ x, width }, at) => {
+  placed.found.forEach((each, at) => {
     const column = Array.from(values[at], (value) => [value]);
-    group.append(heat(column, scale, { x: LEFT + x + 1, y, width: width - 2, height: ROW }));
+    const { x, width } = filled(each, 1);
+    group.append(heat(column, scale, { x: LEFT + x, y, width, height: ROW }));
   });
   return group;
 }

@@ -1,6 +1,6 @@
 // What each step wrote and erased (NRU paper, Figure 6).
 
-import { columns, columnsToPointAt, diverging, heat, legend, make, short, svg, text, timeAxis } from "./figure.js";
+import { columns, columnsToPointAt, diverging, filled, heat, legend, make, short, svg, text, timeAxis } from "./figure.js";
 import { mean } from "./reader.js";
 
 const [LEFT, TOP] = [44, 8];
@@ -23,16 +23,17 @@ function draw(reading, { layer, state, t, width: room }) {
   const placed = columns(reading.tokens, room - LEFT - 8);
   const height = Math.max(120, Math.min(280, 4 * cells));
   const scale = diverging(most);
-  const figure = svg(LEFT + placed.width + 8, TOP + height + 78, says(reading, changes, state, t));
+  const figure = svg(LEFT + placed.width + 8, TOP + height + 54 + placed.foot, says(reading, changes, state, t));
   figure.append(timeAxis(placed, LEFT, TOP, height, t));
-  placed.found.forEach(({ x, width }, at) => {
+  placed.found.forEach((each, at) => {
     const column = Array.from(changes[at], (value) => [value]);
-    figure.append(heat(column, scale, { x: LEFT + x + 1, y: TOP, width: width - 2, height }));
+    const { x, width } = filled(each, 1);
+    figure.append(heat(column, scale, { x: LEFT + x, y: TOP, width, height }));
   });
   const look = { "text-anchor": "end", fill: "var(--faint)", "font-size": 12 };
   figure.append(text(LEFT - 6, TOP + 10, "1", look), text(LEFT - 6, TOP + height, String(cells), look));
-  figure.append(legend(LEFT, TOP + height + 38, most, scale, "change of a cell"));
-  figure.append(columnsToPointAt(placed, LEFT, 0, TOP + height + 24));
+  figure.append(legend(LEFT, TOP + height + 14 + placed.foot, most, scale, "change of a cell"));
+  figure.append(columnsToPointAt(placed, LEFT, 0, TOP + height + placed.foot));
   return { figure, says: says(reading, changes, state, t), table: () => tableOf(reading, changes) };
 }
 

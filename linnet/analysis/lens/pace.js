@@ -1,6 +1,6 @@
 // How far each state moves at each word, beside how rare the word is (SCRN paper).
 
-import { LOOKS, columns, columnsToPointAt, line, make, short, svg, text, timeAxis, valueAxis } from "./figure.js";
+import { LOOKS, columns, columnsToPointAt, filled, line, make, short, svg, text, timeAxis, valueAxis } from "./figure.js";
 import { rankCorrelation } from "./ranks.js";
 import { mean } from "./reader.js";
 
@@ -39,7 +39,7 @@ function draw(reading, { layer, t, width: room }) {
   const placed = columns(reading.tokens, room - LEFT - 8);
   const middle = (at) => LEFT + placed.found[at].x + placed.found[at].width / 2;
   const width = Math.max(LEFT + placed.width + 8, 260);
-  const below = TOP + HEIGHT + 30;
+  const below = TOP + HEIGHT + 6 + placed.foot;
   const figure = svg(width, below + (rare ? RARITY + 20 : 0), says(reading, found, rare, t));
   figure.append(timeAxis(placed, LEFT, TOP, HEIGHT, t), valueAxis(most, LEFT, LEFT + placed.width, TOP, HEIGHT));
   Object.entries(found).forEach(([state, values], number) => {
@@ -59,9 +59,9 @@ function bars(rare, placed, top) {
   const most = Math.max(...rare);
   const group = make("g", {});
   rare.forEach((value, t) => {
-    const { x, width } = placed.found[t];
+    const { x, width } = filled(placed.found[t], 2);
     const height = (value / most) * RARITY;
-    const box = { x: LEFT + x + 2, y: top + RARITY - height + 8, width: width - 4, height };
+    const box = { x: LEFT + x, y: top + RARITY - height + 8, width, height };
     group.append(make("rect", { ...box, fill: "var(--faint)" }));
   });
   const label = { "font-size": 12, fill: "var(--faint)", "text-anchor": "end" };

@@ -205,6 +205,15 @@ export class Page {
     const focused = box.contains(document.activeElement);
     box.replaceChildren(...spans);
     if (focused) spans[this.selected]?.focus();
+    this.reveal(box, spans[this.selected]);
+  }
+
+  /** Scroll the words, not the page, until the selected one is seen. */
+  reveal(box, span) {
+    if (!span) return;
+    const [whole, own] = [box.getBoundingClientRect(), span.getBoundingClientRect()];
+    if (own.bottom > whole.bottom) box.scrollTop += own.bottom - whole.bottom + 4;
+    if (own.top < whole.top) box.scrollTop -= whole.top - own.top + 4;
   }
 
   panel(number) {
@@ -245,7 +254,8 @@ export class Page {
     const t = Math.min(this.selected, this.readings[number].length - 1);
     const channel = this.channel(number, layer, value, values[value]);
     const span = Math.min(this.chosen.span ?? 1, t + 1);
-    return { layer, state, value, channel, span, t, width: this.room(), later: () => this.soon(() => this.draw()) };
+    const by = this.chosen.by ?? "mean";
+    return { layer, state, value, channel, span, by, t, width: this.room(), later: () => this.soon(() => this.draw()) };
   }
 
   /** The chosen channel, or the one that would be offered first. */
@@ -274,6 +284,9 @@ export class Page {
     }
     if (this.view.choices.includes("value")) {
       box.append(this.dropdown("value", Object.keys(values).map((each) => [each, each]), choice.value, String));
+    }
+    if (this.view.choices.includes("by")) {
+      box.append(this.dropdown("by", [["mean", "mean of the channels"], ["largest", "largest channel"]], choice.by, String));
     }
     if (this.view.choices.includes("channel")) box.append(...this.channelControls(number, choice));
     if (this.view.choices.includes("span")) {

@@ -44,6 +44,9 @@ class Shown(NamedTuple):
     module: str
     info: dict[str, Any]
 
+    def __repr__(self) -> str:
+        return f"{self.info['name']}: {self.info['about']}"
+
 
 @dataclass(frozen=True)
 class Lens:
@@ -51,6 +54,9 @@ class Lens:
 
     models: tuple[Shown, ...]
     text: str
+
+    def __repr__(self) -> str:
+        return f"Lens({'; '.join(map(repr, self.models))}), to be written by save(path)"
 
     @property
     def html(self) -> str:

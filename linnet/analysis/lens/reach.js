@@ -3,7 +3,7 @@
 // d score / d s at s = 1, where s scales the vector of a word: the gradient with respect to this vector, times the
 // vector. A central difference of the model itself, in double precision, so no gradient is written by hand.
 
-import { columns, columnsToPointAt, make, short, svg, text, timeAxis, widthOf } from "./figure.js";
+import { columns, columnsToPointAt, filled, make, short, svg, text, timeAxis, widthOf } from "./figure.js";
 import { Piecewise } from "./piecewise.js";
 import { copied, largest } from "./reader.js";
 
@@ -71,17 +71,18 @@ function draw(reading, { t, width: room, later }) {
   const most = Math.max(1e-12, ...Object.values(found).map(Math.abs));
   const placed = columns(reading.tokens, room - LEFT - 8);
   const sentence = done ? says(reading, found, t) : "Computing the gradients …";
-  const figure = svg(LEFT + placed.width + 8, TOP + HEIGHT + 34, sentence);
+  const figure = svg(LEFT + placed.width + 8, TOP + HEIGHT + 10 + placed.foot, sentence);
   figure.append(timeAxis(placed, LEFT, TOP, HEIGHT, t));
   figure.append(make("path", { d: `M${LEFT} ${ZERO}h${placed.width}`, stroke: "var(--faint)" }));
   found.forEach((value, k) => figure.append(bar(value, placed.found[k], (Math.abs(value) / most) * (HEIGHT / 2 - 14))));
-  figure.append(columnsToPointAt(placed, LEFT, 0, TOP + HEIGHT + 24));
+  figure.append(columnsToPointAt(placed, LEFT, 0, TOP + HEIGHT + placed.foot));
   return { figure, says: sentence, table: () => tableOf(reading, found) };
 }
 
-function bar(value, { x, width }, tall) {
+function bar(value, column, tall) {
+  const { x, width } = filled(column, 3);
   const [y, fill] = value < 0 ? [ZERO, "var(--low)"] : [ZERO - tall, "var(--high)"];
-  const made = make("g", {}, make("rect", { x: LEFT + x + 3, y, width: width - 6, height: tall, fill, rx: 2 }));
+  const made = make("g", {}, make("rect", { x: LEFT + x, y, width, height: tall, fill, rx: 2 }));
   const look = { "text-anchor": "middle", "font-size": 11, fill: "var(--faint)" };
   const label = value < 0 ? ZERO + tall + 12 : ZERO - tall - 4;
   if (widthOf(short(value), 11) < width) made.append(text(LEFT + x + width / 2, label, short(value), look));

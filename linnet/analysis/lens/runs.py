@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import reduce
 from pathlib import Path
+from typing import Any
+
+from torch import nn
 
 from linnet.analysis.lens.describe import CannotShow, about_model, cells_of, text_of
 from linnet.analysis.lens.page import TEXT, Lens, lens
@@ -18,6 +21,20 @@ def lens_of_runs(
     """Return a page with the models of these runs side by side."""
     pages = [lens_of(load(folder, checkpoint), text, int8) for folder in folders]
     return reduce(Lens.beside, pages)
+
+
+def lens_of_any(model: nn.Module | TrainedRun, vocabulary: Any, **options: Any) -> Lens:
+    """Return the lens of a trained run, which has its vocabulary, or of a model and its vocabulary."""
+    if isinstance(model, TrainedRun):
+        if vocabulary is not None:
+            raise TypeError("a trained run has its own vocabulary: linnet.lens(run)")
+        return lens_of(model, **options)
+    if vocabulary is None:
+        raise TypeError(
+            "the lens of a model needs its vocabulary: linnet.lens(model, vocabulary); a trained run has its "
+            "own: linnet.lens(linnet.load(folder))"
+        )
+    return lens(model, vocabulary, **options)
 
 
 def lens_of(run: TrainedRun, text: str | None = None, int8: bool | None = None) -> Lens:

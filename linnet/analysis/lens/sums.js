@@ -42,11 +42,11 @@ function total(values) {
   return values.reduce((sum, value) => sum + value, 0);
 }
 
-/** For each step the earlier step with the largest weight; -1 for the first. */
-export function arrows(table) {
+/** For each step the earlier step with the largest weight, by the `largest` channel or by the `mean`; -1 for the first. */
+export function arrows(table, by = "largest") {
   return table.map((row, t) => {
     let best = t ? 0 : -1;
-    for (let j = 1; j < t; j++) if (row[j].largest > row[best].largest) best = j;
+    for (let j = 1; j < t; j++) if (row[j][by] > row[best][by]) best = j;
     return best;
   });
 }

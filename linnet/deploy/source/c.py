@@ -11,8 +11,9 @@ import numpy as np
 from linnet.deploy.source.folder import filled, template
 from linnet.deploy.source.language import Language
 from linnet.deploy.step.models import CannotExport
-from linnet.deploy.step.program import INPUT, OUTPUT, Line, Lookup, Product, Program, Reduce
-from linnet.deploy.step.record import COMPARISONS
+from linnet.deploy.step.program import INPUT, OUTPUT, Lookup, Product, Program
+from linnet.program.graph import TRUTHS
+from linnet.program.loops import Line
 
 # The first bytes of a file of weights, "LINNETW1" in the order of the machine for which it was written.
 MAGIC = int.from_bytes(b"LINNETW1", "little")
@@ -26,6 +27,7 @@ ROUNDED = "rounded"
 class C(Language):
     name = "C"
     variable = "const float"
+    changing = "float"
     index = "int"
     operations = {
         **{"add": "({} + {})", "sub": "({} - {})", "mul": "{} * {}", "div": "({} / {})", "neg": "(-{})"},
@@ -53,7 +55,7 @@ class C(Language):
         return f"whole_power({base}, {int(exponent)})" if whole else super().power(base, exponent)
 
     def declared(self, line: Line) -> str:
-        return "const int" if line.op in COMPARISONS else self.variable
+        return "const int" if line.op in TRUTHS else self.variable
 
     def buffer(self, name: str) -> str:
         if name in (INPUT, OUTPUT):
@@ -61,11 +63,6 @@ class C(Language):
         if name in self.program.state:
             return f"state->{name}"
         return f"weights->{name}" if name in self.program.vectors else f"scratch->{name}"
-
-    def reduce(self, kernel: Reduce) -> Iterator[str]:
-        x = kernel.x
-        place = f"{self.at(x.base, x.offset)}, {x.strides[0]}, {x.strides[1]}"
-        yield f"{kernel.kind}({place}, {kernel.outer}, {kernel.inner}, {self.buffer(kernel.output)});"
 
     def at(self, buffer: str, offset: int) -> str:
         return f"{self.buffer(buffer)} + {offset}" if offset else self.buffer(buffer)

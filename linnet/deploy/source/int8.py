@@ -1,4 +1,4 @@
-"""A program with weights of eight bits, by the scheme of linnet/layers/int8.py.
+"""A program with weights of eight bits, by the scheme of linnet/recurrent/int8.py.
 
 A model that `linnet.quantize` has rounded is exported as it is. This rounds the weights alone, for programs
 that multiply them by their scales again.
@@ -11,7 +11,7 @@ from dataclasses import replace
 import torch
 
 from linnet.deploy.step.program import Matrix, Program
-from linnet.layers import int8
+from linnet.recurrent import int8
 
 
 def with_int8(program: Program) -> Program:

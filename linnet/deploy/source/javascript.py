@@ -11,13 +11,14 @@ import numpy as np
 
 from linnet.deploy.source.folder import filled
 from linnet.deploy.source.language import Language
-from linnet.deploy.step.program import INPUT, OUTPUT, Lookup, Matrix, Product, Program, Reduce
-from linnet.fuse.views import View
+from linnet.deploy.step.program import INPUT, OUTPUT, Lookup, Matrix, Product, Program
+from linnet.program.views import View
 
 
 class JavaScript(Language):
     name = "JavaScript"
     variable = "const"
+    changing = "let"
     index = "let"
     operations = {
         **{"add": "({} + {})", "sub": "({} - {})", "mul": "{} * {}", "div": "({} / {})", "neg": "(-{})"},
@@ -45,11 +46,6 @@ class JavaScript(Language):
         found = f"weights.{kernel.table}, input, {kernel.size}, {kernel.output}"
         yield f'if (typeof input === "number") lookup({found});'
         yield f"else {kernel.output}.set(input);"
-
-    def reduce(self, kernel: Reduce) -> Iterator[str]:
-        x = kernel.x
-        place = f"{self.buffer(x.base)}, {x.offset}, {x.strides[0]}, {x.strides[1]}"
-        yield f"{kernel.kind}({place}, {kernel.outer}, {kernel.inner}, {kernel.output});"
 
     def product(self, kernel: Product) -> Iterator[str]:
         bias = f"weights.{kernel.bias}" if kernel.bias else "null"

@@ -9,21 +9,11 @@ from functools import cache
 
 from linnet.deploy.source.folder import template
 from linnet.deploy.step.models import CannotExport
-from linnet.deploy.step.program import (
-    Gather,
-    Kernel,
-    Line,
-    Load,
-    Local,
-    Lookup,
-    Loop,
-    Operand,
-    Product,
-    Program,
-    Reduce,
-)
+from linnet.deploy.step.program import Kernel, Lookup, Product, Program, unique
+from linnet.program.loops import START, Access, Fold, Line, Local, Loop, Operand
 
-INDICES = {0: (), 1: ("at",), 2: ("row", "at"), 3: ("plane", "row", "at")}
+# The names of the indices of nested loops; the innermost has the last.
+INDICES = ("volume", "plane", "row", "at")
 # A variable that has no name in the unit's step: the recorder has numbered it.
 UNNAMED = re.compile(r"v\d+")
 
@@ -34,8 +24,9 @@ class Language:
     name: str
     # By operation: how it is written, with {} for each operand.
     operations: Mapping[str, str]
-    # The keywords that declare a variable and the index of a loop.
+    # The keywords that declare a variable, one that changes, and the index of a loop.
     variable: str
+    changing: str
     index: str
     program: Program
 
@@ -52,9 +43,9 @@ class Language:
         if missing:
             raise CannotExport(f"there is no translation of the operation {missing[0]!r} to {self.name} yet")
         shapes = [kernel.shape for kernel in program.kernels if isinstance(kernel, Loop)]
-        if any(len(shape) not in INDICES for shape in shapes):
+        if any(len(shape) > len(INDICES) for shape in shapes):
             raise CannotExport(
-                f"a step with tensors of more than three dimensions is not written in {self.name}"
+                f"a step with tensors of more than four dimensions is not written in {self.name}"
             )
 
     # --------------------------------------------------------------------------------------- kernels
@@ -67,66 +58,78 @@ class Language:
     def kernel(self, kernel: Kernel) -> Iterator[str]:
         if isinstance(kernel, Loop):
             return self.loop(kernel)
-        if isinstance(kernel, Lookup):
-            return self.lookup(kernel)
-        if isinstance(kernel, Gather):
-            return self.gather(kernel)
-        return self.reduce(kernel) if isinstance(kernel, Reduce) else self.product(kernel)
+        return self.lookup(kernel) if isinstance(kernel, Lookup) else self.product(kernel)
 
     def lookup(self, kernel: Lookup) -> Iterator[str]:
-        raise NotImplementedError
-
-    def reduce(self, kernel: Reduce) -> Iterator[str]:
         raise NotImplementedError
 
     def product(self, kernel: Product) -> Iterator[str]:
         raise NotImplementedError
 
-    def gather(self, kernel: Gather) -> Iterator[str]:
-        place = f"{f'{kernel.x_offset} + ' if kernel.x_offset else ''}{self.buffer(kernel.places)}[at]"
-        yield f"for ({self.index} at = 0; at < {kernel.outputs}; at++)"
-        yield f"    {self.buffer(kernel.output)}[at] = {self.buffer(kernel.x)}[{place}];"
-
     # --------------------------------------------------------------------------------------- loops
 
     def loop(self, loop: Loop) -> Iterator[str]:
-        indices = INDICES[len(loop.shape)]
-        heads = [
-            f"for ({self.index} {index} = 0; {index} < {size}; {index}++)"
-            for index, size in zip(indices, loop.shape, strict=True)
-        ]
+        for fold in loop.folds:
+            if fold.level is None:
+                yield from self.loop(loop.cleared(fold))
         names = variable_names(loop.lines)
-        body = [*self.lines(loop, indices, names), *self.stores(loop, indices, names)]
-        if len(heads) <= 1 and len(body) == 1:
-            yield from [*heads, *(f"    {line}" if heads else line for line in body)]
-            return
-        for depth, head in enumerate(heads or [""]):
-            yield "    " * depth + f"{head} {{".lstrip()
-        yield from ("    " * max(len(heads), 1) + line for line in body)
-        for depth in reversed(range(max(len(heads), 1))):
-            yield "    " * depth + "}"
+        totals: dict[Fold, str] = {}
+        for fold in loop.folds:
+            totals[fold] = unique("total", {*names.values(), *totals.values()})
+        lines = list(self.nested(loop, 0, names, totals))
+        # What is declared outside of the loops is of this loop alone.
+        if any(fold.level == 0 for fold in loop.folds) or (not loop.shape and len(lines) > 1):
+            lines = ["{", *indented(lines), "}"]
+        yield from lines
 
-    def lines(self, loop: Loop, indices: Sequence[str], names: dict[str, str]) -> Iterator[str]:
-        """The variables of a loop; one without a name that is read once is written where it is read."""
-        counts = Counter(each.name for each in read_by(loop) if isinstance(each, Local))
+    def nested(
+        self, loop: Loop, level: int, names: Mapping[str, str], totals: Mapping[Fold, str]
+    ) -> Iterator[str]:
+        """The loops from `level` on, and their body."""
+        here = [fold for fold in loop.folds if fold.level == level]
+        indices = indices_of(loop)
+        for fold in here:
+            yield f"{self.changing} {totals[fold]} = {bare(self.number(START[fold.kind]))};"
+        if level == len(loop.shape):
+            yield from self.body(loop, indices, names, totals)
+        else:
+            index, inner = indices[level], list(self.nested(loop, level + 1, names, totals))
+            head = f"for ({self.index} {index} = 0; {index} < {loop.shape[level]}; {index}++)"
+            yield from [head, *indented(inner)] if len(inner) == 1 else [f"{head} {{", *indented(inner), "}"]
+        for fold in here:
+            yield f"{self.place(fold.target, indices)} = {totals[fold]};"
+
+    def body(
+        self, loop: Loop, indices: Sequence[str], names: Mapping[str, str], totals: Mapping[Fold, str]
+    ) -> Iterator[str]:
         inlined: dict[str, str] = {}
+        yield from self.lines(loop, indices, names, inlined)
+        for fold in loop.folds:
+            total = self.place(fold.target, indices) if fold.level is None else totals[fold]
+            value = self.operand(fold.value, indices, names, inlined)
+            op = "add" if fold.kind == "sum" else "maximum"
+            yield f"{total} = {bare(self.applied(op, total, value))};"
+        for store in loop.stores:
+            value = self.operand(store.value, indices, names, inlined)
+            if store.target.truth:
+                value = f"({value} ? {self.number(1.0)} : {self.number(0.0)})"
+            yield f"{self.place(store.target, indices)} = {bare(value)};"
+
+    def lines(
+        self, loop: Loop, indices: Sequence[str], names: Mapping[str, str], inlined: dict[str, str]
+    ) -> Iterator[str]:
+        """The variables of a loop; one without a name that is read once is written where it is read."""
+        counts = Counter(value.name for value in read_by(loop) if isinstance(value, Local))
+        early = read_early(loop)
         for line in loop.lines:
             text = self.expression(line, indices, names, inlined)
-            if UNNAMED.fullmatch(line.result) and counts[line.result] == 1:
+            if UNNAMED.fullmatch(line.result) and counts[line.result] == 1 and line.result not in early:
                 inlined[line.result] = text
             else:
                 yield f"{self.declared(line)} {names[line.result]} = {bare(text)};"
-        self.inlined = inlined
 
     def declared(self, line: Line) -> str:
         return self.variable
-
-    def stores(self, loop: Loop, indices: Sequence[str], names: dict[str, str]) -> Iterator[str]:
-        for store in loop.stores:
-            value = self.operand(store.value, indices, names, self.inlined)
-            if store.to.truth:
-                value = f"({value} ? {self.number(1.0)} : {self.number(0.0)})"
-            yield f"{self.place(store.to, indices)} = {bare(value)};"
 
     def expression(
         self, line: Line, indices: Sequence[str], names: Mapping[str, str], inlined: Mapping[str, str]
@@ -156,26 +159,46 @@ class Language:
     def operand(
         self, operand: Operand, indices: Sequence[str], names: Mapping[str, str], inlined: Mapping[str, str]
     ) -> str:
-        if isinstance(operand, Load):
+        if isinstance(operand, Access):
             place = self.place(operand, indices)
             return f"({place} != {self.number(0.0)})" if operand.truth else place
         if isinstance(operand, Local):
             return inlined.get(operand.name) or names[operand.name]
-        return self.number(operand)
+        return self.number(float(operand))
 
-    def place(self, load: Load, indices: Sequence[str]) -> str:
-        terms = [str(load.offset)] if load.offset else []
-        for index, stride in zip(indices, load.strides, strict=True):
-            if stride:
-                terms.append(index if stride == 1 else f"{stride} * {index}")
-        return f"{self.buffer(load.base)}[{' + '.join(terms) or '0'}]"
+    def place(self, access: Access, indices: Sequence[str]) -> str:
+        terms = [str(access.offset)] if access.offset else []
+        pairs = zip(indices, access.strides, strict=True)
+        steps = [index if stride == 1 else f"{stride} * {index}" for index, stride in pairs if stride]
+        if access.table:
+            steps = [f"{self.buffer(self.program.tables[access.table])}[{' + '.join(steps) or '0'}]"]
+        return f"{self.buffer(access.base)}[{' + '.join([*terms, *steps]) or '0'}]"
 
 
 def read_by(loop: Loop) -> list[Operand]:
     return [
         *(operand for line in loop.lines for operand in line.operands),
+        *(fold.value for fold in loop.folds),
         *(store.value for store in loop.stores),
     ]
+
+
+def indices_of(loop: Loop) -> tuple[str, ...]:
+    return INDICES[len(INDICES) - len(loop.shape) :]
+
+
+def indented(lines: Sequence[str]) -> list[str]:
+    return [f"    {line}" for line in lines]
+
+
+def read_early(loop: Loop) -> set[str]:
+    """Variables that are stored, and read what a store before theirs may have replaced."""
+    written, early = {store.target.base for store in loop.stores}, set[str]()
+    for line in loop.lines:
+        bases = {value.base for value in line.operands if isinstance(value, Access)}
+        if bases & written or early & {value.name for value in line.operands if isinstance(value, Local)}:
+            early.add(line.result)
+    return early & {store.value.name for store in loop.stores if isinstance(store.value, Local)}
 
 
 @cache

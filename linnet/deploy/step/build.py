@@ -9,18 +9,18 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from linnet.deploy.step.lower import lower
+from linnet.deploy.step.lower import Recorded, lower
 from linnet.deploy.step.models import CannotExport, ModelStep, step_of
 from linnet.deploy.step.program import INPUT, Program, unique
-from linnet.deploy.step.record import StepRecorder, address
-from linnet.deploy.step.recorded import Recorded
-from linnet.fuse.choose import backend
-from linnet.fuse.frames import Call, watching
-from linnet.fuse.trace import NotPointwise
-from linnet.fuse.views import View
-from linnet.layers.cell import Cell
-from linnet.layers.modes import evaluating
-from linnet.layers.record import functions_of, variables_of
+from linnet.deploy.step.record import ModelRecorder
+from linnet.program.local_values import Call, watching
+from linnet.program.record import address
+from linnet.program.trace import NotPointwise
+from linnet.program.views import View
+from linnet.recurrent.cell import Cell
+from linnet.recurrent.modes import evaluating
+from linnet.recurrent.recorded_values import functions_of, variables_of
+from linnet.run.choose import backend
 
 # The name of the vector that the first layer reads.
 X = "x"
@@ -67,7 +67,7 @@ def check_weights(model: nn.Module) -> None:
 def record(model: nn.Module, step: ModelStep, seed: int) -> Recorded:
     """Run one step on random numbers, and record what it does."""
     source = torch.Generator().manual_seed(seed)
-    recorder = StepRecorder()
+    recorder = ModelRecorder()
     x = torch.rand(1, 1, step.input_size, generator=source)
     state = {name: torch.rand(start.shape, generator=source) for name, start in step.start.items()}
     recorder.take(X, x)
@@ -106,27 +106,24 @@ def varying(name: str, value: Any) -> View:
     return value
 
 
-def named_values(recorder: StepRecorder, cell: Cell, calls: Sequence[Call]) -> dict[str, View]:
+def named_values(recorder: ModelRecorder, cell: Cell, calls: Sequence[Call]) -> dict[str, View]:
     """What the step of a cell has computed, by the names that `linnet.record` gives it."""
     found: dict[str, View] = {}
     for call in calls:
         if call.arguments["self"] is cell:
             values = {**variables_of(call), **call.result[1]}
             found |= {
-                name: recorder.operand(value) for name, value in values.items() if recorder.known(value)
+                name: recorder.operand(value) for name, value in values.items() if recorder.is_dynamic(value)
             }
     return found
 
 
-def constant_names(model: nn.Module, recorder: StepRecorder, step: ModelStep) -> dict[str, str]:
+def constant_names(model: nn.Module, recorder: ModelRecorder, step: ModelStep) -> dict[str, str]:
     """Readable names of constants: that of the parameter; a matrix that is read twice has one name."""
     paths = parameter_names(model)
-    matrices = {node.operands[1].base for node in recorder.nodes if node.op == "product"}  # type: ignore[union-attr]
-    biases = {
-        node.operands[2].base: node.operands[1].base  # type: ignore[union-attr]
-        for node in recorder.nodes
-        if node.op == "product" and len(node.operands) > 2
-    }
+    products = [node.views for node in recorder.nodes if node.op == "product"]
+    matrices = {matrix.base for _, matrix, *_ in products}
+    biases = {bias.base: matrix.base for _, matrix, *rest in products for bias in rest}
     known: dict[tuple, str] = {}
     names: dict[str, str] = {}
     tables = {} if step.table is None else {"table": step.table}
@@ -136,18 +133,12 @@ def constant_names(model: nn.Module, recorder: StepRecorder, step: ModelStep) ->
         as_rows = tensor.T if constant in matrices else tensor
         key = (address(tensor), tensor.storage_offset(), as_rows.shape, as_rows.stride())
         if key not in known:
-            path = paths.get(address(tensor), unnamed(constant, tensor))
+            path = paths.get(address(tensor), "table" if constant == "table" else "constant")
             if constant in biases and address(tensor) not in paths and biases[constant] in names:
                 path = names[biases[constant]].removesuffix("_weight") + "_bias"
             known[key] = unique(path, set(known.values()))
         names[constant] = known[key]
     return names
-
-
-def unnamed(constant: str, tensor: Tensor) -> str:
-    if constant == "table":
-        return constant
-    return "places" if tensor.dtype == torch.int32 else "constant"
 
 
 def parameter_names(model: nn.Module) -> dict[int, str]:

@@ -1,125 +1,262 @@
-"""From the operations of a step to kernels: pointwise operations are fused, and values get their buffers."""
+"""From a recorded step of a model to a `Program`: its loops and products over named buffers."""
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from linnet.deploy.step.models import CannotExport
-from linnet.deploy.step.program import (
-    INPUT,
-    OUTPUT,
-    Gather,
-    Kernel,
-    Line,
-    Load,
-    Local,
-    Lookup,
-    Loop,
-    Matrix,
-    Operand,
-    Product,
-    Program,
-    Reduce,
-    Store,
-    unique,
-)
-from linnet.deploy.step.record import COMPARISONS, Node, Value
-from linnet.deploy.step.recorded import (
-    Recorded,
-    Update,
-    buffer_names,
-    needed,
-    pieces_of,
-    reads_value,
-    state_updates,
-)
-from linnet.deploy.step.spans import reads, without
-from linnet.fuse import blocks
-from linnet.fuse.views import View, row_major, whole
-from linnet.layers.int8 import product as int8_product
+from linnet.deploy.step.program import INPUT, OUTPUT, Kernel, Lookup, Matrix, Product, Program, unique
+from linnet.program import blocks
+from linnet.program.graph import Graph, Node, needed
+from linnet.program.loops import Access, Local, Loop, Lowering, Operand, StageOf
+from linnet.program.views import View, row_major, whole
+from linnet.recurrent.int8 import product as int8_product
 
 # The largest identity matrix that is written out.
 MOST_ONE_HOT = 2048
 
 
+@dataclass(frozen=True)
+class Recorded:
+    """A recorded step: its nodes, and which values are its results.
+
+    constants   what the nodes read besides the input and the state, by name
+    scales      of the rows of those constants that are int8 matrices
+    names       readable names of the constants; equal names are the same weights
+    x           the name of the buffer that the nodes read as the input
+    tokens      the number of tokens if the input is a token, else 0
+    table       the constant with a vector for each token; None: one-hot vectors
+    start       the initial state by name
+    results     the new state by name
+    units       the name of the unit of each layer
+    named       by layer: the values of its step by name
+    """
+
+    nodes: Sequence[Node]
+    constants: Mapping[str, Tensor]
+    scales: Mapping[str, Tensor]
+    names: Mapping[str, str]
+    x: str
+    x_size: int
+    tokens: int
+    table: str | None
+    start: Mapping[str, Tensor]
+    output: View
+    results: Mapping[str, View]
+    units: Sequence[str]
+    named: Sequence[Mapping[str, View]]
+
+
+class Update(NamedTuple):
+    """A value is written to a buffer, the output or a part of the state, from the number `offset` on."""
+
+    value: View
+    buffer: str
+    offset: int
+
+
 def lower(step: Recorded, keep_values: bool = False) -> Program:
     """`keep_values`: values for which a step has names stay in buffers after the step."""
-    lowering = Lowering(step)
-    updates = list(state_updates(step))
-    wanted = [step.output, *(update.value for update in updates)]
-    wanted += [view for values in step.named for view in values.values()] if keep_values else []
-    nodes = needed(step.nodes, wanted)
-    lowering.read_input(nodes)
-    for node in nodes:
-        lowering.add(node)
-    lowering.write_output()
-    lowering.write_state(updates)
-    values = [lowering.kept(named) for named in step.named] if keep_values else []
-    return lowering.program(values)
+    return ModelLowering(Draft(step, keep_values)).program()
 
 
-def squeezed(shape: Sequence[int]) -> tuple[int, ...]:
-    return tuple(size for size in shape if size > 1)
+# ------------------------------------------------------------------------------------------ nodes
 
 
-class Lowering:
-    """Adds nodes to kernels in their order."""
+class Draft:
+    """The nodes of a step, with a copy wherever a value has to be in another place than where it is made.
 
-    def __init__(self, step: Recorded):
-        self.step = step
-        self.kernels: list[Kernel] = []
-        self.sizes: dict[str, int] = {}
+    nodes     in their order
+    updates   what is written at the end, or as soon as nothing reads what it replaces
+    kept      by layer: the values that stay, by name
+    buffers   readable names of values
+    """
+
+    def __init__(self, step: Recorded, keep_values: bool):
+        self.step, self.buffers = step, buffer_names(step)
+        self.copies: list[Node] = []
+        self.updates = [self.set_aside(update) for update in updates_of(step)]
+        aside, self.copies = self.copies, []
+        self.kept = [self.values_of(layer) for layer in step.named] if keep_values else []
+        wanted = [update.value for update in self.updates]
+        wanted += [view for layer in self.kept for view in layer.values()]
+        made = needed([*aside, *step.nodes, *self.copies], wanted)
+        self.nodes = [node for each in made for node in self.with_contiguous_input(each)]
+
+    def set_aside(self, update: Update) -> Update:
+        """An old state that becomes another part of the state is read before any part is written."""
+        if update.value.base not in self.step.start:
+            return update
+        return update._replace(value=self.copy(update.value, f"old_{update.value.base}"))
+
+    def copy(self, view: View, name: str) -> View:
+        # Numbered after the recorded nodes.
+        result = f"v{len(self.step.nodes) + len(self.buffers)}"
+        node = Node(result, "copy", (view,), view.shape)
+        self.buffers[node.result] = unique(name, self.buffers.values())
+        self.copies.append(node)
+        return whole(node.result, view.shape)
+
+    def values_of(self, layer: Mapping[str, View]) -> dict[str, View]:
+        """The state is that after the step: a value of the state before it is not kept."""
+        made = {name: view for name, view in layer.items() if view.base not in self.step.start}
+        apart = {name for name, view in made.items() if not view.is_contiguous or view.base == self.step.x}
+        return {
+            name: self.copy(view, f"{buffer_of(self.buffers, view.base)}_copy") if name in apart else view
+            for name, view in made.items()
+        }
+
+    def with_contiguous_input(self, node: Node) -> list[Node]:
+        if node.op != "product" or node.views[0].is_contiguous:
+            return [node]
+        x, *weights = node.views
+        moved = self.copy(x, f"{buffer_of(self.buffers, x.base)}_copy")
+        return [self.copies[-1], replace(node, operands=(moved, *weights))]
+
+
+def buffer_names(step: Recorded) -> dict[str, str]:
+    """Readable names of buffers: those in the step of a layer, or that of the matrix that makes them."""
+    found = [(step.x, step.x)]
+    for node in step.nodes:
+        if node.op == "product":
+            found.append((node.result, step.names[node.views[1].base].removesuffix("_weight") + "_product"))
+    for layer, values in enumerate(step.named):
+        found += [(view.base, f"layer{layer}_{name}") for name, view in values.items()]
+    names: dict[str, str] = {}
+    taken = {INPUT, OUTPUT, *step.start, *step.names.values()}
+    for base, name in found:
+        if base not in names and base not in step.start:
+            names[base] = unique(name, taken)
+            taken.add(names[base])
+    return names
+
+
+def buffer_of(buffers: Mapping[str, str], base: str) -> str:
+    # Nodes are numbered v0, v1, ...; in a loop that is the name of the variable.
+    return buffers.get(base) or re.sub(r"^v(\d+)$", r"value\1", base)
+
+
+def updates_of(step: Recorded) -> Iterator[Update]:
+    """The output, and the new state, in pieces: a stack returns the states of its layers as one tensor."""
+    yield Update(step.output, OUTPUT, 0)
+    joins = {node.result: node for node in step.nodes if node.op == "place"}
+    for name, view in step.results.items():
+        node = joins.get(view.base)
+        if view == whole(name, view.shape):
+            continue
+        if node is None or view.offset or not view.is_contiguous or not is_join(node):
+            yield Update(view, name, 0)
+            continue
+        for piece, target in zip(node.views, node.targets, strict=True):
+            yield Update(piece, name, target.offset)
+
+
+def is_join(node: Node) -> bool:
+    """Whether its operands lie one after the other and fill it."""
+    whole_pieces = all(target.is_contiguous for target in node.targets)
+    return whole_pieces and sum(target.size for target in node.targets) == node.size
+
+
+# ------------------------------------------------------------------------------------------ kernels
+
+
+class ModelLowering(Lowering):
+    """The stages of a step are what is computed between its products, in the order of the model."""
+
+    def __init__(self, draft: Draft):
+        self.step, self.draft, self.buffers = draft.step, draft, draft.buffers
+        self.products = [node for node in draft.nodes if node.op == "product"]
         self.matrices: dict[str, Matrix] = {}
         self.vectors: dict[str, np.ndarray] = {}
-        # By the result of a node: the kernel after which it is complete; the loop and the variable in it.
-        self.ready: dict[str, int] = {}
-        self.variables: dict[str, tuple[int, str]] = {}
-        # Those variables that other kernels read.
-        self.stored: set[str] = set()
-        self.truths: set[str] = set()
-        self.shapes = {node.result: node.shape for node in step.nodes}
-        self.buffers = buffer_names(step)
+        self.tables: dict[tuple[int, ...], str] = {}
+        self.updates = dict(enumerate(draft.updates))
+        self.write_product_to_output()
+        nodes = tuple(node for node in draft.nodes if node.op != "product")
+        outputs = tuple((str(number), update.value) for number, update in self.updates.items())
+        super().__init__(Graph((), nodes, outputs), {}, self.find_stages(), len(self.products))
+        self.buffer_sizes = {OUTPUT: self.step.output.size}
 
-    def program(self, values: list[dict[str, View]]) -> Program:
-        for base in sorted(self.stored, key=lambda base: self.variables[base]):
-            self.store(base, self.buffer(base), 0)
-            self.sizes[self.buffer(base)] = math.prod(self.shapes[base])
-        start = {name: tensor.detach().numpy().ravel().copy() for name, tensor in self.step.start.items()}
-        self.sizes |= {name: len(value) for name, value in start.items()}
+    def write_product_to_output(self) -> None:
+        """A product that is the output and nothing else is written where it is wanted."""
+        output = self.step.output
+        read = [view.base for node in self.draft.nodes for view in node.views]
+        read += [update.value.base for update in self.draft.updates]
+        read += [view.base for layer in self.draft.kept for view in layer.values()]
+        made = {node.result: node for node in self.products}.get(output.base)
+        if made is not None and read.count(output.base) == 1 and output == whole(made.result, output.shape):
+            self.buffers[made.result] = OUTPUT
+            del self.updates[0]
+
+    def find_stages(self) -> StageOf:
+        """A node is computed after the products before it; an update when nothing reads what it replaces."""
+        stages, number = {}, 0
+        for node in self.draft.nodes:
+            number += node.op == "product"
+            stages[node.result] = number
+        written = {}
+        for number, update in self.updates.items():
+            end = update.offset + update.value.size
+            readers = [
+                stages[node.result]
+                for node in self.draft.nodes
+                for view in node.views
+                if view.base == update.buffer and view.offset < end and last_of(view) >= update.offset
+            ]
+            written[str(number)] = max([stages.get(update.value.base, 0), *readers])
+        return StageOf(stages, written)
+
+    def find_homes(self) -> dict[str, str]:
+        return {}
+
+    def find_crossing(self) -> set[str]:
+        """Besides what later stages read: what products read, and what stays."""
+        kept = {view.base for layer in self.draft.kept for view in layer.values()}
+        return super().find_crossing() | {node.views[0].base for node in self.products} | kept
+
+    def program(self) -> Program:
+        step, kernels = self.step, list(self.read_input())
+        for number in range(self.last + 1):
+            kernels += [self.readable(loop) for loop in self.stage(number).loops]
+            if number < self.last:
+                kernels.append(self.product(self.products[number]))
+        start = {name: tensor.detach().numpy().ravel().copy() for name, tensor in step.start.items()}
+        sizes = {INPUT: 1 if step.tokens else step.x_size, **self.buffer_sizes}
         return Program(
-            tokens=self.step.tokens,
-            sizes=self.sizes,
+            tokens=step.tokens,
+            sizes=sizes | {name: len(value) for name, value in start.items()},
             state=start,
-            kernels=self.kernels,
+            kernels=kernels,
             matrices=self.matrices,
             vectors=self.vectors,
-            units=list(self.step.units),
-            values=values,
+            tables=self.tables,
+            units=list(step.units),
+            values=[
+                {name: replace(view, base=self.place_of(view.base)[0]) for name, view in layer.items()}
+                for layer in self.draft.kept
+            ],
         )
 
     # -------------------------------------------------------------------------- buffers and weights
 
-    def buffer(self, base: str) -> str:
-        # Nodes are numbered v0, v1, ...; in a loop that is the name of the variable.
-        return self.buffers.get(base) or re.sub(r"^v(\d+)$", r"value\1", base)
+    def place_of(self, base: str) -> tuple[str, int]:
+        if base in self.nodes:
+            return super().place_of(base)
+        return self.vector(base) if base in self.step.constants else buffer_of(self.buffers, base), 0
 
-    def read(self, base: str) -> str:
-        """The buffer or constant with this name; a variable of a loop is stored from now on."""
-        if base in self.step.constants:
-            return self.vector(base)
-        if base in self.variables:
-            self.stored.add(base)
-        return self.buffer(base)
+    def new_place(self, base: str) -> tuple[str, int]:
+        return self.new_buffer(base, self.nodes[base].size), 0
 
-    def load(self, view: View, shape: Sequence[int]) -> Load:
-        return Load(self.read(view.base), view.offset, view.strides_in(shape), view.base in self.truths)
+    def new_buffer(self, base: str, size: int) -> str:
+        name = buffer_of(self.buffers, base)
+        self.buffer_sizes[name] = size
+        return name
 
     def matrix(self, constant: str, transposed: bool) -> str:
         """A matrix [outputs, inputs], stored once for all that read it."""
@@ -135,20 +272,22 @@ class Lowering:
         self.vectors.setdefault(name, self.step.constants[constant].detach().numpy().ravel().copy())
         return name
 
-    # ------------------------------------------------------------------------------------- kernels
+    # ------------------------------------------------------------------------------------ products
 
-    def read_input(self, nodes: Sequence[Node]) -> None:
+    def read_input(self) -> Iterator[Kernel]:
         step = self.step
-        self.sizes[INPUT] = 1 if step.tokens else step.x_size
         if not step.tokens:
             self.buffers[step.x] = INPUT
         elif step.table is not None:
-            self.append(Lookup(self.matrix(step.table, False), step.x, step.x_size), step.x, step.x_size)
-        elif any(node.op != "product" for node in nodes if reads_value(node, step.x)):
-            self.read_one_hot()
-        # Otherwise no vector of zeros is multiplied: `add_row` looks up a row of the matrix.
+            yield self.lookup(self.matrix(step.table, False), step.x, step.x_size)
+        elif any(view.base == step.x for node in self.graph.nodes for view in node.views):
+            yield self.lookup(self.one_hot(), step.x, step.x_size)
+        # Otherwise no vector of zeros is multiplied: `product` looks up a row of the matrix.
 
-    def read_one_hot(self) -> None:
+    def lookup(self, table: str, result: str, size: int) -> Lookup:
+        return Lookup(table, self.new_buffer(result, size), size)
+
+    def one_hot(self) -> str:
         size = self.step.x_size
         if size > MOST_ONE_HOT:
             raise CannotExport(
@@ -156,55 +295,40 @@ class Lowering:
                 "need a matrix of this size squared; use an embedding"
             )
         self.matrices["one_hot"] = Matrix(np.eye(size, dtype=np.float32))
-        self.append(Lookup("one_hot", self.step.x, size), self.step.x, size)
+        return "one_hot"
 
-    def add(self, node: Node) -> None:
-        if node.op == "product":
-            self.add_product(node)
-        elif node.op in ("sum", "amax"):
-            self.add_reduction(node)
-        elif node.op == "gather":
-            self.add_gather(node)
-        elif node.op == "join":
-            self.add_join(node)
-        else:
-            self.add_line(node)
-
-    def append(self, kernel: Kernel, result: str, size: int) -> None:
-        self.kernels.append(kernel)
-        self.ready[result] = len(self.kernels) - 1
-        self.sizes[self.buffer(result)] = size
-
-    def add_product(self, node: Node) -> None:
-        x, matrix, *bias = (value for value in node.operands if isinstance(value, View))
-        if x.base == self.step.x and x.base not in self.ready and self.step.tokens:
-            self.add_row(node, matrix, bias)
-            return
-        x, (inputs, outputs) = self.side_by_side(x), matrix.shape
+    def product(self, node: Node) -> Kernel:
+        x, matrix, *bias = node.views
+        if (
+            self.step.tokens
+            and x.base == self.step.x
+            and buffer_of(self.buffers, x.base) not in self.buffer_sizes
+        ):
+            return self.lookup(self.rows(node, matrix, bias), node.result, matrix.shape[1])
+        inputs, outputs = matrix.shape
         heads = x.shape[-1] // inputs
         rows = x.size // (heads * inputs)
-        made = Product(
+        base, first = self.place_of(x.base)
+        return Product(
             matrix=self.matrix(matrix.base, transposed=True),
             bias=self.vector(bias[0].base) if bias else None,
-            x=self.read(x.base),
-            x_offset=x.offset,
-            output=self.buffer(node.result),
+            x=base,
+            x_offset=first + x.offset,
+            output=self.new_buffer(node.result, rows * outputs),
             rows=rows,
             inputs=inputs,
             outputs=outputs,
             heads=heads,
             parts=node.parts if heads > 1 else 1,
         )
-        self.append(made, node.result, rows * outputs)
 
-    def add_row(self, node: Node, matrix: View, bias: Sequence[View]) -> None:
-        """The product of a one-hot vector: a row of the transposed matrix, with the bias in it."""
+    def rows(self, node: Node, matrix: View, bias: Sequence[View]) -> str:
+        """The products of one-hot vectors: rows of the transposed matrix, with the bias in them."""
         rows = self.rows_of(matrix.base, self.step.x_size // matrix.shape[0], node.parts)
         rows = rows + self.step.constants[bias[0].base].detach() if bias else rows
         name = unique(f"{self.step.names[matrix.base]}_rows", self.matrices)
         self.matrices[name] = Matrix(np.ascontiguousarray(rows.numpy()))
-        outputs = matrix.shape[1]
-        self.append(Lookup(name, self.buffer(node.result), outputs), node.result, outputs)
+        return name
 
     def rows_of(self, constant: str, heads: int, parts: int) -> Tensor:
         """The products of one-hot vectors, [inputs, outputs]."""
@@ -216,164 +340,55 @@ class Lowering:
             return blocks.linear(one_hot, matrix.T, None, heads, parts)
         return int8_product(one_hot, matrix.T, scales, None, heads, parts)
 
-    def side_by_side(self, view: View, apart: bool = False) -> View:
-        """The same numbers in one piece: copied to another buffer if they are not, or if `apart`."""
-        if view.is_contiguous and not apart:
-            return view
-        name = unique(f"{self.buffer(view.base)}_copy", self.sizes)
-        self.sizes[name] = view.size
-        self.ready[name] = self.copy(view, name, 0)
-        return whole(name, view.shape)
+    # --------------------------------------------------------------------------------------- loops
 
-    def add_reduction(self, node: Node) -> None:
-        (x,) = (value for value in node.operands if isinstance(value, View))
-        load = Load(self.read(x.base), x.offset, x.strides)
-        made = Reduce(node.op, load, x.shape[0], x.shape[1], self.buffer(node.result))
-        self.append(made, node.result, x.shape[0])
+    def write(self, name: str, value: View) -> None:  # type: ignore[override]
+        update = self.updates[int(name)]
+        view = value.reshaped((value.size,)) if value.is_contiguous else value
+        target = View(update.buffer, update.offset, view.shape, row_major(view.shape))
+        self.put(view, target, after=self.last_reader(update.buffer, target))
 
-    def add_gather(self, node: Node) -> None:
-        x, places = (value for value in node.operands if isinstance(value, View))
-        x, buffer = self.side_by_side(x), self.buffer(node.result)
-        index = self.vector(places.base)
-        made = Gather(index, self.read(x.base), x.offset, x.size, buffer, places.size)
-        self.append(made, node.result, places.size)
+    def readable(self, loop: Loop) -> Loop:
+        """The loop with the names of the step for its variables, and without a dimension of one number."""
+        names: dict[str, str] = {}
+        for line in loop.lines:
+            names[line.result] = unique(self.name_in_step(line.result), names.values())
+        alone = loop.shape == (1,)
 
-    def add_join(self, node: Node) -> None:
-        buffer = self.buffer(node.result)
-        self.sizes[buffer] = math.prod(node.shape)
-        self.ready[node.result] = max(
-            self.write(piece, buffer, offset)
-            for piece, offset in pieces_of(node, whole(node.result, node.shape))
+        def operand(value: Operand) -> Operand:
+            if isinstance(value, Access):
+                return access(value)
+            return Local(names[value.name]) if isinstance(value, Local) else value
+
+        def access(value: Access) -> Access:
+            if value.table and value.table not in self.tables:
+                name = unique("places", {*self.vectors, *self.step.names.values()})
+                self.tables[value.table] = name
+                self.vectors[name] = np.array(value.table, dtype=np.int32)
+            return replace(value, strides=()) if alone else value
+
+        return Loop(
+            () if alone else loop.shape,
+            tuple(
+                replace(line, result=names[line.result], operands=tuple(map(operand, line.operands)))
+                for line in loop.lines
+            ),
+            tuple(
+                replace(fold, value=operand(fold.value), target=access(fold.target)) for fold in loop.folds
+            ),
+            tuple(
+                replace(store, value=operand(store.value), target=access(store.target))
+                for store in loop.stores
+            ),
         )
-
-    def add_line(self, node: Node) -> None:
-        shape = squeezed(node.shape)
-        number = self.loop_for(node, shape)
-        loop = self.loop(number)
-        operands = tuple(self.line_operand(value, node.shape, number) for value in node.operands)
-        name = unique(self.name_in_step(node.result), {line.result for line in loop.lines})
-        loop.lines.append(Line(name, node.op, operands))
-        self.ready[node.result], self.variables[node.result] = number, (number, name)
-        copies_truth = node.op == "copy" and isinstance(operands[0], Load) and operands[0].truth
-        if node.op in COMPARISONS or copies_truth:
-            self.truths.add(node.result)
-
-    def loop_for(self, node: Node, shape: tuple[int, ...]) -> int:
-        """The first loop over this shape that comes after all that the node reads; or a new one.
-
-        Not one before the last product: what a layer does would move into the loop of the layer before.
-        """
-        first = max((n for n, each in enumerate(self.kernels) if isinstance(each, Product)), default=0)
-        for value in node.operands:
-            if isinstance(value, View):
-                apart = 0 if self.is_variable(value, node.shape) else 1
-                first = max(first, self.ready.get(value.base, -1) + apart)
-        for number in range(first, len(self.kernels)):
-            kernel = self.kernels[number]
-            if isinstance(kernel, Loop) and kernel.shape == shape:
-                return number
-        self.kernels.append(Loop(shape))
-        return len(self.kernels) - 1
-
-    def is_variable(self, view: View, shape: Sequence[int]) -> bool:
-        """Whether a loop over `shape` that computes the base of this view has the value in a variable."""
-        own = self.shapes.get(view.base)
-        if view.base not in self.variables or own is None or view.offset:
-            return False
-        return view.strides_in(shape) == row_major(squeezed(own)) and squeezed(own) == squeezed(shape)
-
-    def line_operand(self, value: Value, shape: Sequence[int], number: int) -> Operand:
-        if not isinstance(value, View):
-            return value
-        if self.is_variable(value, shape) and self.variables[value.base][0] == number:
-            return Local(self.variables[value.base][1])
-        return self.load(value, shape)
-
-    def loop(self, number: int) -> Loop:
-        loop = self.kernels[number]
-        assert isinstance(loop, Loop)
-        return loop
 
     def name_in_step(self, base: str) -> str:
         names = (name for values in self.step.named for name, view in values.items() if view.base == base)
         return next(names, base)
 
-    # ------------------------------------------------------------------------------------- writing
 
-    def write(self, piece: View, buffer: str, offset: int) -> int:
-        """Write a value to a buffer, in the loop that computes it if one does; return the kernel."""
-        if self.is_variable(piece, piece.shape):
-            self.store(piece.base, buffer, offset)
-            return self.variables[piece.base][0]
-        return self.copy(piece, buffer, offset)
-
-    def store(self, base: str, buffer: str, offset: int) -> None:
-        number, name = self.variables[base]
-        loop = self.loop(number)
-        to = Load(buffer, offset, row_major(loop.shape), base in self.truths)
-        loop.stores.append(Store(to, Local(name)))
-
-    def copy(self, piece: View, buffer: str, offset: int) -> int:
-        shape = squeezed(piece.shape)
-        value = self.load(piece, piece.shape)
-        loop = Loop(
-            shape, stores=[Store(Load(buffer, offset, row_major(shape)), replace(value, truth=False))]
-        )
-        self.kernels.append(loop)
-        return len(self.kernels) - 1
-
-    def write_output(self) -> None:
-        output, makers = self.step.output, (Product, Reduce, Gather)
-        self.sizes[OUTPUT] = output.size
-        number = self.ready.get(output.base, -1)
-        kernel = self.kernels[number] if number >= 0 else None
-        buffer = self.buffer(output.base)
-        alone = not any(reads(each, buffer) for each in self.kernels)
-        complete = output == whole(output.base, output.shape) and self.sizes.get(buffer) == output.size
-        if isinstance(kernel, makers) and alone and complete:
-            # The kernel that makes it writes it where it is wanted.
-            self.kernels[number] = replace(kernel, output=OUTPUT)
-            del self.sizes[buffer]
-            self.buffers[output.base] = OUTPUT
-        else:
-            self.write(output, OUTPUT, 0)
-
-    def write_state(self, updates: Sequence[Update]) -> None:
-        """Write the new state where nothing reads the old one any more."""
-        # Old values that other parts need are read before any part is written.
-        updates = [self.set_aside(update) for update in updates]
-        for update in updates:
-            if self.is_variable(update.value, update.value.shape) and self.may_store(update):
-                self.store(update.value.base, update.state, update.offset)
-            else:
-                self.copy(update.value, update.state, update.offset)
-
-    def set_aside(self, update: Update) -> Update:
-        value = update.value
-        if value.base not in self.step.start:
-            return update
-        name = unique(f"old_{value.base}", self.sizes)
-        self.sizes[name] = value.size
-        self.ready[name] = self.copy(value, name, 0)
-        return update._replace(value=whole(name, value.shape))
-
-    def may_store(self, update: Update) -> bool:
-        """Whether no later kernel reads this part of the state, and this loop only the same channel."""
-        number = self.variables[update.value.base][0]
-        part = range(update.offset, update.offset + update.value.size)
-        own = Load(update.state, update.offset, row_major(self.loop(number).shape))
-        if any(reads(kernel, update.state, part) for kernel in self.kernels[number + 1 :]):
-            return False
-        others = replace(self.loop(number), lines=without(self.loop(number).lines, own))
-        return not reads(others, update.state, part)
-
-    def kept(self, named: Mapping[str, View]) -> dict[str, View]:
-        """Return the buffers of the named values of a layer after a step."""
-        known: dict[str, View] = {}
-        for name, view in named.items():
-            if view.base in self.step.start:
-                # The state is that after the step: a value of the state before it is not kept.
-                continue
-            view = self.side_by_side(view, apart=view.base == self.step.x)
-            known[name] = replace(view, base=self.read(view.base))
-        return known
+def last_of(view: View) -> int:
+    """The last number of its base that a view reads."""
+    return view.offset + sum(
+        (size - 1) * stride for size, stride in zip(view.shape, view.strides, strict=True)
+    )

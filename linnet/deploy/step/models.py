@@ -10,16 +10,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from linnet.fuse.unit import Named
-from linnet.layers.cell import Cell
-from linnet.layers.int8 import dequantised
 from linnet.layers.int8_modules import Quantised
-from linnet.layers.recurrent import Recurrent
 from linnet.models.classifier import Classifier
 from linnet.models.encoder import Encoder
 from linnet.models.language import LanguageModel
 from linnet.models.sequence import SequenceModel
 from linnet.models.tagger import Tagger, Words
+from linnet.program.unit import Named
+from linnet.recurrent.cell import Cell
+from linnet.recurrent.int8 import dequantised
+from linnet.recurrent.recurrent import Recurrent
 
 
 class CannotExport(ValueError):  # noqa: N818, the error of a model, not of this code

@@ -2,10 +2,7 @@
 
     Lookup    a row of a table, by the number of a token
     Product   a vector times a matrix of weights
-    Loop      pointwise operations over the same channels, fused: a value that no other kernel reads is a
-              local variable
-    Reduce    the sum or the maximum over one dimension
-    Gather    numbers in another order
+    Loop      all else: fused operations over as many numbers, sums and maxima; see program/loops.py
 
 Buffers are the input, the output, the parts of the state, and scratch. Constants are the weights, in the
 layout in which the kernels read them.
@@ -14,59 +11,15 @@ layout in which the kernels read them.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from linnet.fuse.views import View
+from linnet.program.loops import Loop
+from linnet.program.views import View
 
 INPUT, OUTPUT = "input", "output"
-
-
-@dataclass(frozen=True)
-class Load:
-    """The number of a buffer or constant at `offset` plus the indices of a loop times `strides`."""
-
-    base: str
-    offset: int
-    strides: tuple[int, ...]
-    # Whether the number stands for a truth value: 1 or 0.
-    truth: bool = False
-
-
-@dataclass(frozen=True)
-class Local:
-    """A variable inside a loop."""
-
-    name: str
-
-
-Operand = Load | Local | float
-
-
-@dataclass(frozen=True)
-class Line:
-    """A local variable, `result` = op(*operands)."""
-
-    result: str
-    op: str
-    operands: tuple[Operand, ...]
-
-
-@dataclass(frozen=True)
-class Store:
-    """The value of a line, or another operand, is written to a buffer."""
-
-    to: Load
-    value: Operand
-
-
-@dataclass
-class Loop:
-    shape: tuple[int, ...]
-    lines: list[Line] = field(default_factory=list)
-    stores: list[Store] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -74,7 +27,7 @@ class Product:
     """output = x matrix + bias, for each of `rows` vectors x that lie one after the other.
 
     With several heads, the matrix is block-diagonal: x has `heads` times as many numbers as a row of the
-    matrix, `inputs`, and the outputs are `parts` of equal size; see fuse/blocks.py.
+    matrix, `inputs`, and the outputs are `parts` of equal size; see program/blocks.py.
     """
 
     matrix: str
@@ -107,30 +60,7 @@ class Lookup:
     size: int
 
 
-@dataclass(frozen=True)
-class Reduce:
-    """For each of `outer` rows, the "sum" or the "amax" of `inner` numbers."""
-
-    kind: str
-    x: Load
-    outer: int
-    inner: int
-    output: str
-
-
-@dataclass(frozen=True)
-class Gather:
-    """For each place in `places`, a constant, the number of x at this place after `x_offset`."""
-
-    places: str
-    x: str
-    x_offset: int
-    inputs: int
-    output: str
-    outputs: int
-
-
-Kernel = Lookup | Product | Loop | Reduce | Gather
+Kernel = Lookup | Product | Loop
 
 
 @dataclass(frozen=True)
@@ -149,6 +79,7 @@ class Program:
     sizes     of all buffers: the input (1 for a token), the output, the state and scratch
     state     the initial value of each part of the state
     vectors   constants that loops read, biases, and the places (int32) of numbers that are gathered
+    tables    which of the vectors has such places
     units     the name of the unit of each layer
     values    by layer: what its step computes, by the names in the step
     """
@@ -159,6 +90,7 @@ class Program:
     kernels: list[Kernel]
     matrices: dict[str, Matrix]
     vectors: dict[str, np.ndarray]
+    tables: dict[tuple[int, ...], str]
     units: list[str]
     values: list[dict[str, View]] = field(default_factory=list)
 
@@ -198,7 +130,7 @@ class Program:
         return {line.op for kernel in self.kernels if isinstance(kernel, Loop) for line in kernel.lines}
 
 
-def unique(name: str, taken: Mapping[str, object] | Sequence[str] | set[str]) -> str:
+def unique(name: str, taken: Collection[str]) -> str:
     """`name`, or the first of name_2, name_3, ... that is not taken."""
     number, found = 1, name
     while found in taken:

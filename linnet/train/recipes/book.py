@@ -21,12 +21,36 @@ def add(name: str, about: str, *parts: Settings, **more: Any) -> None:
     put("lm", name, about, *parts, more)
 
 
-# The defaults of `linnet train` are not those of the papers, so every recipe states these three.
+# The defaults of `linnet train` are chosen for users' data and may change. So a recipe states every setting
+# for which a task has a default of its own: these, unless the paper has others.
 PLAIN_SGD: Settings = {"optimiser": "sgd", "lr": 1.0, "clip": 0.0}
+WHOLE_LENGTH: Settings = {"epochs": 10, "patience": 0, "schedule": "constant", "warmup": 0}
+FUSED: Settings = {"fused": True}
+WITHOUT_DEFAULTS: dict[str, Settings] = {
+    "lm": {},
+    "classify": {
+        **FUSED,
+        "embedding_size": 100,
+        "hidden_size": 128,
+        "input_dropout": 0.3,
+        "pooled_dropout": 0.3,
+    },
+    "nli": {
+        **{**FUSED, "embedding_size": 100, "hidden_size": 100, "input_dropout": 0.2, "output_dropout": 0.2},
+        "epochs": 5,
+    },
+    "tag": {**FUSED, "epsilon": 1e-7},
+    "translate": {
+        **{**FUSED, "epochs": 2, "schedule": "cosine", "warmup": 200},
+        **{"hidden_size": 192, "num_layers": 1, "heads": 4, "inner_size": 512},
+    },
+    "read": {"embedding_size": 100, "hidden_size": 100, "input_dropout": 0.3, "output_dropout": 0.3},
+}
 
 
 def put(task: str, name: str, about: str, *parts: Settings) -> None:
-    settings = {key: value for part in (PLAIN_SGD, *parts) for key, value in part.items()}
+    first = (PLAIN_SGD, WHOLE_LENGTH, WITHOUT_DEFAULTS.get(task, {}))
+    settings = {key: value for part in (*first, *parts) for key, value in part.items()}
     RECIPES[name] = Recipe(about, settings, task)
 
 

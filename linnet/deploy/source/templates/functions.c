@@ -240,23 +240,3 @@ static void int8_product(const int8_t *restrict w, const float *restrict scales,
         y[out] = (float)(sum - ZERO * sums[out]) * scales[out] * scale + (bias ? bias[out] : 0.0f);
     }
 }
-
-static void sum(const float *x, int outer_stride, int inner_stride, int outer, int inner, float *y)
-{
-    int row, i;
-    for (row = 0; row < outer; row++) {
-        float total = 0.0f;
-        for (i = 0; i < inner; i++) total += x[row * outer_stride + i * inner_stride];
-        y[row] = total;
-    }
-}
-
-static void amax(const float *x, int outer_stride, int inner_stride, int outer, int inner, float *y)
-{
-    int row, i;
-    for (row = 0; row < outer; row++) {
-        float most = x[row * outer_stride];
-        for (i = 1; i < inner; i++) most = maximum(most, x[row * outer_stride + i * inner_stride]);
-        y[row] = most;
-    }
-}

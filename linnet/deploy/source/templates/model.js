@@ -85,22 +85,6 @@ function lookup(table, token, size, y) {
   for (let i = 0; i < size; i++) y[i] = table.values[from + i] * scale;
 }
 
-function sum(x, offset, outerStride, innerStride, outer, inner, y) {
-  for (let row = 0; row < outer; row++) {
-    let total = 0;
-    for (let i = 0; i < inner; i++) total += x[offset + row * outerStride + i * innerStride];
-    y[row] = total;
-  }
-}
-
-function amax(x, offset, outerStride, innerStride, outer, inner, y) {
-  for (let row = 0; row < outer; row++) {
-    let most = -Infinity;
-    for (let i = 0; i < inner; i++) most = Math.max(most, x[offset + row * outerStride + i * innerStride]);
-    y[row] = most;
-  }
-}
-
 function bytes(text) {
   const letters = atob(text);
   const made = new Int8Array(letters.length);

@@ -1,0 +1,223 @@
+"""Forward scans of a stack whose weights do not change: matrices are packed once, and all arguments of the
+kernels are bound but the input, the results and their addresses.
+
+    stack = FrozenStack(layers)
+    y, states = stack.run(stack.layout(x.shape), x, None)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from operator import add
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from linnet.base.pools import Pool, Pools
+from linnet.cpu import jit
+from linnet.cpu.call import steps_at_once
+from linnet.cpu.forward import (
+    FEW_ROWS,
+    PROJECTING,
+    ForwardScan,
+    Kind,
+    is_worth_sharing,
+    worth_projecting,
+)
+from linnet.cpu.pack import packed
+from linnet.cpu.threads import grain
+from linnet.program.operands import Operands, Source
+from linnet.program.plan import Plan
+
+# The address of a tensor [T, B, size], and its bytes from step to step and from row to row.
+Place = tuple[int, int, int]
+# For how many shapes of x the layout of the results is kept.
+MOST_LAYOUTS = 256
+
+
+class FrozenDirection(NamedTuple):
+    """The weights of one layer in one direction.
+
+    panels   the packed matrices, by name; all scans share them
+    """
+
+    plan: Plan
+    weight: Tensor
+    bias: Tensor | None
+    own: Sequence[Tensor]
+    matrices: Sequence[Tensor]
+    sizes: Sequence[int]  # of the states
+    reverse: bool
+    panels: dict[str, Tensor]
+    heads: int  # of the matrix of the input
+
+    @property
+    def depth(self) -> int:
+        """The channels of the input."""
+        return self.heads * self.weight.shape[1]
+
+    def operands(self, steps: int, batch: int) -> Operands:
+        """Operands of these sizes, without values."""
+        with torch.inference_mode(False):
+            like: dict[str, Any] = {"dtype": self.weight.dtype, "device": "cpu"}
+            x = torch.zeros(steps, batch, self.depth, **like)
+            states = [torch.zeros(batch, size, **like) for size in self.sizes]
+        tensors = [*self.own, *states, *self.matrices]
+        flags = (None, None, self.reverse)
+        return Operands(self.plan, None, tensors, flags, Source(x, self.weight, self.bias, self.heads))
+
+
+class FrozenScan(ForwardScan):
+    """A scan of one direction, without gradients. One thread uses it at a time."""
+
+    def __init__(self, direction: FrozenDirection, batch: int):
+        operands = direction.operands(steps_at_once(batch), batch)
+        depth, bias, heads = direction.depth, direction.bias, direction.heads
+        self.panels = direction.panels
+        sizes = (operands.sizes, batch, depth, 0 if bias is None else len(bias), heads)
+        keep = same = single = drops = padded = False
+        how = (keep, same, single, drops, padded, direction.reverse)
+        super().__init__(
+            operands, Kind(PROJECTING, *sizes, operands.dtype, *how, threads=torch.get_num_threads())
+        )
+        self.kept: list[Any] = [operands]
+        self.put_weights(operands, self.kept)
+        self.put_projection(operands, self.kept, self.kept)
+        self.kept += self.put_products(operands, self.kept, self.kept)
+        self.at_x, self.at_y = self.block.places["x"], self.block.places["y"]
+        self.at_states = [self.block.places[f"state.{name}"] for name in self.plan.traced.states]
+        self.rows = [size * self.real.itemsize for size in direction.sizes]
+        self.alone = self.function.as_function() if self.units == 1 else None
+        self.address = self.block.numbers.buffer_info()[0]
+        self.nbytes = sum(kept.nbytes for kept in self.kept if isinstance(kept, Tensor))
+
+    def packed(self, name: str, matrix: Tensor, groups: int, taken: list[Any]) -> Tensor:
+        panels = self.panels.get(name)
+        if panels is None:
+            with torch.inference_mode(False):
+                panels = self.panels.setdefault(name, packed(matrix.detach(), groups, self.panel))
+        return panels
+
+    def take(self, name: str, shape: Sequence[int], make: Callable[[], Any], taken: list[Any]) -> Any:
+        """Memory of its own, which is kept."""
+        made = make()
+        taken.append(made)
+        return made
+
+    def scan(self, steps: int, x: Place, y: Place, states: Iterable[int]) -> None:
+        """`states`: the addresses of the states, which end as the last ones."""
+        numbers = self.block.numbers
+        numbers[0] = steps
+        at = self.at_x
+        numbers[at], numbers[at + 1], numbers[at + 2] = x
+        at = self.at_y
+        numbers[at], numbers[at + 1], numbers[at + 2] = y
+        for at, address, row in zip(self.at_states, states, self.rows, strict=True):
+            numbers[at], numbers[at + 2] = address, row
+        if self.alone is not None:
+            self.alone(0, 1, self.address)
+        else:
+            jit.run(self.function, self.units, grain(steps * self.each), numbers)
+
+
+class Scans(NamedTuple):
+    """The scans of all layers, for one size of batch."""
+
+    layers: list[list[FrozenScan]]
+    nbytes: int
+
+
+class Layout(NamedTuple):
+    """How the results for an input of one shape lie in memory. Two tensors of one number stand for others of
+    any shape: results are made like them, which takes less time than to make them of a shape.
+
+    pool      the scans for its batch
+    layers    for each layer, the output, its bytes from step to step and from row to row, and those of each
+              direction and of its states from the beginning
+    states    [num_layers * num_directions, B, size] each
+    """
+
+    steps: int
+    pool: Pool[Scans]
+    layers: list[tuple[Tensor, int, int, list[tuple[int, list[int]]]]]
+    states: list[Tensor]
+
+
+class FrozenStack:
+    """All layers of a stack, each with its directions."""
+
+    def __init__(self, layers: Sequence[Sequence[FrozenDirection]], outputs: Sequence[int], time: int):
+        """outputs   for each layer, the channels of the output of one direction
+        time      the dimension of time: 0, or 1 if the batch comes first
+        """
+        self.layers, self.outputs, self.time = layers, outputs, time
+        first = layers[0][0]
+        self.dtype, self.depth, self.sizes = first.weight.dtype, first.depth, first.sizes
+        self.count = sum(map(len, layers))
+        self.pools: Pools[Scans] = Pools()
+        self.layouts: dict[tuple, Layout | None] = {}
+        with torch.inference_mode(False):
+            self.number = torch.empty(1, dtype=self.dtype, device="cpu")
+
+    def layout(self, shape: torch.Size) -> Layout | None:
+        """The layout for x of this shape; None if other kernels are better for it."""
+        key = shape, torch.get_num_threads()
+        try:
+            return self.layouts[key]
+        except KeyError:
+            if len(self.layouts) >= MOST_LAYOUTS:
+                self.layouts.clear()
+            made = self.layouts[key] = self.new_layout(shape)
+            return made
+
+    def new_layout(self, shape: torch.Size) -> Layout | None:
+        if (
+            len(shape) != 3
+            or shape[2] != self.depth
+            or not self.takes(shape[self.time], shape[1 - self.time])
+        ):
+            return None
+        steps, batch, each = shape[self.time], shape[1 - self.time], self.dtype.itemsize
+        layers, before = [], [0] * len(self.sizes)
+        for layer, size in zip(self.layers, self.outputs, strict=True):
+            row, starts = size * each * len(layer), []
+            for i in range(len(layer)):
+                starts.append((i * size * each, before))
+                before = [at + batch * wide * each for at, wide in zip(before, self.sizes, strict=True)]
+            like = self.number.expand(*shape[:2], size * len(layer))
+            layers.append((like, *((row, steps * row) if self.time else (batch * row, row)), starts))
+        states = [self.number.expand(self.count, batch, size) for size in self.sizes]
+        return Layout(steps, self.pools.of((batch, torch.get_num_threads())), layers, states)
+
+    def takes(self, steps: int, batch: int) -> bool:
+        """Whether these kernels, in which one thread computes a row, are the best for such sequences."""
+        if steps < 2 or not batch:
+            return False
+        if batch > FEW_ROWS:
+            return torch.get_num_threads() == 1 or worth_projecting(batch)
+        return not any(is_worth_sharing(d.operands(steps, batch)) for layer in self.layers for d in layer)
+
+    def scans(self, layout: Layout) -> Scans:
+        batch = layout.states[0].shape[1]
+        layers = [[FrozenScan(direction, batch) for direction in layer] for layer in self.layers]
+        return Scans(layers, sum(scan.nbytes for layer in layers for scan in layer))
+
+    def run(self, layout: Layout, x: Tensor, states: Sequence[Tensor] | None) -> tuple[Tensor, list[Tensor]]:
+        """Return the output, laid out as x, and the new states."""
+        scans = layout.pool.take() or self.scans(layout)
+        # The scans read the states that they write.
+        if states is None:
+            new = [torch.zeros_like(like) for like in layout.states]
+        else:
+            new = [state.clone(memory_format=torch.contiguous_format) for state in states]
+        addresses, strides, each = [state.data_ptr() for state in new], x.stride(), x.element_size()
+        place = (x.data_ptr(), strides[self.time] * each, strides[1 - self.time] * each)
+        for layer, (like, time, row, starts) in zip(scans.layers, layout.layers, strict=True):
+            y = torch.empty_like(like)
+            address = y.data_ptr()
+            for scan, (first, before) in zip(layer, starts, strict=True):
+                scan.scan(layout.steps, place, (address + first, time, row), map(add, addresses, before))
+            x, place = y, (address, time, row)
+        layout.pool.append(scans)
+        return x, new

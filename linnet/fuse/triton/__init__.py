@@ -1,1 +1,0 @@
-"""Kernels for GPUs: Triton source from the traced step, and how it is launched."""

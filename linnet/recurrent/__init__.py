@@ -1,0 +1,1 @@
+"""What all units share: cells and projections, depth, direction, packing, dropouts, streams."""

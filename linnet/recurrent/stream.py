@@ -1,0 +1,232 @@
+"""A session for streams: a stack of layers, one time step at a time.
+
+    stream = linnet.stream(rnn, batch=1)
+    y = stream(x)
+
+The state and all buffers are inside the stream, and the whole stack is one native call: on a server, a robot
+or in a game, a step then takes little more than reading the weights once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from threading import Lock
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from linnet.base.forks import compiling
+from linnet.base.options import check_size
+from linnet.program.readable import is_recording
+from linnet.program.unit import CannotFuse, Linear, Operation
+from linnet.recurrent.direction import Direction
+from linnet.recurrent.recurrent import Recurrent
+from linnet.run.bound_unit import load_kernels
+from linnet.run.change import Watch
+from linnet.run.choose import STEP_DTYPES, may_use_cpu_kernels, warn_once
+from linnet.run.decision import UNCOUNTED, method_of
+
+
+class Stream:
+    """Runs `rnn`, a module of Linnet in evaluation mode, one step at a time: see `linnet.stream`."""
+
+    def __init__(self, rnn: Recurrent, batch: int = 1):
+        check_size("batch", batch)
+        if not isinstance(rnn, Recurrent):
+            raise TypeError(f"linnet.stream takes a module such as linnet.SRU; got {type(rnn).__name__}")
+        if rnn.bidirectional:
+            raise ValueError(
+                "a stream has no future to read backwards: linnet.stream takes a module that was built with "
+                "bidirectional=False"
+            )
+        self.rnn, self.batch = rnn, batch
+        example = rnn.first_cell.example
+        self.dtype, self.device = example.dtype, example.device
+        sizes = [size for direction in self.layers for size in direction.cell.states.values()]
+        with torch.inference_mode(False):  # a reset outside of that mode writes them, too
+            # The states of all layers side by side.
+            self.states = torch.zeros(batch, sum(sizes), dtype=self.dtype, device=self.device)
+            self.parts = self.states.split(sizes, -1)
+        # One step at a time: a second thread would read a state that the first has half written.
+        self.lock = Lock()
+        self.prepare()
+
+    def __repr__(self) -> str:
+        return f"Stream({type(self.rnn).__name__}({self.rnn.extra_repr()}), batch={self.batch})"
+
+    @property
+    def layers(self) -> list[Direction]:
+        return list(self.rnn.directions)  # type: ignore[arg-type]
+
+    # --------------------------------------------------------------------------------- stepping
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """One step: x [batch, input_size] -> y [batch, output_size]; both without batch if it is 1."""
+        with self.lock:
+            if not self.watch.holds(self.rnn):
+                self.prepare()
+            if not self.fits(x):
+                return self.step_unusual(x)
+            y = torch.empty_like(self.y)
+            self.reads[0], self.writes[1] = x.data_ptr(), y.data_ptr()
+            self.run()
+            return y
+
+    def fits(self, x: Tensor) -> bool:
+        """Whether the native call can read x."""
+        return (
+            type(x) is Tensor
+            and x.shape == self.shape
+            and x.dtype is self.dtype
+            and x.is_cpu
+            and x.is_contiguous()
+            and not (x.is_neg() or is_recording())
+            and self.run is not None
+            and may_use_cpu_kernels()
+        )
+
+    @torch.no_grad()
+    def step_unusual(self, x: Tensor) -> Tensor:
+        """A step of an input that the native call does not take as it is."""
+        self.check_input(x)
+        row = x.detach().reshape(self.batch, -1)
+        if self.run is None or is_recording() or not may_use_cpu_kernels() or type(x) is not Tensor:
+            y, state = self.rnn.run(row[None], self.named_state(), None, None)
+            self.put(state)
+            y = y[0]
+        else:
+            y, row = torch.empty_like(self.y), row.resolve_neg().contiguous()
+            self.reads[0], self.writes[1] = row.data_ptr(), y.data_ptr()
+            self.run()
+        return y.view(*x.shape[:-1], -1)
+
+    def check_input(self, x: Tensor) -> None:
+        cell, name = self.rnn.first_cell, type(self.rnn).__name__
+        if not isinstance(x, Tensor):
+            raise TypeError(f"a stream of {name} takes x as a Tensor; got {type(x).__name__}")
+        size = self.rnn.input_size
+        if tuple(x.shape) != (self.batch, size) and not (self.batch == 1 and tuple(x.shape) == (size,)):
+            raise ValueError(
+                f"this stream of {name} was made with batch={self.batch} and takes x of shape "
+                f"({self.batch}, {size}); got {tuple(x.shape)}. A sequence goes to the module itself"
+            )
+        cell.check_like("x", x, self.states)
+
+    # ------------------------------------------------------------------------------------ state
+
+    @property
+    def state(self) -> Any:
+        """A copy of the state, as the module returns it: [num_layers, batch, size], or the unit's tuple."""
+        with self.lock:
+            return self.rnn.write_state({n: s.clone() for n, s in self.named_state().items()}, True)
+
+    @state.setter
+    def state(self, state: Any) -> None:
+        layers = len(self.rnn.directions)
+        named = self.rnn.first_cell.unpack_state(state, (layers, self.batch), self.states)
+        with self.lock:
+            self.put(named)
+
+    def reset(self, rows: int | Iterable[int] | None = None) -> None:
+        """Set the state to zeros; `rows`: only those rows of the batch."""
+        chosen = slice(None) if rows is None else self.index_of(rows)
+        with self.lock, torch.no_grad():
+            self.states[chosen] = 0
+
+    def index_of(self, rows: int | Iterable[int]) -> Tensor:
+        listed = torch.as_tensor(rows if isinstance(rows, (int, Tensor)) else list(rows), device=self.device)
+        # torch takes an empty list for one of float32.
+        return listed.reshape(-1) if listed.numel() else listed.new_empty(0, dtype=torch.int64)
+
+    def named_state(self) -> dict[str, Tensor]:
+        """Return the states by name, [num_layers, batch, size]."""
+        names = list(self.rnn.first_cell.states)
+        return {name: torch.stack(self.parts[i :: len(names)]) for i, name in enumerate(names)}
+
+    def put(self, state: dict[str, Tensor]) -> None:
+        with torch.no_grad():
+            for i, tensor in enumerate(state.values()):
+                for part, layer in zip(self.parts[i :: len(state)], tensor, strict=True):
+                    part.copy_(layer)
+
+    # -------------------------------------------------------------------------------- preparing
+
+    def prepare(self) -> None:
+        """Decide how the module runs as it is now. `run` is None if it cannot be one native call."""
+        if self.rnn.training:
+            raise RuntimeError(
+                f"a stream runs {type(self.rnn).__name__} as in evaluation, but it is in training mode; "
+                "call rnn.eval(), as in stream = linnet.stream(rnn.eval())"
+            )
+        example = self.rnn.first_cell.example
+        if (example.dtype, example.device) != (self.dtype, self.device):
+            raise RuntimeError(
+                f"the weights are {example.dtype} on {example.device} now, and this stream was made for "
+                f"{self.dtype} on {self.device}; make a new one with linnet.stream"
+            )
+        for direction in self.layers:
+            direction.cell.settle()
+        self.run: Any = None
+        self.shape = torch.Size((self.batch, self.rnn.input_size))
+        self.watch = Watch(self.rnn, list(self.rnn.modules()))
+        try:
+            self.build()
+        except CannotFuse as error:
+            warn_once(self.rnn.first_cell.unit_name, error.reason)
+        for direction in self.layers:
+            self.watch.watch_settings(direction.plan_cache.settings, direction.cell)
+
+    def build(self) -> None:
+        if self.watch.hooked:
+            raise CannotFuse("it has hooks, which a native call does not run")
+        if not self.watch.originals.are_counted:
+            raise CannotFuse(UNCOUNTED)
+        if self.dtype not in STEP_DTYPES or self.device.type != "cpu":
+            raise CannotFuse(
+                f"a native step takes float32 or float64 on the CPU; it has {self.dtype} on {self.device}"
+            )
+        methods = [method_of(direction) for direction in self.layers]
+        load_kernels()
+        with compiling:  # a fork waits for the import
+            from linnet.cpu.cell_step import append_step
+            from linnet.cpu.steps import StepProgram
+        program = StepProgram(self.batch, self.dtype)
+        x, new = program.buffer(self.rnn.input_size), torch.zeros_like(self.states)
+        self.reads, first = program.copy((x, x)), 0
+        for direction, method in zip(self.layers, methods, strict=True):
+            columns = slice(first, first + sum(direction.cell.states.values()))
+            y = append_step(program, direction.cell, method, x, self.states[:, columns], new[:, columns])
+            y = y if direction.projection is None else program.operations(y, [projection_of(direction)])
+            x = program.add(y, x, y) if self.rnn.residual and y.shape == x.shape else y
+            first = columns.stop
+        program.copy((new, self.states))
+        self.writes = program.copy((x, x))
+        self.y = torch.empty_like(x)
+        program.finish()
+        self.program, self.run = program, program.run
+
+
+def projection_of(direction: Direction) -> Operation:
+    linear: Any = direction.projection
+    if hasattr(linear, "operation"):  # in int8
+        return linear.operation()
+    if type(linear) is not torch.nn.Linear:
+        raise CannotFuse(f"kernels do not know the projection {linear}")
+    return Linear(linear.weight, linear.bias)
+
+
+def stream(rnn: Recurrent, batch: int = 1) -> Stream:
+    """Return a session that runs `rnn` one step at a time, with the state and all buffers inside.
+
+    stream = linnet.stream(rnn, batch=1)
+    y = stream(x)                 # x [batch, input_size] -> y [batch, output_size]
+    stream.state                  # a copy of the state, as the module returns it; can be set
+    stream.reset(rows=None)       # zeros, for all rows or for some
+
+    The module must be in evaluation mode and have one direction. A step records no gradients. Weights that
+    change are seen at the next step, whether in place (an optimiser), by `load_state_dict` or by new
+    parameters; a changed dtype or device, and training mode, are errors. A stack that cannot be one native
+    call (a unit without a kernel, hooks, bfloat16) runs module by module and says why, once.
+    """
+    return Stream(rnn, batch)

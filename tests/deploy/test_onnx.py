@@ -1,0 +1,571 @@
+"""Parity: a model as an ONNX file, run by onnxruntime, against the model at other lengths and batches."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import onnx
+import onnxruntime
+import pytest
+import torch
+from fused_runs import (
+    OF_ANY_SIZE,
+    OTHER_STEPS,
+    WITH_INNER_PRODUCTS,
+    Variant,
+    draw,
+    draw_state,
+    enliven,
+    flags,
+)
+from helpers import each
+from torch import Tensor, nn
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
+
+import linnet
+from linnet.deploy.onnx_scan import COMPOSED, NAMES
+from linnet.models.language import LanguageModel, LanguageModelConfig
+from linnet.program.plan import Plan
+from linnet.program.trace import OPERATIONS, Line
+
+OTHER_SIZES = ((1, 1), (9, 2), (4, 7))
+Run = Callable[..., list[Tensor]]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "model.onnx"
+
+
+def load(path: Path) -> Run:
+    """The file as a function of the inputs in their order."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    session = onnxruntime.InferenceSession(path, options)
+    names = [value.name for value in session.get_inputs()]
+
+    def run(*inputs: Any) -> list[Tensor]:
+        outputs = session.run(None, {name: x.numpy() for name, x in zip(names, inputs, strict=True)})
+        return [torch.from_numpy(output) for output in outputs]
+
+    return run
+
+
+def agree(run: Run, model: nn.Module, *inputs: Any, tolerance: float = 1e-5, **named_inputs: Any) -> None:
+    with torch.no_grad(), linnet.backend("reference"):
+        expected = model(*inputs, **named_inputs)
+    leaves, structure = tree_flatten(expected)
+    found = run(*tree_leaves((inputs, named_inputs)))
+    assert len(found) == len(leaves)
+    torch.testing.assert_close(tree_unflatten(found, structure), expected, rtol=0, atol=tolerance)
+
+
+def kinds(path: Path) -> list[str]:
+    """The nodes of the graph, without those inside its scans."""
+    return [node.op_type for node in onnx.load(path).graph.node]
+
+
+class Several(nn.Module):
+    """Stacks side by side: most of the time of an export goes before the first of them."""
+
+    def __init__(self, variants: Sequence[Variant], **options: Any):
+        super().__init__()
+        self.stacks = nn.ModuleDict({str(v).replace(".", "_"): several_of(v, **options) for v in variants})
+
+    def forward(self, x: Tensor, states: Any = None, mask: Any = None, resets: Any = None) -> dict[str, Any]:
+        states = states or dict.fromkeys(self.stacks)
+        given = {"mask": mask, "resets": resets}
+        return {name: stack(x, states[name], **given) for name, stack in self.stacks.items()}
+
+
+def several_of(unit: Variant, **options: Any) -> linnet.Recurrent:
+    return unit.build(4, torch.float, input_size=4, **options)
+
+
+# ------------------------------------------------------------------------------------------- units
+
+
+@pytest.mark.parametrize("elementwise", [True, False], ids=["elementwise", "matrix"])
+def test_every_unit_in_both_directions_with_all_it_can_be_given(elementwise: bool, path: Path):
+    units = [unit for unit in OF_ANY_SIZE if unit.build(4).first_cell.is_elementwise == elementwise]
+    model = Several(units, bidirectional=True).eval()
+
+    def arguments(steps: int, batch: int) -> tuple[Tensor, dict[str, Any], dict[str, Tensor]]:
+        x = draw(steps, batch, 4, seed=steps, dtype=torch.float)
+        states = {name: draw_state(stack, batch) for name, stack in model.stacks.items()}
+        return x, states, flags("mask and resets", steps, batch)
+
+    x, states, given = arguments(3, 4)
+    linnet.export_onnx(model, path, x, states, **given)
+    onnx.checker.check_model(path, full_check=True)
+    assert kinds(path).count("Scan") == sum(len(c.stages()) for s in model.stacks.values() for c in s.cells)
+    run = load(path)
+    for sizes in OTHER_SIZES:
+        x, states, given = arguments(*sizes)
+        agree(run, model, x, states, **given)
+
+
+def test_resets_to_a_state(path: Path):
+    rnn = Variant(linnet.LSTM, {}).build(4, torch.float, num_layers=2, bidirectional=True).eval()
+
+    def arguments(steps: int, batch: int) -> dict[str, Any]:
+        start = each(lambda s: s.expand(steps, *s.shape).cos(), draw_state(rnn, batch))
+        return {**flags("mask and resets", steps, batch), "reset_state": start}
+
+    linnet.export_onnx(rnn, path, torch.zeros(3, 4, 7), **arguments(3, 4))
+    run = load(path)
+    for sizes in OTHER_SIZES:
+        agree(run, rnn, draw(*sizes, 7, seed=1, dtype=torch.float), **arguments(*sizes))
+
+
+def test_options_that_change_the_step(path: Path):
+    model = Several([*OTHER_STEPS, *WITH_INNER_PRODUCTS]).eval()
+    linnet.export_onnx(model, path, torch.zeros(3, 2, 4))
+    agree(load(path), model, draw(6, 5, 4, seed=1, dtype=torch.float))
+
+
+def test_options_of_the_driver(path: Path):
+    options = [
+        {"norm": "layer", "prenorm": "rms", "proj_size": 3},
+        {"norm": "rms", "prenorm": "layer", "residual": True},
+        {"zoneout": 0.3, "dropout": 0.5},
+    ]
+    units = [*(Variant(linnet.LRN, more) for more in options), Variant(linnet.SCRN, {"zoneout": 0.3})]
+    model = Several(units, num_layers=2).eval()
+    linnet.export_onnx(model, path, torch.zeros(3, 2, 4))
+    agree(load(path), model, draw(6, 5, 4, seed=1, dtype=torch.float))
+
+
+def test_every_unit_is_tried_here_or_is_known_not_to_export():
+    assert {v.unit.__name__.lower() for v in OF_ANY_SIZE} | set(UNFUSED) == set(linnet.UNITS)
+
+
+@pytest.mark.parametrize(("name", "batch_first"), [("sru", True), ("scrn", False)])
+def test_lengths_are_an_input_of_a_stack(name: str, batch_first: bool, path: Path):
+    rnn = linnet.UNITS[name](3, 4, num_layers=2, bidirectional=True, batch_first=batch_first).eval()
+
+    def x(steps: int, batch: int) -> Tensor:
+        return draw(steps, batch, 3, seed=0, dtype=torch.float).transpose(0, int(batch_first))
+
+    linnet.export_onnx(rnn, path, x(6, 4), lengths=torch.tensor([6, 2, 1, 5]))
+    run = load(path)
+    agree(run, rnn, x(9, 3), lengths=torch.tensor([1, 9, 2]))
+    agree(run, rnn, x(2, 1), lengths=torch.tensor([2]))
+
+
+def test_double(path: Path):
+    rnn = enliven(linnet.LSTM(3, 4, bidirectional=True, peepholes=True, dtype=torch.double)).eval()
+    linnet.export_onnx(rnn, path)
+    agree(load(path), rnn, draw(6, 2, 3, seed=1), tolerance=1e-10)
+
+
+def test_unbatched(path: Path):
+    rnn = linnet.SRU(3, 4).eval()
+    linnet.export_onnx(rnn, path, torch.zeros(5, 3))
+    agree(load(path), rnn, torch.randn(8, 3))
+
+
+# ----------------------------------------------------------------------------- operators of ONNX
+
+OPERATORS = [
+    Variant(linnet.LSTM, {}),
+    Variant(linnet.LSTM, {"peepholes": True, "bias": False, "prenorm": "layer"}),
+    Variant(linnet.GRU, {}),
+    Variant(linnet.GRU, {"bias": False}),
+    *(Variant(linnet.RNN, {"nonlinearity": name}) for name in ("tanh", "relu", "sigmoid")),
+]
+
+
+class WithLengths(Several):
+    """Stacks that are given lengths and a state."""
+
+    def forward(self, x: Tensor, states: Any, lengths: Any = None) -> dict[str, Any]:
+        return {name: stack(x, states[name], lengths=lengths) for name, stack in self.stacks.items()}
+
+
+def test_units_that_onnx_has_are_its_operators_with_lengths_and_states(path: Path):
+    model = WithLengths(OPERATORS, bidirectional=True).eval()
+
+    def arguments(lengths: list[int], steps: int) -> tuple[Tensor, Any, Tensor]:
+        batch = len(lengths)
+        states = {name: draw_state(stack, batch) for name, stack in model.stacks.items()}
+        return draw(steps, batch, 4, seed=steps, dtype=torch.float), states, torch.tensor(lengths)
+
+    linnet.export_onnx(model, path, *arguments([3, 1, 2], 3))
+    onnx.checker.check_model(path, full_check=True)
+    found = kinds(path)
+    assert "Scan" not in found
+    assert [found.count(kind) for kind in ("LSTM", "GRU", "RNN")] == [4, 4, 6]
+    run = load(path)
+    for lengths, steps in (([1, 9, 2, 5], 9), ([1], 1), ([3, 4], 4)):
+        agree(run, model, *arguments(lengths, steps))
+
+
+def test_weights_of_an_operator_are_constants_of_the_file(path: Path):
+    """As runtimes need them, which compile a network from its weights."""
+    linnet.export_onnx(linnet.LSTM(3, 4), path)
+    graph = onnx.load(path).graph
+    (operator,) = [node for node in graph.node if node.op_type == "LSTM"]
+    constants = {value.name for value in graph.initializer}
+    assert set(operator.input[1:4]) <= constants
+
+
+class NoOperators(Several):
+    """Steps that no operator of ONNX computes, and one that is given a mask with gaps."""
+
+    def forward(self, x: Tensor, mask: Tensor) -> dict[str, Any]:
+        given = {"GRU": mask}
+        return {name: stack(x, mask=given.get(name)) for name, stack in self.stacks.items()}
+
+
+def test_what_no_operator_computes_stays_a_scan(path: Path):
+    options = [{"norm": "layer"}, {"zoneout": 0.2}, {"output_gate": False}]
+    others = [Variant(linnet.GRU, {"form": "ran"}), Variant(linnet.GRU, {})]
+    model = NoOperators([*(Variant(linnet.LSTM, more) for more in options), *others]).eval()
+    mask = torch.tensor([[True, False], [False, True], [True, True]])
+    linnet.export_onnx(model, path, torch.zeros(3, 2, 4), mask)
+    assert kinds(path).count("Scan") == 5
+    agree(load(path), model, draw(3, 2, 4, seed=1, dtype=torch.float), mask)
+
+
+# -------------------------------------------------------------------------------------- streaming
+
+
+class InSteps(nn.Module):
+    """A stack, one step after the other."""
+
+    def __init__(self, rnn: linnet.Recurrent):
+        super().__init__()
+        self.rnn = rnn
+
+    def forward(self, x: Tensor, state: Any) -> tuple[Tensor, Any]:
+        y, state = self.rnn(x[None], state)
+        return y[0], state
+
+
+@pytest.mark.parametrize(
+    "rnn",
+    [
+        linnet.LSTM(3, 4, num_layers=2, proj_size=2, prenorm="layer", zoneout=0.1),
+        linnet.NRU(3, 4),
+    ],
+    ids=["projected", "without a kernel"],
+)
+def test_a_stream_is_one_step_with_its_state(rnn: linnet.Recurrent, path: Path):
+    rnn = enliven(rnn).eval()
+    linnet.export_onnx(rnn, path, streaming=True)
+    assert "Scan" not in kinds(path)
+    run, model = load(path), InSteps(rnn)
+    states = [f"_{name}" for name in rnn.first_cell.states] if rnn.first_cell.State else [""]
+    assert [value.name for value in onnx.load(path).graph.output[1:]] == [f"final{s}" for s in states]
+    assert [value.name for value in onnx.load(path).graph.input[1:]] == [f"state{s}" for s in states]
+    for batch in (1, 5):
+        agree(run, model, draw(batch, 3, seed=batch, dtype=torch.float), draw_state(rnn, batch))
+
+
+def test_a_stream_of_a_language_model_writes_logits(path: Path):
+    model = LanguageModel(
+        11, LanguageModelConfig(unit="lstm", hidden_size=6, embedding_size=6, tied=True)
+    ).eval()
+    linnet.export_onnx(model, path, streaming=True)
+    run, state = load(path), model.initial_state(3)
+    for token in torch.randint(11, (4, 3), generator=torch.Generator().manual_seed(0)):
+        with torch.no_grad():
+            logits, new = model.step_logits(token, state)
+        found = run(token, *tree_leaves(state))
+        torch.testing.assert_close(found, [logits, *tree_leaves(new)], rtol=0, atol=1e-5)
+        state = new
+    names = [value.name for value in onnx.load(path).graph.output]
+    assert names == ["logits", "state.0.h", "state.0.c", "state.1.h", "state.1.c"]
+    before = [value.name for value in onnx.load(path).graph.input]
+    assert before == ["tokens", "before.0.h", "before.0.c", "before.1.h", "before.1.c"]
+
+
+def test_a_language_model_over_whole_sequences(path: Path):
+    model = LanguageModel(11, LanguageModelConfig(unit="gru", hidden_size=6, num_layers=1)).eval()
+    linnet.export_onnx(model, path, torch.zeros(3, 2, dtype=torch.int64))
+    tokens = torch.randint(11, (7, 4))
+    with torch.no_grad():
+        log_p, state = model.log_probs(tokens)
+    logits, *found = load(path)(tokens)
+    torch.testing.assert_close(logits.log_softmax(-1), log_p, rtol=0, atol=1e-5)
+    torch.testing.assert_close(found, tree_leaves(state), rtol=0, atol=1e-5)
+    assert [value.name for value in onnx.load(path).graph.output] == ["logits", "state.0.h"]
+    assert [value.name for value in onnx.load(path).graph.input] == ["tokens"]
+    assert kinds(path).count("GRU") == 1
+
+
+def test_a_language_model_without_an_example_takes_a_state(path: Path):
+    model = LanguageModel(11, LanguageModelConfig(unit="sru", hidden_size=6, embedding_size=5)).eval()
+    linnet.export_onnx(model, path)
+    run, tokens = load(path), torch.randint(11, (7, 4))
+    with torch.no_grad():
+        expected = model.log_probs(tokens)[0]
+    first, *state = run(tokens[:3], *model.initial_state(4))
+    second, *_ = run(tokens[3:], *state)
+    torch.testing.assert_close(torch.cat([first, second]).log_softmax(-1), expected, rtol=0, atol=1e-5)
+    assert [value.name for value in onnx.load(path).graph.input] == ["tokens", "before.0.c", "before.1.c"]
+    assert [value.name for value in onnx.load(path).graph.output] == ["logits", "state.0.c", "state.1.c"]
+
+
+@pytest.mark.parametrize(
+    ("model", "inputs", "kind", "answer"),
+    [
+        (linnet.SRU(3, 4, bidirectional=True), [], ValueError, "one direction, and this SRU reads the end"),
+        (nn.Linear(3, 4), [], TypeError, r"one step of Linear: .*x_t, state, streaming=True"),
+        (linnet.SRU(3, 4), [0, 0, 0], TypeError, "the input of one step and the state: .* got 3 arguments"),
+    ],
+    ids=["both directions", "no example", "three arguments"],
+)
+def test_what_cannot_stream_says_so(model: nn.Module, inputs: list[Any], kind: type, answer: str, path: Path):
+    with pytest.raises(kind, match=answer):
+        linnet.export_onnx(model, path, *inputs, streaming=True)
+    assert not path.exists()
+
+
+# -------------------------------------------------------------------------------------- own units
+
+
+class EverythingCell(linnet.Cell):
+    """Each operation that a step may use, a state that becomes a number, and one that is an input."""
+
+    class State(NamedTuple):
+        h: Tensor
+        one: Tensor
+        last: Tensor
+
+    def __init__(self, input_size: int, hidden_size: int, bias: bool = True, device=None, dtype=None, **more):
+        super().__init__(input_size, hidden_size, dict.fromkeys(self.State._fields, hidden_size))
+        where = {"device": device, "dtype": dtype}
+        self.input = linnet.Projection(
+            input_size, {"a": hidden_size, "b": hidden_size}, bias, **where, **more
+        )
+        self.scale = nn.Parameter(torch.ones(hidden_size, **where))
+
+    def step(self, a: Tensor, b: Tensor, h: Tensor, one: Tensor, last: Tensor):
+        small = torch.exp(-h.abs()) + torch.log1p(a * a) - torch.expm1(-last.abs()) / 2
+        large = torch.log(torch.sqrt(1 + h**2)) + torch.floor(a) * torch.sin(a) * torch.cos(h)
+        clipped = h.clamp(-1, 1) * one * self.scale
+        odd = ((a > 0) & (h <= 1)) | ~((b >= -1) & (h < 0.5))
+        h = torch.where(odd, torch.tanh(small - large), torch.sigmoid(clipped)) + 0.1 * torch.sign(b)
+        h = torch.where((a == b) | (a != last), h, b)
+        return h, {"h": h, "one": torch.ones_like(one), "last": a}
+
+
+class Everything(linnet.Recurrent, cell=EverythingCell):
+    """A unit of the user's own."""
+
+
+def test_every_operation_of_a_users_unit(path: Path):
+    rnn = enliven(Everything(3, 4, bidirectional=True)).eval()
+    (plan,) = rnn.directions[0].plans_for(())
+    assert {line.op for line in plan.traced.forward.lines} == set(OPERATIONS)
+    linnet.export_onnx(rnn, path, draw(5, 3, 3, seed=0, dtype=torch.float), draw_state(rnn, 3))
+    agree(load(path), rnn, draw(9, 2, 3, seed=1, dtype=torch.float), draw_state(rnn, 2))
+
+
+def test_every_operation_of_a_traced_step_has_its_translation():
+    assert NAMES.keys() | COMPOSED.keys() == set(OPERATIONS)
+
+
+# ----------------------------------------------------------------------------------------- models
+
+
+class Tagger(nn.Module):
+    """Words to tags, and a stack that is never called."""
+
+    def __init__(self):
+        super().__init__()
+        self.words = nn.Embedding(20, 6)
+        self.encoder = linnet.SRU(6, 5, num_layers=2, bidirectional=True, dropout=0.5)
+        self.decoder = linnet.LSTM(10, 4)
+        self.tags = nn.Linear(4, 3)
+        self.idle = linnet.NRU(3, 4)
+
+    def forward(self, words: Tensor, lengths: Tensor) -> Tensor:
+        y, c = self.encoder(self.words(words), lengths=lengths)
+        start = c[:1, :, :4].tanh()
+        y, _ = self.decoder(y, (start, start), lengths=lengths)
+        return self.tags(y).log_softmax(-1)
+
+
+def test_a_model_with_stacks_in_it(path: Path):
+    model = Tagger().train()
+    model.encoder.eval()
+    example = torch.randint(20, (5, 3)), torch.tensor([5, 1, 4])
+    program = linnet.export_onnx(model, path, *example, output_names=["tags"])
+    assert isinstance(program, torch.onnx.ONNXProgram)
+    assert model.training
+    assert model.decoder.training
+    assert not model.encoder.directions[0].training
+    assert not model.encoder._forward_pre_hooks
+    run = load(path)
+    agree(run, model.eval(), torch.randint(20, (8, 4)), torch.tensor([8, 3, 1, 2]))
+    assert kinds(path).count("Scan") == 4
+    assert kinds(path).count("LSTM") == 1
+
+
+def test_names_and_free_sizes(path: Path):
+    rnn = linnet.SCRN(3, 6, batch_first=True)
+    linnet.export_onnx(rnn, path, torch.zeros(4, 5, 3), draw_state(rnn.float(), 4))
+    assert [described(value) for value in onnx.load(path).graph.input] == [
+        "x[batch, time, 3]",
+        "state_s[1, batch, 1]",
+        "state_h[1, batch, 6]",
+    ]
+    assert [described(value) for value in onnx.load(path).graph.output] == [
+        "output[batch, time, 7]",
+        "final_s[1, batch, 1]",
+        "final_h[1, batch, 6]",
+    ]
+
+
+def described(value: onnx.ValueInfoProto) -> str:
+    sizes = [size.dim_param or str(size.dim_value) for size in value.type.tensor_type.shape.dim]
+    return f"{value.name}[{', '.join(sizes)}]"
+
+
+def test_shapes_can_be_chosen(path: Path):
+    rnn = linnet.LRN(3, 4).eval()
+    shapes = {"x": {0: torch.export.Dim.DYNAMIC}}
+    linnet.export_onnx(rnn, path, torch.zeros(4, 1, 3), dynamic_shapes=shapes)
+    assert described(onnx.load(path).graph.input[0]) == "x[time, 1, 3]"
+    agree(load(path), rnn, torch.randn(7, 1, 3))
+
+
+def test_a_file_holds_one_step_however_long_the_example(path: Path):
+    linnet.export_onnx(linnet.RAN(3, 4, bidirectional=True), path, torch.zeros(100, 2, 3))
+    bodies = [node.attribute[0].g for node in onnx.load(path).graph.node if node.op_type == "Scan"]
+    assert len(kinds(path)) < 30
+    assert [len(body.node) < 30 for body in bodies] == [True, True]
+
+
+def test_a_cell_is_one_step(path: Path):
+    """Also of a unit whose stack cannot be exported."""
+    rnn = enliven(linnet.NRU(3, 4)).eval()
+    cell = rnn.first_cell
+    states = {batch: type(s)(*(part[0] for part in s)) for batch in (2, 5) for s in [draw_state(rnn, batch)]}
+    linnet.export_onnx(cell, path, torch.zeros(2, 3), states[2])
+    agree(load(path), cell, torch.randn(5, 3), states[5])
+    assert "Scan" not in kinds(path)
+
+
+# ----------------------------------------------------------------------------------------- errors
+
+NO_MATRIX = "its channels depend on each other by more than matrix products"
+UNFUSED = dict.fromkeys(("nru", "statisticalru"), NO_MATRIX)
+
+
+@pytest.mark.parametrize("unit", [linnet.GRU, linnet.SRU])
+def test_a_quantised_stack_is_an_error_instead_of_a_file_for_one_length(unit: type, path: Path):
+    quantised = linnet.quantize(unit(3, 4))
+    with pytest.raises(NotImplementedError, match=r"its products round their inputs to int8.*streaming=True"):
+        linnet.export_onnx(quantised, path, torch.randn(5, 2, 3))
+    linnet.export_onnx(quantised, path, streaming=True)
+    rounded = linnet.quantize(unit(3, 4), activations=False)
+    linnet.export_onnx(rounded, path, torch.randn(5, 2, 3))
+    assert described(onnx.load(path).graph.input[0]) == "x[time, batch, 3]"
+    agree(load(path), rounded, torch.randn(7, 4, 3))
+
+
+def test_an_empty_batch(path: Path):
+    """Not for LSTM and GRU: onnxruntime's own operators end the process."""
+    for unit in (linnet.SRU, linnet.RAN, linnet.RNN):
+        linnet.export_onnx(unit(3, 4), path, torch.randn(5, 2, 3))
+        output, *states = load(path)(torch.zeros(5, 0, 3))
+        assert output.shape == (5, 0, 4)
+        assert all(state.shape == (1, 0, 4) for state in states)
+
+
+@pytest.mark.parametrize(("name", "reason"), UNFUSED.items())
+def test_a_unit_that_has_no_kernel_says_so(name: str, reason: str, path: Path):
+    unit = linnet.UNITS[name]
+    with pytest.raises(NotImplementedError, match=f"{unit.__name__} cannot be exported to ONNX: {reason}"):
+        linnet.export_onnx(unit(3, 4), path)
+    assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    ("rnn", "reason"),
+    [
+        (linnet.SRU(3, 4, dtype=torch.bfloat16), r"SRU .* in torch.bfloat16; .* with \.float\(\)"),
+        (linnet.SRU(3, 4, device="meta"), r"SRU .* it is on meta; .* with \.cpu\(\)"),
+    ],
+    ids=["bfloat16", "device"],
+)
+def test_options_that_have_no_kernel_say_so(rnn: linnet.Recurrent, reason: str, path: Path):
+    with pytest.raises(NotImplementedError, match=reason):
+        linnet.export_onnx(rnn, path)
+
+
+def test_an_operation_without_a_translation_is_named(path: Path):
+    rnn = linnet.LRN(3, 4).eval()
+    (plan,) = rnn.directions[0].plans_for(())
+    lines = (*plan.traced.forward.lines, Line("v", "erf", ("h",)))
+    traced = replace(plan.traced, forward=replace(plan.traced.forward, lines=lines))
+    changed = [Plan(traced, plan.extras, plan.products)]
+    rnn.directions[0].plan_cache.plans = dict.fromkeys(rnn.directions[0].plan_cache.plans, changed)
+    with pytest.raises(NotImplementedError, match=r"LRN cannot .* no translation of the operation 'erf'"):
+        linnet.export_onnx(rnn, path)
+
+
+class Stiff(nn.Module):
+    """A model that knows how many sequences there are, or how many steps."""
+
+    def __init__(self, what: str):
+        super().__init__()
+        self.rnn, self.what = linnet.LRN(3, 4), what
+        self.start = nn.Parameter(torch.zeros(1, 5, 4))
+        self.positions = nn.Parameter(torch.zeros(6, 1, 3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.rnn(x, self.start)[0] if self.what == "batch" else self.rnn(x + self.positions)[0]
+
+
+@pytest.mark.parametrize(("what", "number"), [("batch", 5), ("length", 6)])
+def test_a_size_that_the_model_fixes_is_no_surprise(what: str, number: int, path: Path):
+    message = (
+        f"the model fixes the {what} of its sequences at {number}; if this is intended, pass dynamic_shapes"
+    )
+    with pytest.raises(ValueError, match=message):
+        linnet.export_onnx(Stiff(what), path, torch.zeros(6, 5, 3))
+
+
+@pytest.mark.parametrize(
+    ("model", "inputs", "kind", "answer"),
+    [
+        (linnet.LRN(3, 4), [torch.zeros(1, 2, 3)], ValueError, r"LRN x of shape \(1, 2, 3\).* two or more"),
+        (linnet.LRN(3, 4), [torch.zeros(2, 1, 3)], ValueError, "two or more"),
+        (linnet.LRNCell(3, 4), [torch.zeros(1, 3)], ValueError, "two or more"),
+        (linnet.LRN(3, 4), [torch.zeros(2, 2, 9)], ValueError, "built with input_size=3"),
+        (Tagger(), [], TypeError, r"needs example arguments of Tagger"),
+        (
+            linnet.LRN(3, 4),
+            [nn.utils.rnn.pack_sequence([torch.zeros(2, 3)])],
+            TypeError,
+            "PackedSequence in an ONNX file; give padded x and lengths",
+        ),
+    ],
+    ids=["one step", "one sequence", "cell", "input size", "no example", "packed"],
+)
+def test_wrong_examples(model: nn.Module, inputs: list[Any], kind: type, answer: str, path: Path):
+    with pytest.raises(kind, match=answer):
+        linnet.export_onnx(model, path, *inputs)
+
+
+@pytest.mark.parametrize("package", ["onnx", "onnxscript"])
+def test_a_missing_package_is_named(package: str, path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ImportError, match=rf"export_onnx needs {package}: pip install linnet-rnn\[onnx\]"):
+        linnet.export_onnx(linnet.LRN(3, 4), path)
+
+
+def test_importing_linnet_brings_no_onnx():
+    code = "import sys, linnet; print([name for name in ('onnx', 'onnxscript') if name in sys.modules])"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"
