@@ -44,12 +44,23 @@ class Packing:
 
     def run(self, matrix: Tensor) -> Tensor:
         """Return the panels, written from the present values of the matrix."""
-        # Either contiguous along K, or a transposed matrix, whose layout in memory is that of the panels.
         matrix = matrix if 1 in matrix.stride() else matrix.contiguous()
+        self.bind(matrix)
+        return self.again()
+
+    def bind(self, matrix: Tensor) -> None:
+        """Read this matrix from now on: contiguous along K, or a transposed one, laid out as the panels.
+
+        Only its address is kept, since bindings outlive the modules that use them.
+        """
         along, across = (1, 0) if matrix.stride(1) == 1 else (0, 1)
+        self.kernel = kernel(self.bits, self.panel, along)
         self.numbers[0] = matrix.data_ptr()
         self.numbers[3] = matrix.stride(across) * matrix.element_size()
-        jit.run(kernel(self.bits, self.panel, along), *self.work, self.numbers)
+
+    def again(self) -> Tensor:
+        """The panels, written from the present values of the matrix that it is bound to."""
+        jit.run(self.kernel, *self.work, self.numbers)
         return self.panels
 
 

@@ -256,7 +256,7 @@ class Cell(ShowsOptions, CopiedFast, Unit):
 
     def run_step(self, x: Tensor, state: Any = None) -> tuple[Tensor, Any]:
         """One step of any cell: the output and the new state."""
-        again = bound_step(self, x, state if isinstance(state, tuple) else (state,))
+        again = bound_step(self, x, self.given_states(x, state))
         if again is not None:
             y, states = again
             return y, self.pack_state(dict(zip(self.states, states, strict=True)))
@@ -272,6 +272,12 @@ class Cell(ShowsOptions, CopiedFast, Unit):
             return y[0], self.pack_state({name: s[0] for name, s in new.items()})
         y, new = run_step(self, x, named)
         return y, self.pack_state(new)
+
+    def given_states(self, x: Any, state: Any) -> tuple:
+        """The tensors of a state, unchecked; zeros for None, if x is a batch."""
+        if state is None and type(x) is Tensor and x.dim() == 2:
+            return tuple(self.initial_state(x.shape[:1], x).values())
+        return state if isinstance(state, tuple) else (state,)
 
     def settle(self) -> None:
         """Complete changes that wait for the next call."""

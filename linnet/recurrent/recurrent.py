@@ -33,6 +33,7 @@ from linnet.program.unit import Named
 from linnet.recurrent.adapters import adapters_of
 from linnet.recurrent.cell import Cell
 from linnet.recurrent.direction import Direction, concatenate, layer_dropout, run_layer
+from linnet.recurrent.inference import Inference
 from linnet.recurrent.pretrained import Pretrained
 from linnet.recurrent.sequence import (
     are_flags,
@@ -83,8 +84,6 @@ class Recurrent(ShowsOptions, CopiedFast, Pretrained):
     """
 
     cell_class: ClassVar[type[Cell]]
-    # Set by linnet.freeze.
-    frozen: Any = None
 
     def __init_subclass__(cls, cell: type[Cell] | None = None, **kwargs: Any):
         super().__init_subclass__(**kwargs)
@@ -132,6 +131,7 @@ class Recurrent(ShowsOptions, CopiedFast, Pretrained):
         self.bidirectional, self.variational, self.residual = bidirectional, variational, residual
         self.proj_size = proj_size
         self.num_directions = 2 if bidirectional else 1
+        self.inference = Inference()
         self.directions = nn.ModuleList()
         shared = {"bias": bias, "device": device, "dtype": dtype, "norm": norm, "prenorm": prenorm}
         cell_options = {**shared, "input_dropout": input_dropout, **unit_options}
@@ -260,9 +260,9 @@ class Recurrent(ShowsOptions, CopiedFast, Pretrained):
         """
         if input is not None or hx is not None:
             x, state = either("x", x, "input", input), either("state", state, "hx", hx)
-        if self.frozen is not None and not is_compiling():
+        if not is_compiling():
             plain = lengths is None and mask is None and resets is None and reset_state is None
-            made = self.frozen.run(self, x, state, plain)
+            made = self.inference.run(self, x, state, plain)
             if made is not None:
                 return made
         if lengths is None and mask is None and reset_state is None:
@@ -339,6 +339,12 @@ class Recurrent(ShowsOptions, CopiedFast, Pretrained):
     def is_bare(self) -> bool:
         """Whether there is nothing around its layers."""
         return not (self.as_lstm or self.residual or (self.dropout and self.training))
+
+    @property
+    def is_only_layers(self) -> bool:
+        """Whether a call runs its layers, and does nothing else, in this mode."""
+        own = type(self).forward is Recurrent.forward and type(self).run is Recurrent.run
+        return own and self.is_bare
 
     @property
     def is_one_direction(self) -> bool:

@@ -21,7 +21,6 @@ from linnet.base.torch_private import has_any_global_hook
 from linnet.program.settings import Settings
 from linnet.program.unit import Unit
 from linnet.run.hooks import has_replaced_forward
-from linnet.run.plan_cache import PlanCache
 
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 MODULES, PARAMETERS, BUFFERS = itemgetter("_modules"), itemgetter("_parameters"), itemgetter("_buffers")
@@ -68,18 +67,20 @@ class Watch:
         self.bare = [space for space in spaces if len(space) <= BARE]
         self.spaces = [space for space in spaces if len(space) > BARE]
         own = vars(root)
-        # Not the plan cache, which may hold what is prepared.
-        watched = [name for name, value in own.items() if type(value) is not PlanCache]
+        # Not a cache, which may hold what is prepared.
+        watched = [name for name, value in own.items() if not getattr(type(value), "is_cache", False)]
         self.kind, self.size, self.read_root = type(root), len(own), itemgetter(*watched)
         self.root_objects = self.read_root(own)
         # A module that had no buffers can only gain some, which nothing reads that was decided before.
         self.with_buffers = [space for space in (own, *self.spaces) if space["_buffers"]]
         self.objects = self.objects_now(own)
-        self.tensors = self.tensors_now(own)
+        held = (own["_parameters"], *map(PARAMETERS, self.spaces), *map(BUFFERS, self.with_buffers))
+        self.placed = [tensor for tensors in held for tensor in tensors.values() if tensor is not None]
+        # Of these, two that are not the same object may be equal; larger ones cannot be compared as a whole.
+        self.tiny = any(tensor.numel() == 1 for tensor in self.placed)
         self.hooks = [getattr(module, name) for module in unhooked for name in HOOKS]
         self.had_hooks = any(self.hooks) or has_any_global_hook()
         self.hooked = self.had_hooks or any(map(has_replaced_forward, unhooked))
-        self.placed = [tensor for tensor in self.tensors if tensor is not None]
         self.addresses = self.addresses_now()
         self.originals = Originals(list(copied_in(self.modules)))
         self.settings: list[tuple[Settings, Callable[[], Any], tuple]] = []
@@ -92,36 +93,32 @@ class Watch:
     def holds(self, root: nn.Module) -> bool:
         """Whether nothing has changed in `root`, the module that this was made for.
 
-        Python compares the objects of two lists by `is` first, so this is fast unless one has changed. Of
-        tensors it must be the same ones, not equal ones.
+        Python compares the objects of two lists by `is` first, so this is fast unless one has changed.
         """
         own = vars(root)
         try:
-            if self.read_root(own) != self.root_objects or self.objects_now(own) != self.objects:
+            objects = self.objects_now(own)
+            if self.read_root(own) != self.root_objects or objects != self.objects:
                 return False
         except (KeyError, RuntimeError, ValueError):  # an attribute is gone; two different tensors or arrays
             return False
-        tensors = self.tensors_now(own)
         return (
             type(root) is self.kind
             and len(own) == self.size
-            and len(tensors) == len(self.tensors)
-            and all(map(is_, tensors, self.tensors))
             and self.addresses_now() == self.addresses
             and sum(map(len, self.bare)) == BARE * len(self.bare)
-            and all(map(is_, map(type, self.modules), self.kinds))
+            and list(map(type, self.modules)) == self.kinds
             and (any(self.hooks) or has_any_global_hook()) is self.had_hooks
+            and not (self.tiny and not all(map(is_, objects, self.objects)))
             and (not self.originals.tensors or self.originals.hold())
             and not (self.settings and self.settings_changed())
         )
 
     def objects_now(self, own: dict) -> list:
+        """Attributes, modules, parameters and buffers."""
         spaces = self.spaces
-        return list(chain.from_iterable(map(VALUES, chain((own["_modules"],), spaces, map(MODULES, spaces)))))
-
-    def tensors_now(self, own: dict) -> list:
-        """Parameters and buffers."""
-        held = chain((own["_parameters"],), map(PARAMETERS, self.spaces), map(BUFFERS, self.with_buffers))
+        inside = chain(map(MODULES, spaces), map(PARAMETERS, spaces), map(BUFFERS, self.with_buffers))
+        held = chain((own["_modules"], own["_parameters"]), spaces, inside)
         return list(chain.from_iterable(map(VALUES, held)))
 
     def addresses_now(self) -> list:

@@ -31,6 +31,8 @@ PlansOrReason = list[Plan] | str
 class PlanCache:
     """The plans of one cell. They reference functions, so a copy of a cell makes its own plans."""
 
+    is_cache = True
+
     def __init__(self) -> None:
         self.plans: dict[tuple, PlansOrReason] = {}
         self.settings = Settings()

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_sequence
 
 import linnet
+from linnet.recurrent.freeze import Frozen
 
 
 @pytest.fixture(autouse=True)
@@ -39,7 +40,7 @@ def run(rnn: Any, x: Any, state: Any = None, **flags: Any) -> list[Tensor]:
 def counted(rnn: Any, monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
     """The inputs that run by kernels with packed copies."""
     inputs: list[Tensor] = []
-    stack, real = rnn.frozen.stack, rnn.frozen.stack.run
+    stack, real = rnn.inference.bound.stack, rnn.inference.bound.stack.run
     monkeypatch.setattr(stack, "run", lambda layout, x, states: inputs.append(x) or real(layout, x, states))
     return inputs
 
@@ -191,7 +192,7 @@ def test_parameters_require_gradients_again_as_before():
     assert [p.requires_grad for p in model.parameters()] == [True, True, *[False] * (len(required) - 2)]
     assert linnet.unfreeze(model) is model
     assert [p.requires_grad for p in model.parameters()] == required
-    assert rnn.frozen is None
+    assert not isinstance(rnn.inference, Frozen)
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda rnn: pickle.loads(pickle.dumps(rnn))])
@@ -207,7 +208,7 @@ def test_copies_are_frozen_and_have_their_own_weights(copied: Callable, monkeypa
     inputs = counted(other, monkeypatch)
     run(other, x)
     assert len(inputs) == 1
-    assert other.frozen.trained == rnn.frozen.trained
+    assert other.inference.trained == rnn.inference.trained
     in_place(other)
     with pytest.raises(RuntimeError, match="changed in place"):
         other(x)

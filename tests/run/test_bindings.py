@@ -136,9 +136,12 @@ def test_not_all_batch_sizes_are_kept(monkeypatch):
     monkeypatch.setattr(pools, "MOST_KINDS", 4)
     rnn = linnet.SRU(SIZE, SIZE)
     for batch in range(1, 10):
-        run(rnn, torch.randn(4, batch, SIZE))
+        x = torch.randn(8, batch, SIZE)
+        rnn(x)
+        run(rnn, x)
     (fusible,) = plans_of(rnn, training=True)
     assert len(fusible.plan.bindings.pools) == 4
+    assert len(rnn.inference.bound.stack.pools.pools) == 4
 
 
 def test_another_number_of_threads_is_another_call():

@@ -1,8 +1,10 @@
-"""Forward scans of a stack whose weights do not change: matrices are packed once, and all arguments of the
-kernels are bound but the input, the results and their addresses.
+"""Forward scans of a stack without gradients: all arguments of the kernels are bound but the input, the
+results and their addresses.
 
-    stack = FrozenStack(layers)
+    stack = Stack(layers, outputs, time=0, keeps=False)
     y, states = stack.run(stack.layout(x.shape), x, None)
+
+Matrices are packed at each call; once and for all if the stack keeps them, because its weights do not change.
 """
 
 from __future__ import annotations
@@ -23,9 +25,10 @@ from linnet.cpu.forward import (
     ForwardScan,
     Kind,
     is_worth_sharing,
+    way_of,
     worth_projecting,
 )
-from linnet.cpu.pack import packed
+from linnet.cpu.pack import Packing
 from linnet.cpu.threads import grain
 from linnet.program.operands import Operands, Source
 from linnet.program.plan import Plan
@@ -36,10 +39,11 @@ Place = tuple[int, int, int]
 MOST_LAYOUTS = 256
 
 
-class FrozenDirection(NamedTuple):
+class StackDirection(NamedTuple):
     """The weights of one layer in one direction.
 
-    panels   the packed matrices, by name; all scans share them
+    packings   of the matrices, by name. All scans share their panels: threads that call at once write the
+               same numbers
     """
 
     plan: Plan
@@ -49,8 +53,9 @@ class FrozenDirection(NamedTuple):
     matrices: Sequence[Tensor]
     sizes: Sequence[int]  # of the states
     reverse: bool
-    panels: dict[str, Tensor]
+    packings: dict[str, Packing]
     heads: int  # of the matrix of the input
+    extras: Sequence[tuple[int, int]]  # further inputs of the step: the channels of x where each starts, ends
 
     @property
     def depth(self) -> int:
@@ -63,18 +68,19 @@ class FrozenDirection(NamedTuple):
             like: dict[str, Any] = {"dtype": self.weight.dtype, "device": "cpu"}
             x = torch.zeros(steps, batch, self.depth, **like)
             states = [torch.zeros(batch, size, **like) for size in self.sizes]
-        tensors = [*self.own, *states, *self.matrices]
+        extras = [x[..., first:beyond] for first, beyond in self.extras]
+        tensors = [*extras, *self.own, *states, *self.matrices]
         flags = (None, None, self.reverse)
         return Operands(self.plan, None, tensors, flags, Source(x, self.weight, self.bias, self.heads))
 
 
-class FrozenScan(ForwardScan):
+class StackScan(ForwardScan):
     """A scan of one direction, without gradients. One thread uses it at a time."""
 
-    def __init__(self, direction: FrozenDirection, batch: int):
+    def __init__(self, direction: StackDirection, batch: int):
         operands = direction.operands(steps_at_once(batch), batch)
         depth, bias, heads = direction.depth, direction.bias, direction.heads
-        self.panels = direction.panels
+        self.packings = direction.packings
         sizes = (operands.sizes, batch, depth, 0 if bias is None else len(bias), heads)
         keep = same = single = drops = padded = False
         how = (keep, same, single, drops, padded, direction.reverse)
@@ -86,18 +92,26 @@ class FrozenScan(ForwardScan):
         self.put_projection(operands, self.kept, self.kept)
         self.kept += self.put_products(operands, self.kept, self.kept)
         self.at_x, self.at_y = self.block.places["x"], self.block.places["y"]
+        each = operands.real.itemsize
+        self.extras_of_x = [
+            (at, each * first) for at, (first, _) in zip(self.extras, direction.extras, strict=True)
+        ]
         self.at_states = [self.block.places[f"state.{name}"] for name in self.plan.traced.states]
         self.rows = [size * self.real.itemsize for size in direction.sizes]
         self.alone = self.function.as_function() if self.units == 1 else None
         self.address = self.block.numbers.buffer_info()[0]
+        # The bias, if the kernel reads a copy of it.
+        copied = bias is not None and self.biases.of(bias) is not bias
+        self.copied_bias = bias if copied else None
         self.nbytes = sum(kept.nbytes for kept in self.kept if isinstance(kept, Tensor))
 
     def packed(self, name: str, matrix: Tensor, groups: int, taken: list[Any]) -> Tensor:
-        panels = self.panels.get(name)
-        if panels is None:
-            with torch.inference_mode(False):
-                panels = self.panels.setdefault(name, packed(matrix.detach(), groups, self.panel))
-        return panels
+        packing = self.packings.get(name)
+        if packing is None:
+            packing = Packing(matrix.shape, self.real, groups, self.panel)
+            packing.run(matrix)
+            packing = self.packings.setdefault(name, packing)
+        return packing.panels
 
     def take(self, name: str, shape: Sequence[int], make: Callable[[], Any], taken: list[Any]) -> Any:
         """Memory of its own, which is kept."""
@@ -108,9 +122,13 @@ class FrozenScan(ForwardScan):
     def scan(self, steps: int, x: Place, y: Place, states: Iterable[int]) -> None:
         """`states`: the addresses of the states, which end as the last ones."""
         numbers = self.block.numbers
+        if self.copied_bias is not None:
+            self.biases.of(self.copied_bias)
         numbers[0] = steps
         at = self.at_x
         numbers[at], numbers[at + 1], numbers[at + 2] = x
+        for at, first in self.extras_of_x:
+            numbers[at], numbers[at + 1], numbers[at + 2] = x[0] + first, x[1], x[2]
         at = self.at_y
         numbers[at], numbers[at + 1], numbers[at + 2] = y
         for at, address, row in zip(self.at_states, states, self.rows, strict=True):
@@ -124,7 +142,7 @@ class FrozenScan(ForwardScan):
 class Scans(NamedTuple):
     """The scans of all layers, for one size of batch."""
 
-    layers: list[list[FrozenScan]]
+    layers: list[list[StackScan]]
     nbytes: int
 
 
@@ -144,14 +162,17 @@ class Layout(NamedTuple):
     states: list[Tensor]
 
 
-class FrozenStack:
+class Stack:
     """All layers of a stack, each with its directions."""
 
-    def __init__(self, layers: Sequence[Sequence[FrozenDirection]], outputs: Sequence[int], time: int):
+    def __init__(
+        self, layers: Sequence[Sequence[StackDirection]], outputs: Sequence[int], time: int, keeps: bool
+    ):
         """outputs   for each layer, the channels of the output of one direction
         time      the dimension of time: 0, or 1 if the batch comes first
+        keeps     the weights do not change, so that their packed copies are kept
         """
-        self.layers, self.outputs, self.time = layers, outputs, time
+        self.layers, self.outputs, self.time, self.keeps = layers, outputs, time, keeps
         first = layers[0][0]
         self.dtype, self.depth, self.sizes = first.weight.dtype, first.depth, first.sizes
         self.count = sum(map(len, layers))
@@ -194,18 +215,29 @@ class FrozenStack:
         """Whether these kernels, in which one thread computes a row, are the best for such sequences."""
         if steps < 2 or not batch:
             return False
+        if not self.keeps:
+            return all(way_of(d.operands(steps, batch)) == PROJECTING for layer in self.layers for d in layer)
         if batch > FEW_ROWS:
             return torch.get_num_threads() == 1 or worth_projecting(batch)
         return not any(is_worth_sharing(d.operands(steps, batch)) for layer in self.layers for d in layer)
 
     def scans(self, layout: Layout) -> Scans:
         batch = layout.states[0].shape[1]
-        layers = [[FrozenScan(direction, batch) for direction in layer] for layer in self.layers]
+        layers = [[StackScan(direction, batch) for direction in layer] for layer in self.layers]
         return Scans(layers, sum(scan.nbytes for layer in layers for scan in layer))
+
+    def pack(self) -> None:
+        """Pack the present numbers of the matrices."""
+        for layer in self.layers:
+            for direction in layer:
+                for packing in direction.packings.values():
+                    packing.again()
 
     def run(self, layout: Layout, x: Tensor, states: Sequence[Tensor] | None) -> tuple[Tensor, list[Tensor]]:
         """Return the output, laid out as x, and the new states."""
         scans = layout.pool.take() or self.scans(layout)
+        if not self.keeps:
+            self.pack()
         # The scans read the states that they write.
         if states is None:
             new = [torch.zeros_like(like) for like in layout.states]
