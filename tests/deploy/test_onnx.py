@@ -146,7 +146,9 @@ def test_resets_to_a_state(unit: type[linnet.Recurrent], path: Path):
 
 
 def test_options_that_change_the_step(path: Path):
-    model = Several([*OTHER_STEPS, *WITH_INNER_PRODUCTS]).eval()
+    # Its matrices are parts of a parameter.
+    blocks = Variant(linnet.LSTM, {"norm": "layer", "norm_on": "all", "heads": 2})
+    model = Several([*OTHER_STEPS, *WITH_INNER_PRODUCTS, blocks]).eval()
     linnet.export_onnx(model, path, torch.zeros(3, 2, 4))
     agree(load(path), model, draw(6, 5, 4, seed=1, dtype=torch.float))
 
