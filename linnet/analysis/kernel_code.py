@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from linnet.run.available import no_cpu_kernels, no_triton_kernels
+from linnet.run.available import no_cpu_kernels, no_triton_kernels, not_on_gpu
 from linnet.run.choose import backend
 from linnet.units import UNITS
 
@@ -53,8 +53,8 @@ def recipes(rnn: Any, backward: bool) -> list[Any]:
     from linnet.triton.loop import Recipe
 
     plans = rnn.directions[0].plans_of_mode()
-    inner = not isinstance(plans, str) and any(plan.traced.inner or plan.traced.sizes for plan in plans)
-    reason = "there is no Triton kernel for products within a step" if inner else plans
+    lacking = [] if isinstance(plans, str) else [what for p in plans if (what := not_on_gpu(p.traced))]
+    reason = f"there is no Triton kernel for {lacking[0]}" if lacking else plans
     if isinstance(reason, str):
         raise RuntimeError(f"{type(rnn).__name__} runs on the reference loop on a GPU: {reason}")
     return [Recipe.of(plan, plan.all_gradients() if backward else ()) for plan in plans]

@@ -24,7 +24,7 @@ from linnet.recurrent.recurrent import Recurrent
 from linnet.run.choose import backend
 
 if TYPE_CHECKING:
-    from linnet.deploy.onnx_scan import Sizes
+    from linnet.deploy.onnx_nodes import Sizes
 
 # The arguments of a call, by position and by name.
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
@@ -243,10 +243,11 @@ def why_not(direction: Direction) -> str | None:
         )
     x = torch.empty(1, 1, direction.cell.input_size, device="meta")
     plans = direction.plans_for(tuple(direction.cell.extra_inputs(x)))
-    if isinstance(plans, str):
-        return f"{plans}; one step of it can, linnet.export_onnx(rnn.cells[0], path, x_t, state)"
-    missing = [missing_operation(plan) for plan in plans]
-    return direction.obstacle(recorded=True) or next(filter(None, missing), None)
+    missing = [plans] if isinstance(plans, str) else map(missing_operation, plans)
+    reason = next(filter(None, missing), None)
+    if reason is not None:
+        return f"{reason}; one step of it can, linnet.export_onnx(rnn, path, streaming=True)"
+    return direction.obstacle(recorded=True)
 
 
 def free_shapes(model: nn.Module, example: Arguments) -> Any:
@@ -312,6 +313,8 @@ def translate(
                 **onnx_operators.translation_table(scans),
             },
             dynamo=True,
+            # Its rules remove x + 1e-8, the epsilon of a norm, as a sum with 0, and x * 1.00001 likewise.
+            optimize=False,
             verbose=False,
         )
     assert program is not None
@@ -323,12 +326,20 @@ def translate(
 
 
 def fold_weights(program: torch.onnx.ONNXProgram) -> None:
-    """Compute what depends on weights only, such as their order in an operator: runtimes need the results."""
+    """Compute what depends on weights only, such as their order in an operator: runtimes need the results.
+
+    The results, and numbers within the steps, become initialisers of the file; equal nodes become one.
+    """
     from onnxscript import optimizer
+    from onnxscript.ir.passes import common
 
     no_limit = 1 << 62
+    optimizer.inline(program.model)
     optimizer.fold_constants(program.model, input_size_limit=no_limit, output_size_limit=no_limit)
     optimizer.remove_unused_nodes(program.model)
+    common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(program.model)
+    common.LiftSubgraphInitializersToMainGraphPass()(program.model)
+    common.CommonSubexpressionEliminationPass()(program.model)
 
 
 def check_free(scans: list[Sizes]) -> None:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.fx import Node
 
-from linnet.deploy.onnx_scan import Nodes, Sizes, record, size_of
+from linnet.deploy.onnx_nodes import Nodes, Sizes, record, size_of
 from linnet.program.plan import Plan, plan_called
 from linnet.units import GRU, LSTM, RNN
 

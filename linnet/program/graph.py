@@ -21,6 +21,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -142,15 +143,15 @@ def read_value(value: Value, known: Mapping[str, Tensor], like: Tensor) -> Tenso
     base = known[value.base]
     if value == whole(value.base, value.shape) and value.size == base.shape[1]:
         return base.reshape(len(base), *value.shape)
-    return base[:, places(value).to(base.device)].reshape(len(base), *value.shape)
+    return base[:, places(value)].reshape(len(base), *value.shape)
 
 
-def places(view: View) -> Tensor:
-    """The place of each number of a view in its base."""
-    found = torch.full((1,), view.offset)
+def places(view: View) -> list[int]:
+    """The place of each number of a view in its base; without torch, since an exporter may be tracing."""
+    found = np.array([view.offset])
     for size, stride in zip(view.shape, view.strides, strict=True):
-        found = (found[:, None] + torch.arange(size) * stride).flatten()
-    return found
+        found = np.add.outer(found, np.arange(size) * stride).ravel()
+    return found.tolist()
 
 
 def computed(node: Node, known: Mapping[str, Tensor], like: Tensor) -> Tensor:
@@ -178,7 +179,7 @@ def placed(node: Node, operands: Sequence[Tensor], like: Tensor) -> Tensor:
             if operand.dim()
             else operand.expand(len(like), target.size)
         )
-        made = made.index_copy(1, places(target), piece.reshape(len(like), -1))
+        made = made.index_copy(1, torch.tensor(places(target)), piece.reshape(len(like), -1))
     return made
 
 

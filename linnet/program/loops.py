@@ -488,7 +488,7 @@ class Lowering:
 
     def add_gather(self, node: Node) -> None:
         (x,) = node.views
-        found = places(x).tolist()
+        found = places(x)
         number = self.loop_for((), node.shape, first=self.first_loop((x,), ()))
         base, first = self.place_of(x.base)
         table = tuple(found[i] for i in node.table)

@@ -247,6 +247,7 @@ class StepRecorder(Recorder):
             values = list(map(self.as_truth, values))
         if op == "where":
             values[0] = self.as_truth(values[0])
+            values[1:] = [self.as_number("", value) for value in values[1:]]
             if not isinstance(values[0], View):
                 return values[1] if values[0] else values[2]
         if (op == "mul" and values[1] == 1.0) or (op == "pow" and values[1] == 1.0):

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from linnet.cpu.threads import has_parallel_for
+from linnet.program.trace import Traced
 
 CPU_DTYPES = (torch.float32, torch.float64, torch.bfloat16)
 TRITON_DTYPES = (*CPU_DTYPES, torch.float16)
@@ -42,3 +43,10 @@ def no_triton_kernels() -> str | None:
     if not HAS_LLVM:
         return NO_LLVM
     return None if HAS_TRITON else NO_TRITON
+
+
+def not_on_gpu(traced: Traced) -> str | None:
+    """What a step does that Triton kernels cannot, or None."""
+    if traced.sizes:
+        return "a step that sums, norms or reorders channels, or joins parts of different sizes"
+    return "products within a step" if traced.inner else None

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from linnet.program.plan import Plan
-from linnet.run.available import CPU_DTYPES, TRITON_DTYPES
+from linnet.run.available import CPU_DTYPES, TRITON_DTYPES, not_on_gpu
 
 Shape = tuple[int, ...]
 
@@ -27,7 +27,8 @@ def check_scan(
 ) -> Sizes:
     """The sizes, if all that is given fits."""
     traced = plan.traced
-    need(not (gpu and traced.inner), "has no kernel for a GPU with products within a step")
+    lacking = not_on_gpu(traced) if gpu else None
+    need(lacking is None, f"has no kernel for a GPU for {lacking}")
     count = 1 + len(plan.extras) + len(traced.weights) + len(traced.states) + len(plan.matrices)
     need(len(tensors) == count, f"takes {count} tensors by its plan; got {len(tensors)}")
     joint = tensors[0]

@@ -10,7 +10,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 import torch
-from torch.compiler import is_compiling
+from torch.compiler import is_compiling, is_exporting
 
 from linnet.base.torch_private import has_any_global_hook, mark_constant
 from linnet.program.plan import Plan
@@ -167,7 +167,9 @@ def plans_when_compiled(number: int, extras: tuple[str, ...], options: tuple) ->
         if name in cell._modules:
             numbers += numbers_in((name,), cell._modules[name])
     owned = [(name, getattr(after.__self__, name)) for name in options]
-    return settings.unguarded(cell) or plans, tuple(numbers), tuple(owned)
+    # An exported program keeps the present values, so it needs no guards.
+    unguarded = None if is_exporting() else settings.unguarded(cell)
+    return unguarded or plans, tuple(numbers), tuple(owned)
 
 
 def plans_or_reason(cell: Unit, extras: Sequence[str], after: After, options: tuple) -> PlansOrReason:

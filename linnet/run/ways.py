@@ -165,8 +165,8 @@ class Scan(Way):
     # Whether both directions of a layer can run in one launch.
     runs_pairs: bool
     dtypes: tuple[torch.dtype, ...]
-    # Whether there are kernels for steps with products within.
-    has_inner_products: bool
+    # Whether there are kernels for every step that can be recorded.
+    runs_all_steps: bool
 
     def __init__(self, recorded: bool = False):
         self.mode = Mode(self.passes, self.projects, recorded)
@@ -229,8 +229,10 @@ class Scan(Way):
         if known is not None:
             return known
         plans = answers.plans_for(recurrence, extras)
-        if not self.has_inner_products and any(plan.traced.inner or plan.traced.sizes for plan in plans):
-            raise CannotFuse(ByNature(f"there is no {self.name} kernel for products within a step"))
+        missing = [available.not_on_gpu(plan.traced) for plan in plans if not self.runs_all_steps]
+        lacking = next(filter(None, missing), None)
+        if lacking is not None:
+            raise CannotFuse(ByNature(f"there is no {self.name} kernel for {lacking}"))
         made = BoundUnit(recurrence.cell, answers, plans, self.mode)
         answers.keep_unit((self.name, *extras), made)
         return made
@@ -254,7 +256,7 @@ class Cpu(Scan):
     """Kernels for the CPU."""
 
     name = "cpu"
-    projects, runs_pairs, has_inner_products = True, False, True
+    projects, runs_pairs, runs_all_steps = True, False, True
     dtypes = available.CPU_DTYPES
 
     def obstacle(self, x: Tensor) -> str | None:
@@ -282,7 +284,7 @@ class Triton(Scan):
     """Kernels for GPUs. torch's own matrix products are the fastest there, so projections are left to it."""
 
     name = "triton"
-    projects, runs_pairs, has_inner_products = False, True, False
+    projects, runs_pairs, runs_all_steps = False, True, False
     dtypes = available.TRITON_DTYPES
 
     def obstacle(self, x: Tensor) -> str | None:

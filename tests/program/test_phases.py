@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from fused_runs import Size, Variant, agree, check, draw, draw_state, over, plans_of, run
+from fused_runs import Size, Variant, agree, check, draw, draw_state, enliven, over, plans_of, run
 from torch import Tensor, nn
 
 import linnet
@@ -97,8 +97,7 @@ def test_a_product_is_not_computed_with_what_it_has_made():
 def test_a_product_with_a_norm_or_of_low_rank_is_recorded_as_a_whole(change: dict):
     rnn = Narrow(7, 5, dtype=torch.float64)
     rnn.first_cell.up = linnet.Projection(3, {"u": 5}, ("u",), dtype=torch.float64, **change)
-    for parameter in rnn.first_cell.up.parameters():
-        nn.init.uniform_(parameter, -1, 1)
+    enliven(rnn)
     x, state = draw(4, 3, 7, seed=5).requires_grad_(), draw_state(rnn, 3)
     agree(run("cpu", rnn, x, state), run("reference", rnn, x, state), 1e-12)
 

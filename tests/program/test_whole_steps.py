@@ -125,15 +125,24 @@ STEPS = {
         (a[..., :, None] * c[..., None, :]).mean(-1),
         h.amax(-1, True) - a,
     ),
+    "one of two conditions": lambda a, h, c: (
+        torch.where(torch.where(a > 0, h > c.mean(-1, True), c > 0), a, h),
+        a,
+        c,
+    ),
     "numbers": lambda a, h, c: (a, torch.cat([torch.zeros_like(h[..., 1:]), a[..., :1]], -1), a + c),
 }
+
+
+def unit_of(name: str) -> type[linnet.Recurrent]:
+    cell = type("Cell", (TwoStates,), {"new": staticmethod(STEPS[name])})
+    return type("Unit", (linnet.Recurrent,), {"__doc__": name}, cell=cell)
 
 
 @over("name", STEPS)
 @over("size", [Size(5, 3, 6, "mask and resets"), Size(4, 2, 21, "nothing")])
 def test_what_a_step_reads_is_not_overwritten(name: str, size: Size):
-    cell = type("Cell", (TwoStates,), {"new": staticmethod(STEPS[name])})
-    unit = type("Unit", (linnet.Recurrent,), {"__doc__": name}, cell=cell)
+    unit = unit_of(name)
     check(Variant(unit, {}), size)
     with torch.no_grad():  # without gradients a state has one slot
         rnn = Variant(unit, {}).build(size.hidden)
@@ -142,6 +151,18 @@ def test_what_a_step_reads_is_not_overwritten(name: str, size: Size):
             ours = rnn(x, **flags(size.kind, *size[:2]))
         with linnet.backend("reference"):
             torch.testing.assert_close(ours, rnn(x, **flags(size.kind, *size[:2])), rtol=1e-12, atol=1e-12)
+
+
+@over("name", STEPS)
+def test_an_exported_program_has_one_operation_for_any_length(name: str):
+    rnn = Variant(unit_of(name), {}).build(6)
+    free = {0: torch.export.Dim.AUTO, 1: torch.export.Dim.AUTO}
+    exported = torch.export.export(rnn, (draw(5, 3, 7, seed=1),), dynamic_shapes=(free,), strict=False)
+    targets = [node.target for node in exported.graph.nodes]
+    assert targets.count(torch.ops.linnet.scan.default) == 1
+    x = draw(9, 2, 7, seed=2)
+    with linnet.backend("reference"):
+        torch.testing.assert_close(exported.module()(x), rnn(x), rtol=1e-12, atol=1e-12)
 
 
 def test_a_text_that_reads_outside_of_a_value_is_refused():

@@ -17,6 +17,7 @@ from fused_runs import OF_ANY_SIZE, Variant, finish, over, plans_of
 from user_units import Leaky
 
 import linnet
+from linnet.analysis import kernel_code
 from linnet.program.trace import OPERATIONS
 from linnet.program.unit import CannotFuse
 from linnet.run import available, choose, ways
@@ -141,6 +142,23 @@ def test_a_tensor_on_a_gpu_calls_for_triton():
     if find_spec("triton") is not None:
         assert ways.TRITON.obstacle(x) is None
         assert ways.TRITON.obstacle(wrong) == "there is no Triton kernel for torch.int32"
+
+
+@pytest.mark.parametrize(
+    ("rnn", "what"),
+    [
+        (linnet.GRU(3, 4, form="before"), "products within a step"),
+        (linnet.LSTM(3, 4, norm="rms", norm_on="all"), "sums, norms or reorders channels"),
+        (linnet.SCRN(3, 4, hidden_reads="previous"), "joins parts of different sizes"),
+    ],
+    ids=["a product", "a norm", "sizes"],
+)
+def test_a_step_without_a_kernel_says_what_is_missing(rnn: linnet.Recurrent, what: str):
+    direction: Any = rnn.directions[0]
+    with pytest.raises(CannotFuse, match=f"no triton kernel for .*{what}"):
+        ways.TRITON.unit(direction, Answers(direction), ())
+    with pytest.raises(RuntimeError, match=f"on a GPU: there is no Triton kernel for .*{what}"):
+        kernel_code.recipes(rnn, backward=False)
 
 
 def pair_of_directions(chosen: ways.Way, monkeypatch: pytest.MonkeyPatch) -> Any:
