@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import accumulate
 from typing import Any, NamedTuple
 
 import torch
@@ -132,12 +131,11 @@ class BackwardScan:
             for product in self.products
         ]
         places = block.places
-        self.weight_places = [places[name] for name in self.weights]
-        # The sums of the gradients of weights are side by side in one tensor.
-        wanted = [name for name, need in self.weights.items() if need]
-        self.sum_sizes = [operands.size_of(name) for name in wanted]
-        starts = accumulate(self.sum_sizes[:-1], initial=0)
-        self.sums = block.parts_at((f"d.{name}", start) for name, start in zip(wanted, starts, strict=False))
+        # Of each weight: its place, that of its gradient (0: it has none), and its size.
+        self.weight_places = [
+            (places[name], places[f"d.{name}"] if need else 0, operands.size_of(name))
+            for name, need in self.weights.items()
+        ]
         self.state_places = [(places[f"state.{n}"], places[f"carry.{n}"]) for n in plan.traced.states]
         self.at_dy = places["dy"]
 
@@ -212,7 +210,7 @@ class BackwardScan:
             carries = [self.first_of(carry) for carry in carries]
         matrices = [self.finish(operands, kept, i, carries, *each) for i, each in enumerate(made)]
         dtype, over = self.kind.dtype, (0, 1) if self.kind.shared else 0
-        weights = self.weight_gradients(None if sums is None else as_dtype(sums.sum(over), dtype))
+        weights = [None if each is None else as_dtype(each.sum(over), dtype) for each in sums]
         states = [as_dtype(operands.out_of_order(carry), dtype) for carry in carries]
         return [djoint, *extras, *weights, *states, *matrices]
 
@@ -250,29 +248,21 @@ class BackwardScan:
             return None
         return self.block.put(f"d.{name}", new_empty(extra.shape, extra.dtype))
 
-    def put_weights(self, operands: Operands, steps: int) -> tuple[list[Tensor], Tensor | None]:
-        """The weights as the kernel reads them, and the sums of their gradients, side by side.
+    def put_weights(self, operands: Operands, steps: int) -> tuple[list[Tensor], list[Tensor | None]]:
+        """The weights as the kernel reads them, and the sums of their gradients.
 
         The sums are over time for each row of the batch, in an order that does not depend on the threads.
         """
         read: list[Tensor] = []
-        for at, weight in zip(self.weight_places, operands.weights, strict=True):
+        sums: list[Tensor | None] = []
+        rows = (steps, self.kind.batch) if self.kind.shared else (self.kind.batch,)
+        for (at, gradient_at, size), weight in zip(self.weight_places, operands.weights, strict=True):
             weight = as_dtype(weight, self.real).contiguous()
             self.block.numbers[at] = weight.data_ptr()
             read.append(weight)
-        if not self.sums:
-            return read, None
-        rows = (steps, self.kind.batch) if self.kind.shared else (self.kind.batch,)
-        sums = torch.zeros((*rows, sum(self.sum_sizes)), dtype=self.real, device="cpu")
-        self.block.put_parts_of_buffer(self.sums, sums)
+            made = torch.zeros((*rows, size), dtype=self.real, device="cpu") if gradient_at else None
+            sums.append(None if made is None else self.block.put_buffer(gradient_at, made))
         return read, sums
-
-    def weight_gradients(self, sums: Tensor | None) -> list[Tensor | None]:
-        """The gradient of each weight; None if it is not needed."""
-        if sums is None:
-            return [None] * len(self.weights)
-        parts = iter([sums] if len(self.sums) == 1 else sums.split(self.sum_sizes))
-        return [next(parts) if need else None for need in self.weights.values()]
 
     def put_states(
         self, operands: Operands, kept: Kept, dfinals: Sequence[Tensor], read: list[Tensor]
