@@ -70,7 +70,7 @@ def parts_of(value: Any, path: str = "") -> dict[str, Any]:
     parts = {path: value}
     for name, item in items.items():
         # What was found out about a module is not copied; see test_what_was_prepared_is_not_copied.
-        parts |= {} if name == "plan_cache" else parts_of(item, f"{path}.{name}")
+        parts |= {} if getattr(type(item), "is_cache", False) else parts_of(item, f"{path}.{name}")
     return parts
 
 
