@@ -363,6 +363,35 @@ def clean_words(text: str) -> list[str]:
     return BLANKS.findall(text.lower())
 
 
+# What is replaced in texts with markup, in this order: the tags of HTML, then the most frequent entities.
+TAGS = (
+    *("a", "abbr", "b", "big", "blockquote", "br", "center", "code", "div", "em", "font", "h1", "h2", "h3"),
+    *("h4", "h5", "h6", "hr", "i", "img", "li", "ol", "p", "pre", "s", "small", "span", "strong", "sub"),
+    *("sup", "table", "tbody", "td", "th", "thead", "tr", "tt", "u", "ul"),
+)
+# Without a flag for upper case, as pages in JavaScript use the pattern too.
+ANY_CASE = "|".join("".join(f"[{c}{c.upper()}]" if c.isalpha() else c for c in tag) for tag in TAGS)
+ATTRIBUTE = r"""\s+[\w:-]+\s*=\s*(?:"[^"]*"|'[^']*'|[^\s"'<>]+)"""
+MARKUP = (
+    (re.compile(rf"</?(?:{ANY_CASE})(?:{ATTRIBUTE})*\s*/?>"), " "),
+    (re.compile("&nbsp;"), " "),
+    (re.compile("&quot;"), '"'),
+    (re.compile("&(?:apos|#0?39);"), "'"),
+    (re.compile("&lt;"), "<"),
+    (re.compile("&gt;"), ">"),
+    (re.compile("&amp;"), "&"),
+)
+
+
+def without_markup(text: str) -> str:
+    """Return a text without the tags of HTML, and with its most frequent entities as characters."""
+    if "<" not in text and "&" not in text:
+        return text
+    for pattern, replacement in MARKUP:
+        text = pattern.sub(replacement, text)
+    return text
+
+
 # Patterns that find the words of a text.
 WORD_PATTERNS = {"punctuation": WORD, "marks": MARK, "blanks": BLANKS}
 WORD_SPLITS: dict[str, Callable[[str], list[str]]] = {

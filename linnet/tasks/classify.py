@@ -4,8 +4,8 @@
     linnet train classify --path reviews.csv --text review --label stars
     linnet predict runs/reviews-sru "A small bird, and what a voice."
 
-Word 0 is padding, word 1 stands for unknown words. The best checkpoint is the first one with the highest
-accuracy on the validation set.
+Word 0 is padding, word 1 stands for unknown words. By default, the best checkpoint is the first one with the
+lowest loss on the validation set (`--best-by`): the accuracy on a few hundred texts is mostly chance.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -26,11 +27,13 @@ from linnet.base.settings import Checked, option
 from linnet.data.batches import IGNORE
 from linnet.data.characters import count_characters
 from linnet.data.classes import check_label, classes_of, parse_classes
+from linnet.data.counts import PAIRS, frequent_pairs, parse_pair_count
 from linnet.data.errors import DataError
 from linnet.data.labelled import (
     BLANKS,
     CLEANING,
     FOLDS,
+    MARKUP,
     SETS,
     WORD_PATTERNS,
     WORD_SPLITS,
@@ -38,20 +41,21 @@ from linnet.data.labelled import (
     Splits,
     Wanted,
     load_from,
+    without_markup,
 )
-from linnet.data.padded import ORDERS, Example, PaddedBatch, Sequences, collate
+from linnet.data.padded import ORDERS, Example, PaddedBatch, Sequences, collate, padded_batches
 from linnet.data.tables import Labelled
 from linnet.data.vectors import read_vectors
 from linnet.data.vocabulary import EOS, UNK, Vocabulary, by_frequency
 from linnet.models.classifier import CNN, Classifier, ClassifierConfig
-from linnet.models.config import TextConfig
 from linnet.tasks.base import SPLITS, Comparison, Variant, unit_options_checked
 from linnet.tasks.baselines import Baseline, majority, tfidf
 from linnet.tasks.results import LOSS, Figure, Metric, Metrics, Section, StepResult
 from linnet.tasks.typed import TypedText, first_texts
 from linnet.tasks.words import PAD, WordTask, most_confident_mistakes
 
-CLASSES = "classes.json"
+CLASSES, COUNTED = "classes.json", "counts.json"
+SPECIAL = (PAD, UNK, EOS)
 VOCABULARIES = ("train", "all", "vectors")
 SPREAD = 0.25  # words without a pretrained vector start in U(-SPREAD, SPREAD)
 Words = list[list[str]]  # of the texts of an example
@@ -78,6 +82,9 @@ class LabelledData(Checked):
     words: str | None = option(
         None, "how a text is split into words (as the set needs it)", choices=(*WORD_SPLITS,)
     )
+    strip_markup: bool = option(
+        False, "own: read texts without the tags and entities of HTML, such as <br /> and &amp;"
+    )
     lowercase: bool = option(True, "look up words in lower case; characters keep their case")
     vocabulary: str = option(
         "train",
@@ -93,6 +100,9 @@ class LabelledData(Checked):
     batch: int = option(32, "texts in a batch, over all processes", least=1)
     eval_batch: int = option(32, "texts in a batch in evaluation", least=1)
     order: str = option("buckets", "how texts are put into batches, see docs/classify.md", choices=ORDERS)
+    best_by: str = option(
+        "accuracy", "the validation metric that selects the best checkpoint", choices=("accuracy", "loss")
+    )
     label_smoothing: float = option(
         0.0, "the share of the target that the other classes get", least=0, most=1
     )
@@ -130,14 +140,25 @@ class Classify(WordTask):
     # The options that name the columns with the texts of an example.
     text_options: ClassVar[tuple[str, ...]] = ("text",)
     selects = Metric("accuracy", higher=True)
-    asset_files = (*WordTask.asset_files, CLASSES)
+    asset_files = (*WordTask.asset_files, CLASSES, COUNTED)
     defaults = {
-        **{"optimiser": "adam", "lr": 1e-3, "clip": 5.0, "fused": True, "epochs": 10},
-        **{"embedding_size": 100, "hidden_size": 128, "input_dropout": 0.3, "pooled_dropout": 0.3},
+        **{"optimiser": "adam", "lr": 1e-3, "clip": 5.0, "fused": True, "updates": 800},
+        **{"unit": "sru", "bidirectional": True, "num_layers": 1, "pooling": "meanmax", "counts": "bigrams"},
+        **{"embedding_size": 64, "hidden_size": 64, "input_dropout": 0.3, "pooled_dropout": 0.3},
+        **{"init": "uniform", "strip_markup": True, "best_by": "loss"},
     }
-    comparison = Comparison(budget=200_000, settings={"embedding_size": 50, "epochs": 5})
+    # One direction, which the lens can show; without counts, which would hide the differences of the units.
+    comparison = Comparison(
+        budget=200_000,
+        settings={
+            **{"embedding_size": 50, "num_layers": 2, "epochs": 5, "init": "unit", "counts": "none"},
+            **{"bidirectional": False, "pooling": "last", "best_by": "accuracy"},
+        },
+    )
     remedies = "more labelled texts, pretrained vectors (--vectors FILE) or a longer training (--minutes)"
     ranges = {"input_dropout+layer_dropout+pooled_dropout": (0.05, 0.6), "lr": (3e-4, 3e-3)}
+
+    is_new = True  # False: a trained run, which can be used without its data
 
     def prepare(self) -> None:
         """Read the data, and find the classes and the vocabulary."""
@@ -149,18 +170,27 @@ class Classify(WordTask):
         wanted = by_frequency(counts) if self.data.vocabulary == "train" else list(dict.fromkeys(every))
         if self.data.vectors and self.model.reads_words:
             self.pretrained = read_vectors(self.data.vectors, wanted, self.data.data_dir)
-        self.vocabulary = Vocabulary("word", (PAD, UNK, EOS, *self.kept(wanted, counts)))
+        self.vocabulary = Vocabulary("word", (*SPECIAL, *self.kept(wanted, counts)))
+        self.pairs = len(self.counted_pairs)
+
+    @cached_property
+    def counted_pairs(self) -> np.ndarray:
+        """The pairs of adjacent words of the training set that the model counts."""
+        if self.model.counts != "bigrams":
+            return np.zeros(0, np.int64)
+        # Of two texts, the second is counted.
+        texts = (self.ids(texts[-1]).numpy() for texts in self.words["train"])
+        return frequent_pairs(texts, len(self.vocabulary), len(SPECIAL))
 
     def kept(self, wanted: list[str], counts: Mapping[str, int]) -> Iterable[str]:
         """Return the words that have a vector of their own."""
-        special = (PAD, UNK, EOS)
         if self.data.vocabulary == "train":
-            return [word for word in wanted if counts[word] >= self.data.least and word not in special]
+            return [word for word in wanted if counts[word] >= self.data.least and word not in SPECIAL]
         if self.data.vocabulary == "vectors":
             if self.pretrained is None:
                 raise DataError("vocabulary='vectors' needs pretrained vectors; give --vectors")
-            return [word for word in self.pretrained.words if word not in special]
-        return [word for word in wanted if word not in special]
+            return [word for word in self.pretrained.words if word not in SPECIAL]
+        return [word for word in wanted if word not in SPECIAL]
 
     @cached_property
     def texts(self) -> Splits:
@@ -188,7 +218,11 @@ class Classify(WordTask):
         return (word for texts in self.words[split] for words in texts for word in words)
 
     def split_words(self, text: str) -> list[str]:
-        return WORD_SPLITS[self.word_split](text)
+        return WORD_SPLITS[self.word_split](without_markup(text) if self.strips_markup else text)
+
+    @property
+    def strips_markup(self) -> bool:
+        return self.data.strip_markup and self.data.set == "own"
 
     @property
     def word_split(self) -> str:
@@ -200,9 +234,9 @@ class Classify(WordTask):
         known = TypedText(
             replace(self.vocabulary, lowercase=self.data.lowercase or cleans),
             BLANKS if cleans else WORD_PATTERNS[self.word_split],
-            CLEANING if cleans else (),
+            (*(MARKUP if self.strips_markup else ()), *(CLEANING if cleans else ())),
             labels=self.classes,
-            options="--no-bidirectional --pooling last --inputs words",
+            options="--no-bidirectional --pooling last --inputs words --counts none",
         )
         try:
             example, *passages = first_texts(row.texts[0].split() for row in self.texts.valid)
@@ -214,12 +248,22 @@ class Classify(WordTask):
     # ----------------------------------------------------------------------------------------- model
 
     def build(self) -> Any:
+        sizes = {"characters": len(self.characters), "pairs": self.pairs}
         with unit_options_checked():
-            model = self.Network(
-                len(self.vocabulary), len(self.classes), self.model, characters=len(self.characters)
-            )
+            model = self.Network(len(self.vocabulary), len(self.classes), self.model, **sizes)
         self.use_pretrained(model.embedding, spread=SPREAD, unit_norm=self.data.unit_norm)
+        self.use_counts(model)
         return model
+
+    def use_counts(self, model: Any) -> None:
+        """Set what a new model counts; the weights of a trained run have it."""
+        if self.is_new and model.counts is not None and not model.counts.idf.is_meta:
+            batches = map(self.counted, padded_batches(self.training_examples, self.eval_plan))
+            model.counts.learn(torch.from_numpy(self.counted_pairs), batches, len(SPECIAL))
+
+    def counted(self, batch: PaddedBatch) -> tuple[Any, ...]:
+        """The arguments of `model.counts`."""
+        return batch.inputs.steps, batch.inputs.lengths
 
     # --------------------------------------------------------------------------------------- batches
 
@@ -280,6 +324,10 @@ class Classify(WordTask):
 
     def metrics(self) -> Metrics:
         return ClassMetrics(len(self.classes))
+
+    @classmethod
+    def selected_by(cls, data: Any) -> Metric:
+        return Metric(data.best_by, higher=data.best_by != "loss")
 
     @classmethod
     def figures(cls, data: Any) -> tuple[Figure, ...]:
@@ -344,14 +392,17 @@ class Classify(WordTask):
     # ----------------------------------------------------------------------------------- a trained run
 
     def assets(self) -> dict[str, bytes]:
-        return {**super().assets(), CLASSES: json.dumps(self.classes).encode()}
+        own = {CLASSES: self.classes, COUNTED: {PAIRS: self.pairs}}
+        return {**super().assets(), **{name: json.dumps(value).encode() for name, value in own.items()}}
 
     def restore(self, assets: Mapping[str, bytes]) -> None:
         super().restore(assets)
         self.classes = parse_classes(CLASSES, assets[CLASSES])
+        self.pairs = parse_pair_count(COUNTED, assets[COUNTED])
+        self.is_new = False
 
     def describe(self) -> dict[str, Any]:
-        return {**super().describe(), "classes": list(self.classes)}
+        return {**super().describe(), "classes": list(self.classes), "pairs": self.pairs}
 
     @torch.no_grad()
     def predict(  # type: ignore[override]
@@ -388,9 +439,9 @@ class Classify(WordTask):
 
     # ------------------------------------------------------------------------------------ in comparisons
 
-    def with_model(self, model: TextConfig) -> Classify:
-        """The examples of a model that reads other inputs are others."""
-        if model.inputs != self.model.inputs:
+    def with_model(self, model: Any) -> Classify:
+        """The examples of a model that reads other inputs are others, and so is what another model counts."""
+        if (model.inputs, model.counts) != (self.model.inputs, self.model.counts):
             return type(self)(self.data, model, self.seed)
         return super().with_model(model)
 
