@@ -46,12 +46,15 @@ class Wanted(WantedFiles):
 
     texts              the names of the columns with the texts, by the option that sets each name
     label              the name of the column with the class; of "kjv", "testament" or "book"
+    kind, separator    own data: what the label is, see linnet.data.tables.Columns
     fold_count, fold   own data: test (or validation) is part `fold` of `fold_count` equal parts
     split_seed         of the folds of own data
     """
 
     texts: Mapping[str, str] = field(default_factory=lambda: {"text": "text"})
     label: str | None = None
+    kind: str = "class"
+    separator: str = ""
     fold_count: int = FOLDS
     fold: int = 0
     split_seed: int = 1
@@ -124,15 +127,15 @@ def authors_validation(count: int, fold: int) -> tuple[list[int], list[int]]:
     return rest, order[fold::FOLDS]
 
 
-def hold_out(rows: Rows, folds: int, fold: int, seed: int) -> tuple[Rows, Rows]:
+def hold_out(rows: Rows, folds: int, fold: int, seed: int, by_label: bool = True) -> tuple[Rows, Rows]:
     """Return the other folds and fold number `fold`; each class is spread evenly over the folds.
 
-    The only row of a class is never held out.
+    The only row of a class is never held out. Without `by_label`, all rows are of one class.
     """
     generator = random.Random(seed)
     by_class: dict[str, list[int]] = defaultdict(list)
     for number, row in enumerate(rows):
-        by_class[row.label].append(number)
+        by_class[row.label if by_label else ""].append(number)
     for numbers in by_class.values():
         generator.shuffle(numbers)
     # Classes one after another, so that a class of fewer rows than folds does not always miss the last ones.
@@ -145,12 +148,13 @@ def hold_out(rows: Rows, folds: int, fold: int, seed: int) -> tuple[Rows, Rows]:
 def completed(train: Rows, valid: Rows | None, test: Rows | None, wanted: Wanted) -> Splits:
     """Take the splits that are missing from the training rows."""
     folds, fold, seed = wanted.fold_count, wanted.fold, wanted.split_seed
+    by_label = wanted.kind == "class"
     if test is None:
-        train, test = hold_out(train, folds, fold, seed)
+        train, test = hold_out(train, folds, fold, seed, by_label)
         if valid is None:
-            train, valid = hold_out(train, FOLDS, 0, seed)
+            train, valid = hold_out(train, FOLDS, 0, seed, by_label)
     elif valid is None:
-        train, valid = hold_out(train, folds, fold, seed)
+        train, valid = hold_out(train, folds, fold, seed, by_label)
     return Splits(train, valid, test)
 
 
@@ -222,7 +226,7 @@ def own(source: LabelledSet, wanted: Wanted) -> Splits:
 
 
 def own_files(wanted: Wanted, read: Callable[[str | Path, Columns], Rows]) -> Splits:
-    columns = Columns(wanted.texts, wanted.label or "label")
+    columns = Columns(wanted.texts, wanted.label or "label", wanted.kind, wanted.separator)
     train, valid, test = (
         read(path, columns) if path else None for path in (wanted.path, wanted.valid_path, wanted.test_path)
     )

@@ -95,7 +95,7 @@ class Nli(Classify):
         found = model.compare(
             *self.pair(collate([self.example([premise, hypothesis])]).to(model.example.device))
         )
-        answer = self.show(self.answer(found.logits[0].double().softmax(-1).tolist()))
+        answer = self.show(self.target.answers(found.logits[:1])[0])
         return AttentionMap(answer, hypothesis, premise, found.weights[0].mean(0), HYPOTHESIS, PREMISE)
 
     def first_inputs(self, split: str, count: int) -> list[Any]:

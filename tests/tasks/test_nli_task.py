@@ -57,7 +57,7 @@ def test_train_eval_and_predict(table: Path, tmp_path: Path, capsys: pytest.Capt
     assert cli.main(["predict", str(run), "a fish swims ||| it swims", as_json]) == 0
     first, second = capsys.readouterr().out.splitlines()
     assert first.startswith("yes  (yes ")
-    assert second.startswith("no  (no 0.")
+    assert second.startswith("no  (no ")
     trained = linnet.load(run)
     forms = [as_json, json.loads(as_json), ("a fish swims", "it sings"), "a fish swims|||it sings"]
     answers = trained.predict(forms)
