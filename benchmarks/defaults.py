@@ -248,7 +248,7 @@ def read_rows(path: Path) -> list[Row]:
 
 
 def with_row(rows: list[Row], new: Row) -> list[Row]:
-    """Return the rows with a new one, which replaces that of the same case and seed, in the order of CASES."""
+    """Return the rows with a new one, which replaces that of the same case and seed, by case."""
     order = [case.name for case in CASES]
     kept = [row for row in rows if key(row) != key(new)]
     return sorted([*kept, new], key=lambda row: (order.index(row["case"]), int(row["seed"])))
