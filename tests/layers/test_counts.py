@@ -82,7 +82,7 @@ def test_texts_without_known_words_have_scores_of_zero():
 def test_a_pair_of_texts_has_the_new_words_of_the_second_and_their_number():
     counts = PairCountScores(WORDS, 1, 3)
     counts.pairs.copy_(torch.tensor([3 * WORDS + 4]))
-    premise, hypothesis = padded([[3, 5], [6]]), padded([[3, 4, 6], [6]], fill=7)
+    premise, hypothesis = padded([[3, 5], [6, 6]]), padded([[3, 4, 6], [6]], fill=7)
     found = counts.features(premise[0], hypothesis[0], premise[1], hypothesis[1])
     start = WORDS + 1  # of the new words
     assert sorted(found[:, 0].tolist()) == sorted([3, 4, 6, 8, 0, 0, start + 4, start + 6, start + WORDS + 2])

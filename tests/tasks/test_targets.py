@@ -180,6 +180,13 @@ def test_numbers_all_the_way(values: Path, tmp_path: Path, capsys: pytest.Captur
     assert "RMSE" in page([read_run(tmp_path / "run")], "title")
 
 
+def test_numbers_that_all_differ_are_split_too(values: Path):
+    """The only text of a class is never held out, but a number is no class."""
+    values.write_text("text,price\n" + "".join(f"a bird,{number}\n" for number in range(100)))
+    task = task_of(values, value="price")
+    assert [len(part) for part in task.texts] == [81, 9, 10]
+
+
 def test_the_figures_of_numbers_worked_out_by_hand():
     answers, right = np.array([1.0, 2.0, 6.0]), np.array([1.0, 4.0, 4.0])
     expected = {"rmse": math.sqrt(8 / 3), "mae": 4 / 3, "r2": 1 - 8 / 6}
