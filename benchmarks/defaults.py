@@ -256,11 +256,7 @@ def with_row(rows: list[Row], new: Row) -> list[Row]:
 
 def write(path: Path, rows: list[Row]) -> None:
     """Write the rows, and the table next to them."""
-    out = io.StringIO(newline="")
-    writer = csv.DictWriter(out, [*RECORD.columns], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    write_atomically(path, out.getvalue().encode())
+    write_atomically(path, RECORD.content(rows))
     write_atomically(path.with_suffix(".md"), table(rows).encode())
 
 
