@@ -132,7 +132,7 @@ def models(steps: int) -> list[Case]:
         language_model(steps, unit="ran", embedding_size=0),
         sequence_model(steps),
         tagger(steps),
-        *(classifier(steps, pooling) for pooling in ("last", "max", "mean")),
+        *(classifier(steps, pooling) for pooling in ("last", "max", "mean", "meanmax")),
         sequential(steps),
         *with_heads(steps),
     ]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Collection, Sequence
 
 from linnet.data.errors import DataError
 from linnet.data.labelled import Splits
 from linnet.data.tables import Labelled
-from linnet.data.text import parse_json
 
 log = logging.getLogger("linnet")
 
@@ -42,8 +42,36 @@ def check_label(split: str, row: Labelled, known: Collection[str]) -> None:
         raise DataError(f"{where} has the class {row.label!r}, which no training text has; expected {listed}")
 
 
-def parse_classes(where: str, content: bytes) -> tuple[str, ...]:
-    names = parse_json(where, content)
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names) or len(names) < 2:
-        raise DataError(f"{where} must be a list of two or more names of classes")
-    return tuple(names)
+# ---------------------------------------------------------------------------- several labels, numbers
+
+
+def labels_of(row: Labelled, separator: str) -> list[str]:
+    """Return the labels of a text: none, one or several."""
+    return [*dict.fromkeys(label for each in row.label.split(separator) if (label := each.strip()))]
+
+
+def labels_of_splits(splits: Splits, separator: str) -> tuple[str, ...]:
+    """Return the labels of the training set, by name; the other splits must have no others."""
+    found = {label for row in splits.train for label in labels_of(row, separator)}
+    if not found:
+        raise DataError(f"no text of the training set has a label; labels are separated by {separator!r}")
+    for split in ("valid", "test"):
+        rows = getattr(splits, split)
+        if not rows:
+            raise DataError(f"the {split} set has no texts; give more texts or a file of its own")
+        for row in rows:
+            for label in labels_of(row, separator):
+                check_label(split, row._replace(label=label), found)
+    return tuple(sorted(found))
+
+
+def finite_number(row: Labelled) -> float:
+    """Return the number of a text."""
+    try:
+        value = float(row.label)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        where = row.where or "a text"
+        raise DataError(f"{where} has {row.label!r} where --value expects a number")
+    return value

@@ -46,12 +46,15 @@ class Wanted(WantedFiles):
 
     texts              the names of the columns with the texts, by the option that sets each name
     label              the name of the column with the class; of "kjv", "testament" or "book"
+    kind, separator    own data: what the label is, see linnet.data.tables.Columns
     fold_count, fold   own data: test (or validation) is part `fold` of `fold_count` equal parts
     split_seed         of the folds of own data
     """
 
     texts: Mapping[str, str] = field(default_factory=lambda: {"text": "text"})
     label: str | None = None
+    kind: str = "class"
+    separator: str = ""
     fold_count: int = FOLDS
     fold: int = 0
     split_seed: int = 1
@@ -124,15 +127,15 @@ def authors_validation(count: int, fold: int) -> tuple[list[int], list[int]]:
     return rest, order[fold::FOLDS]
 
 
-def hold_out(rows: Rows, folds: int, fold: int, seed: int) -> tuple[Rows, Rows]:
+def hold_out(rows: Rows, folds: int, fold: int, seed: int, by_label: bool = True) -> tuple[Rows, Rows]:
     """Return the other folds and fold number `fold`; each class is spread evenly over the folds.
 
-    The only row of a class is never held out.
+    The only row of a class is never held out. Without `by_label`, all rows are of one class.
     """
     generator = random.Random(seed)
     by_class: dict[str, list[int]] = defaultdict(list)
     for number, row in enumerate(rows):
-        by_class[row.label].append(number)
+        by_class[row.label if by_label else ""].append(number)
     for numbers in by_class.values():
         generator.shuffle(numbers)
     # Classes one after another, so that a class of fewer rows than folds does not always miss the last ones.
@@ -145,12 +148,13 @@ def hold_out(rows: Rows, folds: int, fold: int, seed: int) -> tuple[Rows, Rows]:
 def completed(train: Rows, valid: Rows | None, test: Rows | None, wanted: Wanted) -> Splits:
     """Take the splits that are missing from the training rows."""
     folds, fold, seed = wanted.fold_count, wanted.fold, wanted.split_seed
+    by_label = wanted.kind == "class"
     if test is None:
-        train, test = hold_out(train, folds, fold, seed)
+        train, test = hold_out(train, folds, fold, seed, by_label)
         if valid is None:
-            train, valid = hold_out(train, FOLDS, 0, seed)
+            train, valid = hold_out(train, FOLDS, 0, seed, by_label)
     elif valid is None:
-        train, valid = hold_out(train, folds, fold, seed)
+        train, valid = hold_out(train, folds, fold, seed, by_label)
     return Splits(train, valid, test)
 
 
@@ -222,7 +226,7 @@ def own(source: LabelledSet, wanted: Wanted) -> Splits:
 
 
 def own_files(wanted: Wanted, read: Callable[[str | Path, Columns], Rows]) -> Splits:
-    columns = Columns(wanted.texts, wanted.label or "label")
+    columns = Columns(wanted.texts, wanted.label or "label", wanted.kind, wanted.separator)
     train, valid, test = (
         read(path, columns) if path else None for path in (wanted.path, wanted.valid_path, wanted.test_path)
     )
@@ -361,6 +365,35 @@ def clean_words(text: str) -> list[str]:
     for pattern, replacement in CLEANING:
         text = pattern.sub(lambda found, new=replacement: new.format(found[0]), text)  # type: ignore[misc]
     return BLANKS.findall(text.lower())
+
+
+# What is replaced in texts with markup, in this order: the tags of HTML, then the most frequent entities.
+TAGS = (
+    *("a", "abbr", "b", "big", "blockquote", "br", "center", "code", "div", "em", "font", "h1", "h2", "h3"),
+    *("h4", "h5", "h6", "hr", "i", "img", "li", "ol", "p", "pre", "s", "small", "span", "strong", "sub"),
+    *("sup", "table", "tbody", "td", "th", "thead", "tr", "tt", "u", "ul"),
+)
+# Without a flag for upper case, as pages in JavaScript use the pattern too.
+ANY_CASE = "|".join("".join(f"[{c}{c.upper()}]" if c.isalpha() else c for c in tag) for tag in TAGS)
+ATTRIBUTE = r"""\s+[\w:-]+\s*=\s*(?:"[^"]*"|'[^']*'|[^\s"'<>]+)"""
+MARKUP = (
+    (re.compile(rf"</?(?:{ANY_CASE})(?:{ATTRIBUTE})*\s*/?>"), " "),
+    (re.compile("&nbsp;"), " "),
+    (re.compile("&quot;"), '"'),
+    (re.compile("&(?:apos|#0?39);"), "'"),
+    (re.compile("&lt;"), "<"),
+    (re.compile("&gt;"), ">"),
+    (re.compile("&amp;"), "&"),
+)
+
+
+def without_markup(text: str) -> str:
+    """Return a text without the tags of HTML, and with its most frequent entities as characters."""
+    if "<" not in text and "&" not in text:
+        return text
+    for pattern, replacement in MARKUP:
+        text = pattern.sub(replacement, text)
+    return text
 
 
 # Patterns that find the words of a text.

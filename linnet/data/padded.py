@@ -32,14 +32,15 @@ class Example:
     """One sequence, or a pair of them, with its label.
 
     inputs            the token ids of each step, or numbers [T, D]
-    label             None, a class, or a list of classes: one for each step, or the two ends of an answer
+    label             None, a class, a number (float), or a list of classes: one for each step, the two ends
+                      of an answer, or 0 or 1 for each label that a text may have
     second            the other sequence of a pair
     features          further values of each step by name, [T, ...]: characters of a word, its tag, ...
     second_features   the same for `second`
     """
 
     inputs: Steps
-    label: int | Sequence[int] | Tensor | None = None
+    label: float | Sequence[int] | Tensor | None = None
     second: Steps | None = None
     features: Mapping[str, Any] = field(default_factory=dict)
     second_features: Mapping[str, Any] = field(default_factory=dict)
@@ -74,7 +75,7 @@ class PaddedBatch:
     """A batch of examples."""
 
     inputs: Sequences
-    labels: Tensor | None  # int64 [B], or [steps, B] with IGNORE where none counts
+    labels: Tensor | None  # int64 [B], or [steps, B] with IGNORE where none counts; numbers: float32 [B]
     second: Sequences | None
     rows: Tensor  # int64 [B]: the numbers of the examples in the split
     index: int  # the number of this batch in its epoch
@@ -104,8 +105,9 @@ class PaddedBatch:
     def columns(self, rank: int, world: int) -> PaddedBatch:
         """The share of one of `world` processes; shares differ by at most one example.
 
-        A process that would get nothing reads the first example with all labels IGNORE, because every
-        process must take part in a step. A loss that divides by max(count, 1) then adds nothing.
+        A process that would get nothing reads the first example with all labels IGNORE (NaN for numbers),
+        because every process must take part in a step. A loss that divides by max(count, 1) then adds
+        nothing.
         """
         if not 0 <= rank < world:
             raise DataError(f"rank must be from 0 to {world - 1}; got {rank}")
@@ -117,7 +119,9 @@ class PaddedBatch:
                 f"a batch of {len(self)} examples without labels cannot be shared by {world} processes"
             )
         idle = self.map(lambda tensor, dim: tensor.narrow(dim, 0, 1).contiguous())
-        return replace(idle, labels=torch.full_like(idle.labels, IGNORE))  # type: ignore[arg-type]
+        assert idle.labels is not None
+        none = torch.nan if idle.labels.is_floating_point() else IGNORE
+        return replace(idle, labels=torch.full_like(idle.labels, none))
 
 
 # ---------------------------------------------------------------------------------------- grouping
@@ -279,6 +283,8 @@ def pad_labels(labels: list[Any] | None) -> Tensor | None:
     """[B], or [steps, B] padded with IGNORE."""
     if labels is None:
         return None
+    if all(isinstance(label, float) for label in labels):
+        return torch.tensor(labels, dtype=torch.float32)
     if all(torch.as_tensor(label).dim() == 0 for label in labels):
         return whole_numbers(torch.as_tensor(labels))
     return whole_numbers(pad_steps(labels, IGNORE))

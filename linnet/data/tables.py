@@ -36,14 +36,28 @@ class Labelled(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """The names of the columns with the texts, by the option that sets each name, and with the class."""
+    """The names of the columns with the texts, by the option that sets each name, and with the label.
+
+    kind        what the label is: a class, several labels, or a value (a number)
+    separator   of several labels
+    """
 
     texts: Mapping[str, str]
     label: str = "label"
+    kind: str = "class"
+    separator: str = ""
 
     @property
     def by_option(self) -> dict[str, str]:
-        return {**self.texts, "label": self.label}
+        return {**self.texts, "value" if self.kind == "value" else "label": self.label}
+
+
+# What a column with labels is expected to have, and the types that it may have in JSON.
+EXPECTED: dict[str, tuple[str, tuple[type, ...]]] = {
+    "class": ("a string or an integer", (str, int)),
+    "labels": ("a string or a list of strings", (str, int, list)),
+    "value": ("a number", (str, int, float)),
+}
 
 
 def read_labelled(path: str | Path, text: str = "text", label: str = "label") -> list[Labelled]:
@@ -171,9 +185,13 @@ def check_width(where: str, row: Mapping[Any, Any], expected: int) -> None:
 
 
 def labelled(where: str, row: Mapping[str, Any], columns: Columns) -> Labelled:
-    label = str(row[columns.label]).strip()
-    if not label:
-        raise DataError(f"{where} has an empty {columns.label!r}; expected a class")
+    found = row[columns.label]
+    label = (columns.separator.join(found) if isinstance(found, list) else str(found)).strip()
+    # A text may have none of several labels.
+    if not label and columns.kind != "labels":
+        raise DataError(
+            f"{where} has an empty {columns.label!r}; expected a {columns.kind.replace('value', 'number')}"
+        )
     first, *second = (row[name] for name in columns.texts.values())
     return Labelled(first, label, where, *second)
 
@@ -202,10 +220,10 @@ def check_values(where: str, row: Mapping[str, Any], columns: Columns) -> None:
     for name in columns.texts.values():
         if not isinstance(row[name], str):
             raise DataError(f"{where}: {name!r} is {row[name]!r}; expected a string")
-    if not isinstance(row[columns.label], (str, int)):
-        raise DataError(
-            f"{where}: {columns.label!r} is {row[columns.label]!r}; expected a string or an integer"
-        )
+    found, (expected, types) = row[columns.label], EXPECTED[columns.kind]
+    strings = not isinstance(found, list) or all(isinstance(each, str) for each in found)
+    if not isinstance(found, types) or not strings:
+        raise DataError(f"{where}: {columns.label!r} is {found!r}; expected {expected}")
 
 
 FORMATS: dict[str, Callable[[str, str, Columns], Iterator[Labelled]]] = {

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from linnet.base.torch_private import tree_flatten_with_path, tree_leaves, tree_map_only
+from linnet.layers.counts import CountScores
 from linnet.models.classifier import Classifier
 from linnet.models.language import LanguageModel
 from linnet.recurrent.cell import Cell
@@ -61,6 +62,7 @@ def export_onnx(
     exported in evaluation mode. Returns the result of torch.onnx.export.
     """
     check_packages()
+    check_counts(model)
     if streaming:
         model = OneStep(model)
     elif isinstance(model, LanguageModel):
@@ -170,6 +172,14 @@ def check_packages() -> None:
     missing = [name for name in ("onnx", "onnxscript") if find_spec(name) is None]
     if missing:
         raise ImportError(f"export_onnx needs {' and '.join(missing)}: pip install linnet-rnn[onnx]")
+
+
+def check_counts(model: nn.Module) -> None:
+    if any(isinstance(module, CountScores) for module in model.modules()):
+        raise ValueError(
+            "the counts of words and pairs cannot be exported to ONNX; train the model with counts='none' "
+            "(--counts none)"
+        )
 
 
 def example_for(model: nn.Module, arguments: Arguments) -> Arguments:

@@ -4,6 +4,7 @@ last        the last real step of the forward direction and the first step of th
             read the whole sequence
 max         the largest value of each channel
 mean        the mean of each channel
+meanmax     the mean and the largest value of each channel, [B, 2 F]
 attentive   a weighted mean; the weights are learned (`AttentivePooling`, `LinearPooling`)
 """
 
@@ -46,8 +47,20 @@ def mean(y: Tensor, lengths: Tensor | None = None, directions: int = 1) -> Tenso
     return y.sum(0) / lengths.to(y.device)[:, None]
 
 
-POOLINGS: dict[str, Callable[..., Tensor]] = {"last": last, "max": maximum, "mean": mean}
+def mean_and_maximum(y: Tensor, lengths: Tensor | None = None, directions: int = 1) -> Tensor:
+    return torch.cat([mean(y, lengths), maximum(y, lengths)], -1)
+
+
+POOLINGS: dict[str, Callable[..., Tensor]] = {
+    **{"last": last, "max": maximum, "mean": mean},
+    "meanmax": mean_and_maximum,
+}
 """Those without parameters, by name: pool(y, lengths=None, directions=1)."""
+
+
+def pooled_size(pooling: str, size: int) -> int:
+    """Return the size of the vector of a sequence whose steps have `size` channels."""
+    return 2 * size if pooling == "meanmax" else size
 
 
 class AttentivePooling(nn.Module):

@@ -2,6 +2,9 @@
 
     tokens [T, B], lengths [B] -> embedding -> layers, one direction or both -> one vector -> logits [B, C]
 
+With `counts`, the scores of the counted words, or words and pairs of words, are added to the logits
+(linnet.layers.counts).
+
     model = Classifier(10_000, 2, ClassifierConfig(unit="sru", bidirectional=True, pooling="max"))
     logits = model(batch.inputs.steps, batch.inputs.lengths)
 
@@ -27,7 +30,8 @@ from linnet.base.options import check_number, check_rate, check_size, choose
 from linnet.base.suggest import no_such
 from linnet.layers.class_output import LimitedLinear
 from linnet.layers.convolution import MaxConvolution
-from linnet.layers.pooling import POOLINGS, AttentivePooling, last
+from linnet.layers.counts import COUNTS, CountScores
+from linnet.layers.pooling import POOLINGS, AttentivePooling, last, pooled_size
 from linnet.models.config import CNN, REFUSED, TextConfig, default_options, option
 from linnet.models.encoder import Encoded, Text, TextEncoder
 from linnet.recurrent.dropout import Dropout
@@ -46,7 +50,14 @@ class ClassifierConfig(TextConfig):
     unit: str = option("lstm", "the recurrent unit, a name of linnet.UNITS, or cnn (Kim 2014)")
     bidirectional: bool = option(False, "read each sequence in both directions")
     pooling: str = option(
-        "last", "the vector of a sequence: the last state, or the max, mean or attentive mean over steps"
+        "last",
+        "the vector of a sequence: the last state, or the max, mean, both (meanmax) or attentive mean over "
+        "steps",
+    )
+    counts: str = option(
+        "none",
+        "add the scores of counted words to those of the network: of words, of words and pairs of adjacent "
+        "words (bigrams), or none",
     )
     attention_size: int = option(0, "attentive pooling: the size of its hidden layer (0: hidden_size)")
     query: bool = option(True, "attentive pooling: compare each step with the final states")
@@ -74,6 +85,7 @@ class ClassifierConfig(TextConfig):
     def check_choices(self) -> None:
         super().check_choices()
         choose("pooling", self.pooling, (*POOLINGS, "attentive"))
+        choose("counts", self.counts, COUNTS)
         choose("padding", self.padding, ("masked", "left"))
         check_rate("pooled_dropout", self.pooled_dropout)
         check_number("max_norm", self.max_norm, least=0)
@@ -88,7 +100,10 @@ class ClassifierConfig(TextConfig):
 
 
 class Classifier(TextEncoder):
-    """Logits of the classes of whole sequences."""
+    """Logits of the classes of whole sequences.
+
+    pairs   counts="bigrams": the number of pairs of words; `model.counts.learn` sets them
+    """
 
     config: ClassifierConfig
 
@@ -99,6 +114,7 @@ class Classifier(TextEncoder):
         config: ClassifierConfig,
         *,
         characters: int = 0,
+        pairs: int = 0,
         device: Device = None,
         dtype: torch.dtype | None = None,
     ):
@@ -111,6 +127,10 @@ class Classifier(TextEncoder):
         self.pooled_dropout = Dropout(config.pooled_dropout)
         self.output = self.make_output(classes, where)
         self.start_uniformly()
+        # After the weights of the network, which are drawn in the same order with and without counts.
+        self.counts = (
+            None if config.counts == "none" else CountScores(vocabulary_size, pairs, classes, **where)
+        )
 
     def make_pooling(self, where: dict[str, Any]) -> MaxConvolution | AttentivePooling | None:
         """Return the pooling if it has parameters, else None."""
@@ -130,7 +150,10 @@ class Classifier(TextEncoder):
 
     def make_output(self, classes: int, where: dict[str, Any]) -> nn.Linear:
         pooling = self.pooling
-        size = pooling.output_size if isinstance(pooling, MaxConvolution) else self.stack[-1].output_size
+        if isinstance(pooling, MaxConvolution):
+            size = pooling.output_size
+        else:
+            size = pooled_size(self.config.pooling, self.stack[-1].output_size)
         if self.config.max_norm:
             return LimitedLinear(size, classes, self.config.max_norm, **where)
         return nn.Linear(size, classes, **where)
@@ -139,7 +162,8 @@ class Classifier(TextEncoder):
         self, tokens: Tensor, lengths: Tensor | None = None, characters: Tensor | None = None
     ) -> Tensor:
         """tokens [T, B], characters [T, B, C] -> logits [B, classes]; padded sequences need `lengths` [B]."""
-        return self.output(self.pooled_dropout(self.features(tokens, lengths, characters)[None])[0])
+        logits = self.output(self.pooled_dropout(self.features(tokens, lengths, characters)[None])[0])
+        return logits if self.counts is None else logits + self.counts(tokens, lengths)
 
     def features(
         self, tokens: Tensor, lengths: Tensor | None = None, characters: Tensor | None = None

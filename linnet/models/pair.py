@@ -5,7 +5,8 @@
     P, H -> separate layers, both directions -> attentive pooling -> [p; h] -> logits [B, C]
 
 This is the model of Zhang and Sennrich (2019) for natural language inference (Table 1), after Rocktäschel et
-al. (2016). Their "+LN" is norm="rms": a norm on every projection except those of the poolings.
+al. (2016). Their "+LN" is norm="rms": a norm on every projection except those of the poolings. With `counts`,
+which they do not have, the scores of counted words are added to the logits (linnet.layers.counts).
 
     config = PairConfig(unit="lrn", inputs="both", tuned="special", embedding_size=300, hidden_size=300)
     model = PairClassifier(30_000, 3, config, characters=80)
@@ -26,6 +27,7 @@ from torch.types import Device
 
 from linnet.base.options import check_size, choose
 from linnet.layers.attention import AdditiveAttention, NormedLinear
+from linnet.layers.counts import COUNTS, PairCountScores
 from linnet.layers.matching import MatchingRecurrence, state_size
 from linnet.layers.pooling import AttentivePooling, last
 from linnet.models.bidirectional import BidirectionalEncoder
@@ -54,6 +56,11 @@ class PairConfig(TextConfig):
     heads: int = option(4, "the number of heads of the attention")
     norm: str | None = option(None, "norm of all projections: None, rms (the LRN authors' LN) or layer")
     attention_size: int = option(0, "the size of the hidden layer of the poolings (0: hidden_size)")
+    counts: str = option(
+        "none",
+        "add the scores of counted words of the hypothesis, and of those that the premise does not have: of "
+        "words, of words and pairs of adjacent words (bigrams), or none",
+    )
     dropout_at_test: bool = option(
         False, "as the LRN authors released it: output_dropout, before the poolings, stays on at test time"
     )
@@ -61,6 +68,7 @@ class PairConfig(TextConfig):
     def check_choices(self) -> None:
         super().check_choices()
         choose("norm", self.norm, (None, "layer", "rms"))
+        choose("counts", self.counts, COUNTS)
 
     def check_sizes(self) -> None:
         super().check_sizes()
@@ -79,7 +87,10 @@ class Comparison(NamedTuple):
 
 
 class PairClassifier(TextEncoder):
-    """Logits of the classes of pairs of sentences. The layers of the encoder read the premise."""
+    """Logits of the classes of pairs of sentences. The layers of the encoder read the premise.
+
+    pairs   counts="bigrams": the number of pairs of words; `model.counts.learn` sets them
+    """
 
     config: PairConfig
 
@@ -90,6 +101,7 @@ class PairClassifier(TextEncoder):
         config: PairConfig,
         *,
         characters: int = 0,
+        pairs: int = 0,
         device: Device = None,
         dtype: torch.dtype | None = None,
     ):
@@ -111,6 +123,10 @@ class PairClassifier(TextEncoder):
         self.pool_hypothesis = AttentivePooling(size, pool, **where)
         self.output = NormedLinear(2 * size, classes, norm=config.norm, **where)
         self.start_uniformly()
+        # After the weights of the network, which are drawn in the same order with and without counts.
+        self.counts = (
+            None if config.counts == "none" else PairCountScores(vocabulary_size, pairs, classes, **where)
+        )
 
     def make_cell(self, input_size: int, where: dict[str, Any]) -> Any:
         unit = find_unit(self.config.unit)
@@ -144,7 +160,11 @@ class PairClassifier(TextEncoder):
         )
         after = self.after_hypothesis.encode(second.output, lengths=hypothesis_lengths).output
         features = torch.cat([p, self.pool_hypothesis(after, hypothesis_lengths)], -1)
-        return Comparison(self.output(features), features, first, second.output, second.weights)
+        logits = self.output(features)
+        if self.counts is not None:
+            tokens = premise.tokens, hypothesis.tokens
+            logits = logits + self.counts(*tokens, premise_lengths, hypothesis_lengths)
+        return Comparison(logits, features, first, second.output, second.weights)
 
     def train(self, mode: bool = True) -> PairClassifier:
         super().train(mode)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Sequence
-from typing import NamedTuple
+from importlib.util import find_spec
+from typing import Any, NamedTuple
 
 import numpy as np
 from torch import Tensor
@@ -29,6 +30,13 @@ class Baseline(NamedTuple):
     name: str
     about: str  # one sentence for the reader
     figures: dict[str, float]
+
+
+class Asked(NamedTuple):
+    """The texts of a split as words, and their labels."""
+
+    texts: Sequence[Sequence[str]]
+    labels: Sequence[str]
 
 
 # -------------------------------------------------------------------------------------- classification
@@ -54,24 +62,107 @@ def tfidf(
 
     None if that is not installed, or if classes are too many to learn in seconds or have one text each.
     """
-    try:
-        from sklearn.feature_extraction.text import TfidfVectorizer
-        from sklearn.linear_model import LogisticRegression
-        from sklearn.metrics import f1_score
-    except ImportError:
+    if not has_sklearn() or len(set(labels)) > min(MOST_CLASSES, len(labels) // 2):
         return None
-    if len(set(labels)) > min(MOST_CLASSES, len(labels) // 2):
-        return None
-    weights = TfidfVectorizer(analyzer=lambda words: words)
-    seen = weights.fit_transform(train[:MOST_TEXTS])
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.metrics import f1_score
+
+    seen, asked = weighted_counts(train, texts)
     model = LogisticRegression(max_iter=200).fit(seen, labels[:MOST_TEXTS])
-    answers = model.predict(weights.transform(texts))
+    answers = model.predict(asked)
     figures = {"accuracy": float(np.mean(answers == np.array(right)))}
     figures["f1"] = float(f1_score(right, answers, average="macro"))
-    about = "Logistic regression over the weighted counts of words, by scikit-learn with its defaults."
-    if len(train) > MOST_TEXTS:
-        about += f" It learns from the first {MOST_TEXTS:,} texts."
-    return Baseline("TF-IDF + logistic regression", about, figures)
+    return Baseline("TF-IDF + logistic regression", about_linear("Logistic regression", train), figures)
+
+
+def has_sklearn() -> bool:
+    return find_spec("sklearn") is not None
+
+
+def weighted_counts(train: Sequence[Sequence[str]], texts: Sequence[Sequence[str]]) -> tuple[Any, Any]:
+    """Return the TF-IDF of the words of the training set and of other texts."""
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    weights = TfidfVectorizer(analyzer=lambda words: words)
+    return weights.fit_transform(train[:MOST_TEXTS]), weights.transform(texts)
+
+
+def about_linear(model: str, train: Sequence[Any]) -> str:
+    about = f"{model} over the weighted counts of words, by scikit-learn with its defaults."
+    return about + (f" It learns from the first {MOST_TEXTS:,} texts." if len(train) > MOST_TEXTS else "")
+
+
+# ------------------------------------------------------------------------------------ several labels
+
+
+def frequent_labels(train: np.ndarray, right: np.ndarray) -> Baseline:
+    """Always the labels of most texts, or the most frequent one; both arrays are 0 or 1, [texts, labels]."""
+    shares = train.mean(0)
+    answer = (shares >= min(0.5, shares.max())).astype(np.int64)
+    about = "Always the labels that most training texts have, or the most frequent one."
+    return Baseline("frequent labels", about, label_figures(np.tile(answer, (len(right), 1)), right))
+
+
+def tfidf_labels(
+    train: Sequence[Sequence[str]], labels: np.ndarray, texts: Sequence[Sequence[str]], right: np.ndarray
+) -> Baseline | None:
+    """TF-IDF of words and a logistic regression for each label; None as for `tfidf`."""
+    labels = labels[:MOST_TEXTS]
+    if not has_sklearn() or labels.shape[1] > MOST_CLASSES:
+        return None
+    from sklearn.linear_model import LogisticRegression
+
+    seen, asked = weighted_counts(train, texts)
+    answers = np.zeros_like(right)
+    for number, column in enumerate(labels.T):
+        if column.min() == column.max():
+            answers[:, number] = column[0]
+        else:
+            answers[:, number] = LogisticRegression(max_iter=200).fit(seen, column).predict(asked)
+    about = about_linear("Logistic regression of each label", train)
+    return Baseline("TF-IDF + logistic regression", about, label_figures(answers, right))
+
+
+def label_figures(answers: np.ndarray, right: np.ndarray) -> dict[str, float]:
+    """Return micro and macro F1 and the share of texts whose labels are all right, as `LabelMetrics`."""
+    both, total = (answers * right).sum(0), answers.sum(0) + right.sum(0)
+    micro = 2 * float(both.sum()) / max(float(total.sum()), 1.0)
+    macro = float((2 * both / np.maximum(total, 1)).mean())
+    return {"micro_f1": micro, "f1": macro, "exact": float((answers == right).all(1).mean())}
+
+
+# ------------------------------------------------------------------------------------------- numbers
+
+
+def mean_value(train: Sequence[float], right: Sequence[float]) -> Baseline:
+    answers = np.full(len(right), np.mean(train))
+    return Baseline("mean", "Always the mean of the training set.", value_figures(answers, np.array(right)))
+
+
+def ridge(
+    train: Sequence[Sequence[str]],
+    values: Sequence[float],
+    texts: Sequence[Sequence[str]],
+    right: Sequence[float],
+) -> Baseline | None:
+    """TF-IDF of words and ridge regression, by scikit-learn's defaults; None if that is not installed."""
+    if not has_sklearn():
+        return None
+    from sklearn.linear_model import Ridge
+
+    seen, asked = weighted_counts(train, texts)
+    answers = Ridge().fit(seen, values[:MOST_TEXTS]).predict(asked)
+    about = about_linear("Ridge regression", train)
+    return Baseline("TF-IDF + ridge regression", about, value_figures(answers, np.array(right)))
+
+
+def value_figures(answers: np.ndarray, values: np.ndarray) -> dict[str, float]:
+    """Return the root of the mean squared error, the mean absolute error, and R²."""
+    errors, spread = answers - values, values - values.mean()
+    squares = float((errors**2).mean())
+    variance = float((spread**2).mean())
+    r2 = 1 - squares / variance if variance else 0.0
+    return {"rmse": math.sqrt(squares), "mae": float(np.abs(errors).mean()), "r2": r2}
 
 
 # -------------------------------------------------------------------------------------------- tagging

@@ -4,8 +4,8 @@
     linnet train classify --path reviews.csv --text review --label stars
     linnet predict runs/reviews-sru "A small bird, and what a voice."
 
-Word 0 is padding, word 1 stands for unknown words. The best checkpoint is the first one with the highest
-accuracy on the validation set.
+Word 0 is padding, word 1 stands for unknown words. By default, the best checkpoint is the first one with the
+lowest loss on the validation set (`--best-by`): the accuracy on a few hundred texts is mostly chance.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from linnet.base.settings import Checked, option
-from linnet.data.batches import IGNORE
 from linnet.data.characters import count_characters
-from linnet.data.classes import check_label, classes_of, parse_classes
+from linnet.data.counts import PAIRS, frequent_pairs, parse_pair_count
 from linnet.data.errors import DataError
 from linnet.data.labelled import (
     BLANKS,
     CLEANING,
     FOLDS,
+    MARKUP,
     SETS,
     WORD_PATTERNS,
     WORD_SPLITS,
@@ -38,24 +38,25 @@ from linnet.data.labelled import (
     Splits,
     Wanted,
     load_from,
+    without_markup,
 )
-from linnet.data.padded import ORDERS, Example, PaddedBatch, Sequences, collate
+from linnet.data.padded import ORDERS, Example, PaddedBatch, Sequences, collate, padded_batches
 from linnet.data.tables import Labelled
 from linnet.data.vectors import read_vectors
 from linnet.data.vocabulary import EOS, UNK, Vocabulary, by_frequency
 from linnet.models.classifier import CNN, Classifier, ClassifierConfig
-from linnet.models.config import TextConfig
 from linnet.tasks.base import SPLITS, Comparison, Variant, unit_options_checked
-from linnet.tasks.baselines import Baseline, majority, tfidf
-from linnet.tasks.results import LOSS, Figure, Metric, Metrics, Section, StepResult
+from linnet.tasks.baselines import Asked, Baseline
+from linnet.tasks.results import Figure, Metric, Metrics, Section, StepResult
+from linnet.tasks.targets import KINDS, ClassMetrics, Target, kind_of, parse_target, to_bytes
 from linnet.tasks.typed import TypedText, first_texts
 from linnet.tasks.words import PAD, WordTask, most_confident_mistakes
 
-CLASSES = "classes.json"
+CLASSES, COUNTED = "classes.json", "counts.json"
+SPECIAL = (PAD, UNK, EOS)
 VOCABULARIES = ("train", "all", "vectors")
 SPREAD = 0.25  # words without a pretrained vector start in U(-SPREAD, SPREAD)
 Words = list[list[str]]  # of the texts of an example
-MOST_SHOWN = 5  # classes whose probabilities `linnet predict` prints
 MOST_IN_MATRIX = 100  # classes of a confusion matrix
 MOST_CONFUSIONS = 100  # for more classes, the pairs of classes that are shown instead
 
@@ -69,6 +70,14 @@ class LabelledData(Checked):
     valid_path: str | None = option(None, "the validation set (default: taken from --path)")
     test_path: str | None = option(None, "the test set (default: taken from --path)")
     label: str | None = option(None, "own: the column with the class (label)")
+    separator: str | None = option(
+        None, "own: a text has any number of labels, separated by this in the column --label"
+    )
+    value: str | None = option(None, "own: the column with a number to predict, instead of a class")
+    class_weights: tuple[str, ...] = option(
+        (),
+        "factors of the loss: balanced (rare classes count more), or those of classes, as in spam=5 ham=1",
+    )
     data_dir: str | None = option(None, "the folder where the files of a set and vectors are searched first")
     fold: int = option(
         0, "the fold that is the test set (or the validation set, if there is a test file)", least=0
@@ -77,6 +86,9 @@ class LabelledData(Checked):
     split_seed: int = option(1, "own: the seed of the folds", least=0)
     words: str | None = option(
         None, "how a text is split into words (as the set needs it)", choices=(*WORD_SPLITS,)
+    )
+    strip_markup: bool = option(
+        False, "own: read texts without the tags and entities of HTML, such as <br /> and &amp;"
     )
     lowercase: bool = option(True, "look up words in lower case; characters keep their case")
     vocabulary: str = option(
@@ -93,9 +105,28 @@ class LabelledData(Checked):
     batch: int = option(32, "texts in a batch, over all processes", least=1)
     eval_batch: int = option(32, "texts in a batch in evaluation", least=1)
     order: str = option("buckets", "how texts are put into batches, see docs/classify.md", choices=ORDERS)
+    best_by: str = option(
+        "accuracy",
+        "what selects the best checkpoint on the validation set: the loss, or the accuracy (of several "
+        "labels: the micro F1, of numbers: the RMSE)",
+        choices=("accuracy", "loss"),
+    )
     label_smoothing: float = option(
         0.0, "the share of the target that the other classes get", least=0, most=1
     )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        own = {"separator": self.separator, "value": self.value}
+        for name, given in own.items():
+            if given is not None and self.set != "own":
+                raise ValueError(
+                    f"--{name} is for files of your own (--path); the set {self.set} has classes"
+                )
+        if self.separator is not None and self.value is not None:
+            raise ValueError("--separator is for labels and --value for numbers; give one of them")
+        if self.separator == "":
+            raise ValueError("--separator is the character between labels, such as ','; it is empty")
 
 
 @dataclass(frozen=True)
@@ -111,12 +142,6 @@ class ClassifyData(LabelledData):
 
 
 READ = ("path", "valid_path", "test_path", "label", "data_dir", "fold", "fold_count", "split_seed")
-ACCURACY = Figure(
-    "accuracy", "accuracy", "The share of texts with the right class; higher is better.", ".4f", True
-)
-F1 = Figure(
-    "f1", "macro F1", "The mean over the classes of the harmonic mean of precision and recall.", ".4f", True
-)
 
 
 class Classify(WordTask):
@@ -130,18 +155,30 @@ class Classify(WordTask):
     # The options that name the columns with the texts of an example.
     text_options: ClassVar[tuple[str, ...]] = ("text",)
     selects = Metric("accuracy", higher=True)
-    asset_files = (*WordTask.asset_files, CLASSES)
+    asset_files = (*WordTask.asset_files, CLASSES, COUNTED)
     defaults = {
-        **{"optimiser": "adam", "lr": 1e-3, "clip": 5.0, "fused": True, "epochs": 10},
-        **{"embedding_size": 100, "hidden_size": 128, "input_dropout": 0.3, "pooled_dropout": 0.3},
+        **{"optimiser": "adam", "lr": 1e-3, "clip": 5.0, "fused": True, "updates": 800},
+        **{"unit": "sru", "bidirectional": True, "num_layers": 1, "pooling": "meanmax", "counts": "bigrams"},
+        **{"embedding_size": 64, "hidden_size": 64, "input_dropout": 0.3, "pooled_dropout": 0.3},
+        **{"init": "uniform", "strip_markup": True, "best_by": "loss"},
     }
-    comparison = Comparison(budget=200_000, settings={"embedding_size": 50, "epochs": 5})
+    # One direction, which the lens can show; without counts, which would hide the differences of the units.
+    comparison = Comparison(
+        budget=200_000,
+        settings={
+            **{"embedding_size": 50, "num_layers": 2, "epochs": 5, "init": "unit", "counts": "none"},
+            **{"bidirectional": False, "pooling": "last", "best_by": "accuracy"},
+        },
+    )
     remedies = "more labelled texts, pretrained vectors (--vectors FILE) or a longer training (--minutes)"
     ranges = {"input_dropout+layer_dropout+pooled_dropout": (0.05, 0.6), "lr": (3e-4, 3e-3)}
 
+    target: Target
+    is_new = True  # False: a trained run, which can be used without its data
+
     def prepare(self) -> None:
         """Read the data, and find the classes and the vocabulary."""
-        self.classes = classes_of(self.texts)
+        self.target = KINDS[kind_of(self.data)].of(self.texts, self.data)
         train = list(self.words_of("train"))
         self.characters = count_characters(train, self.data.least_character)
         counts = Counter(map(self.folded, train))
@@ -149,18 +186,32 @@ class Classify(WordTask):
         wanted = by_frequency(counts) if self.data.vocabulary == "train" else list(dict.fromkeys(every))
         if self.data.vectors and self.model.reads_words:
             self.pretrained = read_vectors(self.data.vectors, wanted, self.data.data_dir)
-        self.vocabulary = Vocabulary("word", (PAD, UNK, EOS, *self.kept(wanted, counts)))
+        self.vocabulary = Vocabulary("word", (*SPECIAL, *self.kept(wanted, counts)))
+        self.pairs = len(self.counted_pairs)
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The names of the outputs of a model."""
+        return self.target.names
+
+    @cached_property
+    def counted_pairs(self) -> np.ndarray:
+        """The pairs of adjacent words of the training set that the model counts."""
+        if self.model.counts != "bigrams":
+            return np.zeros(0, np.int64)
+        # Of two texts, the second is counted.
+        texts = (self.ids(texts[-1]).numpy() for texts in self.words["train"])
+        return frequent_pairs(texts, len(self.vocabulary), len(SPECIAL))
 
     def kept(self, wanted: list[str], counts: Mapping[str, int]) -> Iterable[str]:
         """Return the words that have a vector of their own."""
-        special = (PAD, UNK, EOS)
         if self.data.vocabulary == "train":
-            return [word for word in wanted if counts[word] >= self.data.least and word not in special]
+            return [word for word in wanted if counts[word] >= self.data.least and word not in SPECIAL]
         if self.data.vocabulary == "vectors":
             if self.pretrained is None:
                 raise DataError("vocabulary='vectors' needs pretrained vectors; give --vectors")
-            return [word for word in self.pretrained.words if word not in special]
-        return [word for word in wanted if word not in special]
+            return [word for word in self.pretrained.words if word not in SPECIAL]
+        return [word for word in wanted if word not in SPECIAL]
 
     @cached_property
     def texts(self) -> Splits:
@@ -168,7 +219,9 @@ class Classify(WordTask):
 
     def read_splits(self, data: Any) -> Splits:
         columns = {name: getattr(data, name) for name in self.text_options}
-        wanted = Wanted(texts=columns, **{name: getattr(data, name) for name in READ})
+        given = {name: getattr(data, name) for name in READ}
+        given |= {"label": data.value or data.label, "kind": kind_of(data), "separator": data.separator or ""}
+        wanted = Wanted(texts=columns, **given)
         return load_from(self.sets, data.set, wanted)
 
     def rows(self, split: str) -> list[Labelled]:
@@ -188,7 +241,11 @@ class Classify(WordTask):
         return (word for texts in self.words[split] for words in texts for word in words)
 
     def split_words(self, text: str) -> list[str]:
-        return WORD_SPLITS[self.word_split](text)
+        return WORD_SPLITS[self.word_split](without_markup(text) if self.strips_markup else text)
+
+    @property
+    def strips_markup(self) -> bool:
+        return self.data.strip_markup and self.data.set == "own"
 
     @property
     def word_split(self) -> str:
@@ -200,9 +257,9 @@ class Classify(WordTask):
         known = TypedText(
             replace(self.vocabulary, lowercase=self.data.lowercase or cleans),
             BLANKS if cleans else WORD_PATTERNS[self.word_split],
-            CLEANING if cleans else (),
+            (*(MARKUP if self.strips_markup else ()), *(CLEANING if cleans else ())),
             labels=self.classes,
-            options="--no-bidirectional --pooling last --inputs words",
+            options="--no-bidirectional --pooling last --inputs words --counts none",
         )
         try:
             example, *passages = first_texts(row.texts[0].split() for row in self.texts.valid)
@@ -214,12 +271,22 @@ class Classify(WordTask):
     # ----------------------------------------------------------------------------------------- model
 
     def build(self) -> Any:
+        sizes = {"characters": len(self.characters), "pairs": self.pairs}
         with unit_options_checked():
-            model = self.Network(
-                len(self.vocabulary), len(self.classes), self.model, characters=len(self.characters)
-            )
+            model = self.Network(len(self.vocabulary), len(self.classes), self.model, **sizes)
         self.use_pretrained(model.embedding, spread=SPREAD, unit_norm=self.data.unit_norm)
+        self.use_counts(model)
         return model
+
+    def use_counts(self, model: Any) -> None:
+        """Set what a new model counts; the weights of a trained run have it."""
+        if self.is_new and model.counts is not None and not model.counts.idf.is_meta:
+            batches = map(self.counted, padded_batches(self.training_examples, self.eval_plan))
+            model.counts.learn(torch.from_numpy(self.counted_pairs), batches, len(SPECIAL))
+
+    def counted(self, batch: PaddedBatch) -> tuple[Any, ...]:
+        """The arguments of `model.counts`."""
+        return batch.inputs.steps, batch.inputs.lengths
 
     # --------------------------------------------------------------------------------------- batches
 
@@ -228,17 +295,15 @@ class Classify(WordTask):
         return self.examples("train", self.data.max_length or None)
 
     def examples(self, split: str, longest: int | None = None) -> list[Example]:
-        index = {label: number for number, label in enumerate(self.classes)}
         rows = self.rows(split)
-        for row in rows:
-            check_label(split, row, index)
+        labels = [self.target.encode(split, row) for row in rows]
         words_of_rows = self.words_in(rows) if split == "all" else self.words[split]
         return [
-            self.example([words[:longest] for words in texts], index[row.label])
-            for texts, row in zip(words_of_rows, rows, strict=True)
+            self.example([words[:longest] for words in texts], label)
+            for texts, label in zip(words_of_rows, labels, strict=True)
         ]
 
-    def example(self, texts: Words, label: int | None = None) -> Example:
+    def example(self, texts: Words, label: Any = None) -> Example:
         ids = [self.ids(words) for words in texts]
         features = [self.features(words) for words in texts]
         if len(texts) == 1:
@@ -253,14 +318,8 @@ class Classify(WordTask):
     def step(self, model: nn.Module, batch: PaddedBatch, carry: Any) -> StepResult:
         assert batch.labels is not None
         logits = self.logits(model, batch)
-        total = F.cross_entropy(
-            logits,
-            batch.labels,
-            reduction="sum",
-            ignore_index=IGNORE,
-            label_smoothing=self.smoothing if model.training else 0.0,
-        )
-        count = int((batch.labels != IGNORE).sum())
+        smoothing = self.data.label_smoothing if model.training else 0.0
+        total, count = self.target.losses(logits, batch.labels, smoothing)
         outputs = None if model.training else (logits, batch.labels, batch.rows)
         return StepResult(total / max(count, 1), total.detach(), count, batch.tokens, outputs=outputs)
 
@@ -272,26 +331,28 @@ class Classify(WordTask):
         spelling = texts.features.get("spelling")
         return None if spelling is None else self.spellings.look_up(spelling)
 
-    @property
-    def smoothing(self) -> float:
-        """LRN shares the rest of the target among the other classes; torch among all, so it needs more."""
-        classes = len(self.classes)
-        return self.data.label_smoothing * classes / (classes - 1)
-
     def metrics(self) -> Metrics:
-        return ClassMetrics(len(self.classes))
+        return self.target.metrics()
+
+    @classmethod
+    def selected_by(cls, data: Any) -> Metric:
+        main = KINDS[kind_of(data)].figures[0]
+        return Metric() if data.best_by == "loss" else Metric(main.name, main.higher)
 
     @classmethod
     def figures(cls, data: Any) -> tuple[Figure, ...]:
-        return (ACCURACY, F1, LOSS)
+        return KINDS[kind_of(data)].figures
 
     def details(self, split: str, metrics: Any) -> list[Section]:
+        if not isinstance(metrics, ClassMetrics):
+            return []
         return [self.confusion(metrics.confusion), self.mistakes(split, metrics.mistakes)]
 
     def baselines(self, split: str, figures: Mapping[str, float]) -> list[Baseline]:
-        labels, right = ([row.label for row in self.rows(each)] for each in ("train", split))
-        texts, asked = ([self.bag(words) for words in self.words[each]] for each in ("train", split))
-        return [*filter(None, (majority(labels, right), tfidf(texts, labels, asked, right)))]
+        return [*filter(None, self.target.baselines(self.asked("train"), self.asked(split)))]
+
+    def asked(self, split: str) -> Asked:
+        return Asked([*map(self.bag, self.words[split])], [row.label for row in self.rows(split)])
 
     def bag(self, texts: Words) -> list[str]:
         """The words of an example; the same word in another text of a pair is another one."""
@@ -344,20 +405,23 @@ class Classify(WordTask):
     # ----------------------------------------------------------------------------------- a trained run
 
     def assets(self) -> dict[str, bytes]:
-        return {**super().assets(), CLASSES: json.dumps(self.classes).encode()}
+        counted = json.dumps({PAIRS: self.pairs}).encode()
+        return {**super().assets(), CLASSES: to_bytes(self.target), COUNTED: counted}
 
     def restore(self, assets: Mapping[str, bytes]) -> None:
         super().restore(assets)
-        self.classes = parse_classes(CLASSES, assets[CLASSES])
+        self.target = parse_target(CLASSES, assets[CLASSES], self.data)
+        self.pairs = parse_pair_count(COUNTED, assets[COUNTED])
+        self.is_new = False
 
     def describe(self) -> dict[str, Any]:
-        return {**super().describe(), "classes": list(self.classes)}
+        return {**super().describe(), "classes": list(self.classes), "pairs": self.pairs}
 
     @torch.no_grad()
     def predict(  # type: ignore[override]
         self, model: Any, raw: Sequence[Any], *, batch: int = 64
     ) -> list[dict[str, Any]]:
-        """Return the class of each input, with the probabilities of all classes.
+        """Return the class of each input, with the probabilities of all classes; or its labels or its number.
 
         batch   texts that are answered at once
         """
@@ -370,27 +434,20 @@ class Classify(WordTask):
         typed = [self.typed_texts(each) for each in raw]
         examples = [self.example([*map(self.split_words, texts)]) for texts in typed]
         logits = self.logits(model, collate(examples).to(model.example.device))
-        return [self.answer(row) for row in logits.double().softmax(-1).tolist()]
+        return self.target.answers(logits)
 
     def typed_texts(self, raw: Any) -> tuple[str, ...]:
         """Return the texts of an input as a user types it."""
         return (raw,)
 
-    def answer(self, probabilities: list[float]) -> dict[str, Any]:
-        # Batches of other sizes differ in the last digits.
-        rounded = {label: round(value, 5) for label, value in zip(self.classes, probabilities, strict=True)}
-        return {"label": max(rounded, key=rounded.__getitem__), "probabilities": rounded}
-
     def show(self, answer: Mapping[str, Any]) -> str:
-        """The class, then the most probable classes."""
-        likely = sorted(answer["probabilities"].items(), key=lambda pair: -pair[1])[:MOST_SHOWN]
-        return f"{answer['label']}  ({', '.join(f'{label} {value:.3f}' for label, value in likely)})"
+        return self.target.show(answer)
 
     # ------------------------------------------------------------------------------------ in comparisons
 
-    def with_model(self, model: TextConfig) -> Classify:
-        """The examples of a model that reads other inputs are others."""
-        if model.inputs != self.model.inputs:
+    def with_model(self, model: Any) -> Classify:
+        """The examples of a model that reads other inputs are others, and so is what another model counts."""
+        if (model.inputs, model.counts) != (self.model.inputs, self.model.counts):
             return type(self)(self.data, model, self.seed)
         return super().with_model(model)
 
@@ -406,40 +463,6 @@ class Classify(WordTask):
             raise ValueError(f"the set {data.set} has {known or 'no'} folds; got --folds {folds}")
         parts = {} if known else {"fold_count": max(folds, 2)}
         return [{**parts, "fold": fold} for fold in range(folds)]
-
-
-class ClassMetrics(Metrics):
-    """Loss, accuracy and macro F1.
-
-    confusion   int64 [classes, classes]: how many texts of class i were put into class j
-    mistakes    for each wrong answer: its probability, the number of the text, its class and the answer
-    """
-
-    def __init__(self, classes: int):
-        super().__init__()
-        self.confusion = torch.zeros(classes, classes, dtype=torch.int64)
-        self.mistakes: list[tuple[float, int, int, int]] = []
-
-    def update(self, result: StepResult) -> None:
-        super().update(result)
-        counted = result.outputs[1] != IGNORE
-        logits, labels, rows = (each[counted].cpu() for each in result.outputs)
-        probabilities, answers = logits.softmax(-1).max(-1)
-        self.confusion.index_put_((labels, answers), torch.ones_like(labels), accumulate=True)
-        wrong = answers != labels
-        found = (each[wrong].tolist() for each in (probabilities, rows, labels, answers))
-        self.mistakes += zip(*found, strict=True)
-
-    def compute(self) -> dict[str, float]:
-        right = float(self.confusion.diagonal().sum()) / max(self.count, 1)
-        return {**super().compute(), "accuracy": right, "f1": macro_f1(self.confusion)}
-
-
-def macro_f1(confusion: Tensor) -> float:
-    """Return the mean F1 of the classes that occur, as a label or as an answer (as scikit-learn does)."""
-    both = confusion.sum(0) + confusion.sum(1)
-    scores = 2 * confusion.diagonal()[both > 0].double() / both[both > 0]
-    return float(scores.mean()) if len(scores) else 0.0
 
 
 def shortened(text: str, most: int = 300) -> str:

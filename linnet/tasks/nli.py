@@ -48,9 +48,12 @@ class Nli(Classify):
     has_attention = True
     defaults = {
         **{"optimiser": "adam", "lr": 1e-3, "clip": 5.0, "fused": True, "epochs": 5},
+        **{"unit": "sru", "counts": "bigrams", "strip_markup": True, "best_by": "loss"},
         **{"embedding_size": 100, "hidden_size": 100, "input_dropout": 0.2, "output_dropout": 0.2},
     }
-    comparison = Comparison(budget=500_000, settings={"embedding_size": 50, "epochs": 2})
+    comparison = Comparison(
+        budget=500_000, settings={"embedding_size": 50, "epochs": 2, "counts": "none", "best_by": "accuracy"}
+    )
     remedies = "more labelled pairs, pretrained vectors (--vectors FILE) or a longer training (--minutes)"
     ranges = {"input_dropout+output_dropout": (0.05, 0.5), "lr": (3e-4, 3e-3)}
 
@@ -62,6 +65,11 @@ class Nli(Classify):
         assert batch.second is not None
         premise, hypothesis = (self.text(each) for each in (batch.inputs, batch.second))
         return premise, hypothesis, batch.inputs.lengths, batch.second.lengths
+
+    def counted(self, batch: PaddedBatch) -> tuple[Any, ...]:
+        assert batch.second is not None
+        both = batch.inputs, batch.second
+        return (*(each.steps for each in both), *(each.lengths for each in both))
 
     def text(self, sentences: Sequences) -> Text:
         return Text(sentences.steps, self.letters(sentences))
@@ -87,7 +95,7 @@ class Nli(Classify):
         found = model.compare(
             *self.pair(collate([self.example([premise, hypothesis])]).to(model.example.device))
         )
-        answer = self.show(self.answer(found.logits[0].double().softmax(-1).tolist()))
+        answer = self.show(self.target.answers(found.logits[:1])[0])
         return AttentionMap(answer, hypothesis, premise, found.weights[0].mean(0), HYPOTHESIS, PREMISE)
 
     def first_inputs(self, split: str, count: int) -> list[Any]:

@@ -36,6 +36,9 @@ FORMS = {
 }
 
 
+ONE_DIRECTION = {"bidirectional": False, "pooling": "last", "num_layers": 2, "counts": "none", "init": "unit"}
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Classifiers of texts of 2 to 5 words."""
@@ -44,7 +47,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "own.csv").write_text("text,label\n" + texts * 20)
     brief = {"path": str(folder / "own.csv"), "set": "own", "hidden_size": 6, "embedding_size": 5}
     for name, form in FORMS.items():
-        config = override(RunConfig(task="classify"), {**brief, "steps": 3, "eval_batch": 3, **form})
+        config = override(
+            RunConfig(task="classify"), {**ONE_DIRECTION, **brief, "steps": 3, "eval_batch": 3, **form}
+        )
         train(config, folder / name)
     return folder
 

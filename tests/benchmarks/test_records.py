@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import rows
+from benchmarks import defaults, rows
 from benchmarks.records import INTEGER, NUMBER, TEXT, RecordFile, maybe
 from experiments import results, times
 from experiments.training import curve_file
@@ -17,6 +17,7 @@ from tools.compat import record
 ROOT = Path(__file__).parents[2]
 FORMS = {
     "benchmarks/compat.csv": record.RECORD,
+    "benchmarks/defaults.csv": defaults.RECORD,
     "benchmarks/gpu_kernels.csv": ahead.RECORD,
     "benchmarks/results.csv": rows.RECORD,
     "benchmarks/targets.csv": targets.RECORD,

@@ -124,7 +124,9 @@ def test_errors_say_what_is_wrong():
     ):
         collate([Example([1, 2], features={"tag": [1]})])
     with pytest.raises(DataError, match="labels are class numbers; got torch"):
-        collate([Example([1], 0.5)])
+        collate([Example([1], [0.5])])
+    with pytest.raises(DataError, match="labels are class numbers; got torch"):
+        collate([Example([1], 0.5), Example([1], 2)])
     with pytest.raises(DataError, match="no order of batches 'bucket'; did you mean 'buckets'"):
         BatchPlan(order="bucket")
     with pytest.raises(DataError, match="batch must be an integer of at least 1; got 0"):

@@ -129,6 +129,7 @@ def test_pooling_worked_out_by_hand():
     assert POOLINGS["last"](y, lengths).tolist() == [[3, 5]]
     assert POOLINGS["max"](y, lengths).tolist() == [[3, 10]]
     assert POOLINGS["mean"](y, lengths).tolist() == [[2, 7.5]]
+    assert POOLINGS["meanmax"](y, lengths).tolist() == [[2, 7.5, 3, 10]]
     assert POOLINGS["last"](y, directions=2).tolist() == [[-9, 10]]
 
 
@@ -251,7 +252,7 @@ def test_a_perfect_answer_to_smoothed_targets_costs_nothing():
 @pytest.mark.parametrize(
     ("given", "answer"),
     [
-        ({"pooling": "first"}, "pooling must be one of 'last', 'max', 'mean', 'attentive'"),
+        ({"pooling": "first"}, "pooling must be one of 'last', 'max', 'mean', 'meanmax', 'attentive'"),
         (
             {"unit_options": {"bidirectional": True}},
             "not a unit option of a classifier: set its own bidirectional",

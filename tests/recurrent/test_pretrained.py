@@ -30,6 +30,9 @@ MODELS = {
     "double": lambda: linnet.LSTM(3, hidden_size=4, peepholes=True, dtype=torch.double),
     "language": language_model,
     "classifier": lambda: Classifier(9, 3, ClassifierConfig(unit="lrn", hidden_size=4, embedding_size=4)),
+    "counts": lambda: Classifier(
+        9, 3, ClassifierConfig(hidden_size=4, embedding_size=4, counts="bigrams"), pairs=5
+    ),
     "sequence": lambda: SequenceModel(5, 2, SequenceModelConfig(unit="nru", hidden_size=4), one_hot=True),
     "int8": lambda: linnet.quantize(language_model(), skip="softmax"),
     "int8 stack": lambda: linnet.quantize(linnet.GRU(3, 4), activations=False),

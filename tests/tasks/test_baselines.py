@@ -16,7 +16,7 @@ from linnet.tasks.baselines import (
     text_baselines,
     tfidf,
 )
-from linnet.tasks.classify import macro_f1
+from linnet.tasks.targets import macro_f1
 
 
 def test_majority_is_the_most_frequent_class_of_training():

@@ -56,8 +56,8 @@ def test_train_eval_and_predict(table: Path, tmp_path: Path, capsys: pytest.Capt
     as_json = json.dumps({"premise": "a fish swims", "hypothesis": "it sings"})
     assert cli.main(["predict", str(run), "a fish swims ||| it swims", as_json]) == 0
     first, second = capsys.readouterr().out.splitlines()
-    assert first.startswith("yes  (yes 0.")
-    assert second.startswith("no  (no 0.")
+    assert first.startswith("yes  (yes ")
+    assert second.startswith("no  (no ")
     trained = linnet.load(run)
     forms = [as_json, json.loads(as_json), ("a fish swims", "it sings"), "a fish swims|||it sings"]
     answers = trained.predict(forms)
@@ -121,8 +121,13 @@ def test_pairs_in_both_training_files_are_read_once(monkeypatch: pytest.MonkeyPa
 
 
 def test_plots_of_one_direction_leave_out_models_of_two_texts():
-    for task, one in (("classify", True), ("nli", False), ("read", False)):
-        run = SimpleNamespace(config=RunConfig(task=task))
+    for task, settings, one in (
+        ("classify", {"bidirectional": False}, True),
+        ("classify", {}, False),
+        ("nli", {}, False),
+        ("read", {}, False),
+    ):
+        run = SimpleNamespace(config=override(RunConfig(task=task), settings))
         assert has_one_direction(run) == one  # type: ignore[arg-type]
 
 

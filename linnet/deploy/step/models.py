@@ -220,10 +220,15 @@ def of_classifier(model: Classifier) -> ModelStep:
             "only classifiers that read words, with padding='masked', can be exported; this one has "
             f"inputs={model.config.inputs!r} and padding={model.config.padding!r}"
         )
-    if model.pooling is not None or not model.stack:
+    if model.counts is not None:
         raise CannotExport(
-            f"{type(model.pooling).__name__} reads all steps at once; pooling='last', 'max' and 'mean' can "
-            "be exported"
+            "the counts of words and pairs cannot be exported; train the classifier with counts='none' "
+            "(--counts none)"
+        )
+    if model.pooling is not None or not model.stack:
+        known = ", ".join(map(repr, POOLED))
+        raise CannotExport(
+            f"{type(model.pooling).__name__} reads all steps at once; pooling={known} can be exported"
         )
     if model.embedding.special is None:
         step = with_table(of_encoder(model, None, lambda y: y[0]), model.embedding)
@@ -260,7 +265,26 @@ def pooled_by_mean(step: ModelStep, output: nn.Linear) -> ModelStep:
     return replace(step, start={**step.start, **start}, run=run)
 
 
-POOLED = {"last": pooled_by_last, "max": pooled_by_max, "mean": pooled_by_mean}
+def pooled_by_both(step: ModelStep, output: nn.Linear) -> ModelStep:
+    def run(x: Tensor, state: Named) -> tuple[Tensor, Named]:
+        y, new = step.run(x, state)
+        total, count = state["total"] + y, state["count"] + 1
+        largest = torch.maximum(state["largest"], y)
+        sums = {"total": total, "count": count, "largest": largest}
+        return output(torch.cat([total / count, largest], -1)), {**new, **sums}
+
+    size = output.in_features // 2
+    start = {
+        **{"total": torch.zeros(1, size), "count": torch.zeros(1, 1)},
+        "largest": torch.full((1, size), -torch.inf),
+    }
+    return replace(step, start={**step.start, **start}, run=run)
+
+
+POOLED = {
+    **{"last": pooled_by_last, "max": pooled_by_max, "mean": pooled_by_mean},
+    "meanmax": pooled_by_both,
+}
 
 
 KINDS: dict[type[nn.Module], Callable[[Any], ModelStep]] = {

@@ -29,14 +29,13 @@ FUSED: Settings = {"fused": True}
 WITHOUT_DEFAULTS: dict[str, Settings] = {
     "lm": {},
     "classify": {
-        **FUSED,
-        "embedding_size": 100,
-        "hidden_size": 128,
-        "input_dropout": 0.3,
-        "pooled_dropout": 0.3,
+        **{**FUSED, "embedding_size": 100, "hidden_size": 128, "input_dropout": 0.3, "pooled_dropout": 0.3},
+        **{"unit": "lstm", "bidirectional": False, "num_layers": 2, "pooling": "last", "counts": "none"},
+        **{"init": "unit", "updates": 2000, "strip_markup": False, "best_by": "accuracy"},
     },
     "nli": {
         **{**FUSED, "embedding_size": 100, "hidden_size": 100, "input_dropout": 0.2, "output_dropout": 0.2},
+        **{"unit": "lstm", "counts": "none", "strip_markup": False, "best_by": "accuracy"},
         "epochs": 5,
     },
     "tag": {**FUSED, "epsilon": 1e-7},
