@@ -39,7 +39,10 @@ WITHOUT_DEFAULTS: dict[str, Settings] = {
         **{**FUSED, "embedding_size": 100, "hidden_size": 100, "input_dropout": 0.2, "output_dropout": 0.2},
         "epochs": 5,
     },
-    "tag": {**FUSED, "epsilon": 1e-7},
+    "tag": {
+        **{**FUSED, "epsilon": 1e-7, "updates": 2000, "batch": 32},
+        **{"character_size": 25, "character_hidden": 25, "rare_dropout": 0.0},
+    },
     "translate": {
         **{**FUSED, "epochs": 2, "schedule": "cosine", "warmup": 200},
         **{"hidden_size": 192, "num_layers": 1, "heads": 4, "inner_size": 512},
