@@ -14,7 +14,6 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property, partial
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -34,7 +33,7 @@ from linnet.tasks.base import SPLITS, Comparison, Variant, unit_options_checked
 from linnet.tasks.baselines import Baseline
 from linnet.tasks.language import PERPLEXITY, perplexity_of
 from linnet.tasks.results import LOSS, AttentionMap, Figure, Metric, Metrics, Section, StepResult
-from linnet.tasks.texts import TextTask
+from linnet.tasks.texts import TextTask, file_name
 
 log = logging.getLogger("linnet")
 
@@ -350,7 +349,7 @@ class Translate(TextTask):
     @classmethod
     def data_name(cls, data: TranslateData) -> str:
         if data.set == "own":
-            return Path(data.source or "").name.partition(".")[0] or "own"
+            return file_name(data.source)
         return "-".join(filter(None, (data.set, data.direction)))
 
     @classmethod
