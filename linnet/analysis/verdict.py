@@ -59,8 +59,15 @@ def verdict(config: RunConfig, result: Row) -> Iterator[str]:
         )
 
 
+PERFECT = (1.0, 100.0)
+"""The highest value of a figure that is a share, or one in %."""
+
+
 def wins(figure: Figure, value: float, other: float) -> bool:
-    return value > other if figure.higher else value < other
+    """Whether a run is better than a baseline; if both answer everything right, nothing is wrong with it."""
+    if figure.higher:
+        return value > other or value == other in PERFECT
+    return value < other
 
 
 def length_lines(result: Row) -> Iterator[str]:

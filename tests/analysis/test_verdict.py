@@ -33,6 +33,13 @@ def test_a_run_no_better_than_the_simplest_baseline_has_hardly_learned():
     assert "Check the data" in line
 
 
+def test_a_run_without_a_mistake_is_never_blamed():
+    (line,) = verdict(CLASSIFY, {**result(0.0), "test": {"accuracy": 0.5, "f1": 0.5}})
+    assert "hardly learned" in line
+    perfect = [{"name": "majority", "about": "Easy.", "figures": {"accuracy": 1.0, "f1": 1.0}}]
+    assert [*verdict(CLASSIFY, {**result(1.0), "baselines": perfect})] == []
+
+
 def test_of_losses_the_lower_one_wins():
     figures = {"loss": 2.0, "perplexity": 7.4, "bpc": 2.9}
     found = [{"name": "unigram", "about": "Counts.", "figures": figures}]
