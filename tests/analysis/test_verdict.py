@@ -49,6 +49,17 @@ def test_of_losses_the_lower_one_wins():
     assert len([*verdict(RunConfig(task="lm"), worse)]) == 1
 
 
+def test_a_loss_that_noise_has_lowered_is_nothing_learned():
+    found = [{"name": "unigram", "about": "Counts.", "figures": {"loss": 2.0, "perplexity": 7.4, "bpc": 2.9}}]
+    near = {"test": {"loss": 1.999, "perplexity": 7.38, "bpc": 2.899}, "baselines": found, "step": 1}
+    (line,) = verdict(RunConfig(task="lm"), near)
+    assert line.startswith("This run has hardly learned")
+    # Any gain counts against a baseline that is not the simplest one.
+    ngrams = {**found[0], "figures": {"loss": 2.0001, "perplexity": 7.381, "bpc": 2.8991}}
+    near["baselines"] = [{**found[0], "figures": {"loss": 9.0, "perplexity": 9.0, "bpc": 9.0}}, ngrams]
+    assert [*verdict(RunConfig(task="lm"), near)] == []
+
+
 def test_a_time_budget_says_what_the_plan_would_have_needed():
     (line,) = verdict(CLASSIFY, result(0.9, stopped_by="minutes", planned_steps=200, spent=120.0))
     assert "after 50 of 200 planned updates; all of them need about 8.0 minutes" in line
