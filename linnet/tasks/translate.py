@@ -111,8 +111,8 @@ class Translate(TextTask):
     defaults = {
         # A few thousand sentences in four minutes on one core; see docs/log.md.
         **{"optimiser": "adam", "lr": 4e-3, "clip": 1.0, "fused": True, "updates": 3000, "patience": 10},
-        **{"hidden_size": 128, "num_layers": 1, "heads": 4, "inner_size": 512, "dropout": 0.2},
-        **{"pieces": 2000, "tokens": 512},
+        **{"hidden_size": 128, "num_layers": 1, "heads": 4, "inner_size": 512, "dropout": 0.3},
+        **{"pieces": 2000, "tokens": 512, "ema": 0.99, "ema_warmup": True},
     }
     comparison = Comparison(budget=2_000_000, settings={"epochs": 1})
     remedies = "more sentence pairs or a longer training (--minutes)"

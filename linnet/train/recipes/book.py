@@ -46,7 +46,7 @@ WITHOUT_DEFAULTS: dict[str, Settings] = {
     "translate": {
         **{**FUSED, "epochs": 2, "schedule": "cosine", "warmup": 200, "updates": 2000},
         **{"hidden_size": 192, "num_layers": 1, "heads": 4, "inner_size": 512, "dropout": 0.1},
-        **{"pieces": 4000, "tokens": 1024},
+        **{"pieces": 4000, "tokens": 1024, "ema": 0.0, "ema_warmup": False},
     },
     "read": {"embedding_size": 100, "hidden_size": 100, "input_dropout": 0.3, "output_dropout": 0.3},
 }
