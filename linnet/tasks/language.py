@@ -109,9 +109,9 @@ BITS = {
 
 
 BY_LETTERS: dict[str, Any] = {
-    **{"unit": "ran", "embedding_size": 64, "hidden_size": 256, "layer_dropout": 0.1, "output_dropout": 0.1},
+    **{"unit": "ran", "embedding_size": 64, "hidden_size": 256},
+    **{"layer_dropout": 0.05, "output_dropout": 0.05, "optimiser": "adamw", "lr": 0.006, "fused": True},
     **{"batch": 16, "length": 64, "eval_batch": 20, "updates": 4000},
-    **{"optimiser": "adamw", "lr": 0.006, "fused": True},
 }
 """The defaults of models of characters or bytes where they differ from those of words; see docs/log.md."""
 
