@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 def lens(model: nn.Module | TrainedRun, vocabulary: Any = None, **options: Any) -> Lens:
     """Return a page in which you type and watch the model read; see linnet.analysis.lens.page.lens.
 
-        linnet.lens(linnet.load("runs/text-sru"))
+        linnet.lens(linnet.load("runs/book-sru"))
         linnet.lens(model, vocabulary)
 
     model        a trained run, as linnet.load returns it, or a model

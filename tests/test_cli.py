@@ -6,6 +6,7 @@ import argparse
 import re
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -15,8 +16,10 @@ from linnet.analysis.kernel_code import kernel
 from linnet.cli import compare, train
 from linnet.cli.options import run_config
 from linnet.cli.parser import LazyParser
+from linnet.runs.config import RunConfig, current, differences
 from linnet.runs.config import options as options_of
 from linnet.tasks import TASKS
+from linnet.tasks.language import BY_LETTERS
 
 
 def answer(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
@@ -180,7 +183,7 @@ def shown_defaults(command: argparse.ArgumentParser) -> dict[str, str]:
     return {name: match[1] for name, match in found.items() if match}
 
 
-@pytest.mark.parametrize("task", ["lm", "memory.copy", "memory.psmnist"])
+@pytest.mark.parametrize("task", ["lm", "tag", "translate", "read", "memory.copy", "memory.psmnist"])
 @pytest.mark.parametrize("name", ["train", "compare"])
 def test_help_shows_the_defaults_that_are_used(name: str, task: str):
     command = LazyParser(prog=name)
@@ -198,6 +201,30 @@ def test_help_shows_the_defaults_that_are_used(name: str, task: str):
             compared += shown[field.name] == str(value)
             assert shown[field.name] == str(value), field.name
     assert compared > 20
+
+
+def asked(*words: str) -> Any:
+    command = LazyParser(prog="train")
+    train.add_task_options(command, "lm")
+    return run_config(command.parse_args(words), "lm")
+
+
+@pytest.mark.parametrize("words", ["--level char", "--path a.txt --level byte", "--corpus enwik8"])
+def test_letters_have_the_defaults_that_help_names(words: str, capsys: pytest.CaptureFixture[str]):
+    config = asked(*words.split())
+    assert {name: current(config, name) for name in BY_LETTERS} == BY_LETTERS
+    with pytest.raises(SystemExit):
+        cli.main(["train", "lm", "--help"])
+    told = " ".join(capsys.readouterr().out.split())
+    assert all(f"{name}={value}" in told for name, value in BY_LETTERS.items())
+
+
+def test_defaults_of_letters_replace_nothing_that_was_asked_for():
+    assert asked("--level", "char", "--hidden-size", "7").model.hidden_size == 7
+    assert asked("--level", "char", "--unit", "rnn").optimiser.lr == 0.001
+    assert asked("--path", "a.txt").model == RunConfig(task="lm").model
+    recipe = asked("--recipe", "lrn-ptb")
+    assert differences(recipe, asked("--recipe", "lrn-ptb", "--level", "char")).keys() == {"level"}
 
 
 def test_search_shows_the_ranges_that_it_searches(capsys: pytest.CaptureFixture[str]):

@@ -42,7 +42,12 @@ def verdict(config: RunConfig, result: Row) -> Iterator[str]:
         return
     figure, remedies = shown[0], TASKS[config.task].remedies
     own = result["test"][figure.name]
-    better = [each for each in found if not wins(figure, own, each["figures"][figure.name])]
+    margins = (CLEARLY, *[0.0] * len(found))
+    better = [
+        each
+        for each, margin in zip(found, margins, strict=False)
+        if not wins(figure, own, each["figures"][figure.name], margin)
+    ]
     if not better:
         return
     best = (max if figure.higher else min)(better, key=lambda each: each["figures"][figure.name])
@@ -59,8 +64,18 @@ def verdict(config: RunConfig, result: Row) -> Iterator[str]:
         )
 
 
-def wins(figure: Figure, value: float, other: float) -> bool:
-    return value > other if figure.higher else value < other
+PERFECT = (1.0, 100.0)
+"""The highest value of a figure that is a share, or one in %."""
+
+CLEARLY = 0.01
+"""A loss must be lower than that of the simplest baseline by this share of it: noise lowers it by less."""
+
+
+def wins(figure: Figure, value: float, other: float, margin: float) -> bool:
+    """Whether a run is better than a baseline; if both answer everything right, nothing is wrong with it."""
+    if figure.higher:
+        return value > other or value == other in PERFECT
+    return value < (1 - margin) * other
 
 
 def length_lines(result: Row) -> Iterator[str]:

@@ -78,15 +78,16 @@ def add_run_options(
     usual = override(RunConfig(task=task), start or {})
     known = [each for each in options(task) if each[1].name not in without]
     titles = {part: (f"{part} options", cls.__doc__) for part, cls in parts(task).items()}
-    groups = {part: parser.add_argument_group(*title) for part, title in {**FIRST, **titles}.items()}
+    first = {"common": ("common options", f"{FIRST} {TASKS[task].defaults_note}".strip())}
+    groups = {part: parser.add_argument_group(*title) for part, title in {**first, **titles}.items()}
     for part, field, hint in sorted(known, key=by_use):
         group = groups["common" if field.name in COMMON else part]
         add_option(group, field, hint, getattr(getattr(usual, part), field.name))
-    parser.further = [group for part, group in groups.items() if part not in FIRST]  # type: ignore[attr-defined]
+    parser.further = [group for part, group in groups.items() if part not in first]  # type: ignore[attr-defined]
     short_usage(parser)
 
 
-FIRST = {"common": ("common options", "Defaults are in parentheses; --recipe and --config replace them.")}
+FIRST = "Defaults are in parentheses; --recipe and --config replace them."
 
 
 def by_use(option: tuple[str, dataclasses.Field, Any]) -> int:
@@ -170,14 +171,16 @@ def run_config(found: argparse.Namespace, task: str, first: Mapping[str, Any] | 
     from linnet.runs.config import RunConfig, override
     from linnet.train.recipes import recipe
 
-    config = override(RunConfig(task=task), first or {})
+    given, plain = given_options(found, task), RunConfig(task=task)
+    config = override(plain, {**TASKS[task].defaults_with(given), **(first or {})})
     if getattr(found, "config", None):
         config = settings_in(Path(found.config))
         if config.task != task:
             raise ValueError(f"{found.config} has the settings of a run of {config.task}, and this is {task}")
     if getattr(found, "recipe", None):
-        config = override(config, recipe(found.recipe, task).settings)
-    return changed(config, given_options(found, task))
+        base = config if getattr(found, "config", None) else plain
+        config = override(base, recipe(found.recipe, task).settings)
+    return changed(config, given)
 
 
 def settings_in(path: Path) -> Any:

@@ -91,6 +91,7 @@ class Task(ABC):
     asset_files: ClassVar[tuple[str, ...]] = ()  # the names of what `assets` returns
     # Settings of a run that differ from the defaults of their dataclasses, by name: {"lr": 0.003}.
     defaults: ClassVar[Mapping[str, Any]] = {}
+    defaults_note: ClassVar[str] = ""  # which options decide other defaults (`defaults_with`), for --help
     comparison: ClassVar[Comparison] = Comparison()
     # Whether models have the interface of `LanguageModel`, which `generate` and `eval --dynamic` need.
     is_language_model: ClassVar[bool] = False
@@ -197,6 +198,14 @@ class Task(ABC):
     def describe(self) -> dict[str, Any]:
         """Return what must be equal for a checkpoint to fit, as JSON values: the vocabulary, the labels."""
         return {}
+
+    @classmethod
+    def defaults_with(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the defaults of a run for which the user gave these options, if they decide others.
+
+        A recipe and the settings of another run replace them. `defaults_note` tells the reader of --help.
+        """
+        return cls.defaults
 
     @classmethod
     def implied(cls, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from linnet.models.language import LanguageModel, LanguageModelConfig, with_hidd
 from linnet.tasks.base import SPLITS, Comparison, unit_options_checked
 from linnet.tasks.baselines import Baseline, ngram_losses, text_baselines
 from linnet.tasks.results import LOSS, Figure, Metrics, StepResult
-from linnet.tasks.texts import VocabularyTask
+from linnet.tasks.texts import VocabularyTask, file_name
 from linnet.tasks.typed import PASSAGE_TOKENS, TypedText
 
 CORPUS_SETTINGS = ("corpus", "path", "data_dir", "level", "vocabulary_size", "lowercase", "order")
@@ -44,7 +44,7 @@ class LanguageData(Checked):
     """A corpus, and how it is divided into batches."""
 
     corpus: str = option("kjv", "a name of `linnet list corpora`")
-    path: str | None = option(None, "with --corpus text: a UTF-8 file, or a folder of *.txt")
+    path: str | None = option(None, "your own text: a UTF-8 file, or a folder of *.txt")
     data_dir: str | None = option(None, "the folder where the files of a corpus are searched first")
     level: str | None = option(
         None, "tokens: word, char, byte or bpe (the first that the corpus has)", choices=LEVELS
@@ -54,7 +54,11 @@ class LanguageData(Checked):
     order: str = option(
         "frequency", "how the vocabulary is sorted; appearance: as in the three splits", choices=ORDERS
     )
-    batch: int = option(20, "columns of text that are read in parallel, over all processes", least=1)
+    batch: int = option(
+        20,
+        "columns of text that are read in parallel, over all processes (fewer if the text is short)",
+        least=1,
+    )
     length: int = option(35, "time steps of a window: gradients go back this far", least=1)
     varied: bool = option(False, "draw the length of each window around --length, as in AWD-LSTM")
     delta: int = option(40, "varied: how much longer than --length a window may be", least=0)
@@ -104,12 +108,26 @@ BITS = {
 }
 
 
+BY_LETTERS: dict[str, Any] = {
+    **{"unit": "ran", "embedding_size": 64, "hidden_size": 256},
+    **{"layer_dropout": 0.05, "output_dropout": 0.05, "optimiser": "adamw", "lr": 0.006, "fused": True},
+    **{"batch": 16, "length": 64, "eval_batch": 20, "updates": 4000},
+}
+"""The defaults of models of characters or bytes where they differ from those of words; see docs/log.md."""
+
+
+def shown(settings: Mapping[str, Any]) -> str:
+    return " ".join(f"{name}={value}" for name, value in settings.items())
+
+
 class Language(VocabularyTask):
     """A corpus, a vocabulary and a model of it."""
 
     name, about = "lm", "language modelling: predict the next word, character or byte of a text"
     Data, Model = LanguageData, LanguageModelConfig
     is_language_model = True
+    defaults = {"unit": "sru"}
+    defaults_note = f"For characters and bytes (--level), they are {shown(BY_LETTERS)}."
     comparison = COMPARISON
     remedies = "a longer training (--minutes), a larger --hidden-size, or more text"
     splits = (*SPLITS, "all")
@@ -147,18 +165,18 @@ class Language(VocabularyTask):
 
     def training(self, epoch: int, first: int) -> Iterator[Window]:
         data, tokens = self.data, self.corpus.train
+        shape = (fitting(data.batch, tokens, data.length), data.length)
         if not data.varied:
-            return windows(tokens, data.batch, data.length, tail=self.tail, first=first)
+            return windows(tokens, *shape, tail=self.tail, first=first)
         drawn = epoch_generator(self.seed, epoch)
-        shape = (data.batch, data.length)
         return varied_windows(tokens, *shape, generator=drawn, delta=data.delta, tail=self.tail, first=first)
 
     def evaluation(self, split: str, first: int) -> Iterator[Window]:
         data, batch, tail = self.data, self.data.eval_batch, self.data.eval_tail
         if split == "test":
             batch, tail = data.test_batch or batch, data.test_tail or tail
-        length = data.eval_length or data.length
-        return windows(self.tokens(split), batch, length, tail=tail, first=first)
+        length, tokens = data.eval_length or data.length, self.tokens(split)
+        return windows(tokens, fitting(batch, tokens, length), length, tail=tail, first=first)
 
     def tokens(self, split: str) -> Tensor:
         """Return the tokens of a split; "all" is the whole text."""
@@ -175,7 +193,8 @@ class Language(VocabularyTask):
     def batches_per_epoch(self, epoch: int) -> int:
         if self.data.varied:
             return sum(1 for _ in self.training(epoch, 0))
-        return window_count(self.corpus.train, self.data.batch, self.data.length, tail=self.tail)
+        tokens, length = self.corpus.train, self.data.length
+        return window_count(tokens, fitting(self.data.batch, tokens, length), length, tail=self.tail)
 
     # --------------------------------------------------------------------------------------- figures
 
@@ -278,6 +297,13 @@ class Language(VocabularyTask):
     # ------------------------------------------------------------------------------------ in comparisons
 
     @classmethod
+    def defaults_with(cls, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Letters are few and their windows long: models of characters and bytes have other defaults."""
+        corpus = "text" if given.get("path") is not None else given.get("corpus", LanguageData.corpus)
+        level = given.get("level") or (CORPORA[corpus].levels[0] if corpus in CORPORA else "")
+        return {**cls.defaults, **(BY_LETTERS if level in BITS else {})}
+
+    @classmethod
     def implied(cls, given: Mapping[str, Any]) -> dict[str, Any]:
         """A path means the corpus "text", another corpus has no path; some units have other defaults."""
         unit = given.get("unit")
@@ -292,7 +318,8 @@ class Language(VocabularyTask):
 
     @classmethod
     def data_name(cls, data: LanguageData) -> str:
-        return data.corpus
+        """The name of a user's file or folder without its extensions, or that of the corpus."""
+        return file_name(data.path) if data.path else data.corpus
 
     @classmethod
     def carry_option(cls, data: LanguageData) -> str:
@@ -305,6 +332,11 @@ class Language(VocabularyTask):
     def smaller(self) -> str:
         size = self.model.embedding_size
         return f"a smaller embedding_size (now {size}), tied=True or a smaller vocabulary"
+
+
+def fitting(batch: int, tokens: Tensor, length: int) -> int:
+    """Return the columns of a text: `batch`, or fewer if the text is too short for a window in each."""
+    return max(1, min(batch, (len(tokens) - 1) // length))
 
 
 BITS_NAMES = {"char": "bpc", "byte": "bpc", "word": "bits_per_word", "bpe": "bits_per_token"}

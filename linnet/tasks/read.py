@@ -119,7 +119,7 @@ class Read(WordTask):
     has_attention = True
     asset_files = (*WordTask.asset_files, TAGS)
     defaults = {
-        **{"optimiser": "adamax", "lr": 2e-3, "clip": 10.0, "epochs": 10},
+        **{"unit": "sru", "optimiser": "adamax", "lr": 2e-3, "clip": 10.0, "epochs": 10},
         **{"embedding_size": 100, "hidden_size": 100, "input_dropout": 0.3, "output_dropout": 0.3},
     }
     comparison = Comparison(budget=1_000_000, settings={"embedding_size": 50, "epochs": 3})

@@ -64,6 +64,12 @@ class TagData(Checked):
     vectors: str | None = option(None, "pretrained word vectors: a GloVe or word2vec text file, or glove50")
     lowercase: bool = option(True, "look up words in lower case; characters keep their case")
     word_length: int = option(64, "the characters of a word that are read", least=1)
+    rare_dropout: float = option(
+        0.0,
+        "training: read a word that occurs n times as an unknown word with probability "
+        "rare_dropout / (rare_dropout + n)",
+        least=0,
+    )
     batch: int = option(32, "sentences in a batch, over all processes", least=1)
     eval_batch: int = option(64, "sentences in a batch in evaluation", least=1)
     order: str = option(
@@ -95,8 +101,11 @@ class Tag(TextTask):
     Data, Model = TagData, TaggerConfig
     sets = TAGGED
     selects = Metric("f1", higher=True)
-    # The table of words has most of the weights.
-    defaults = {"optimiser": "adam", "lr": 1e-3, "epsilon": 1e-7, "fused": True, "epochs": 10}
+    defaults = {
+        # The table of words has most of the weights, so updates are fused. See docs/log.md for the others.
+        **{"optimiser": "adam", "lr": 3e-3, "fused": True, "updates": 3000, "patience": 10},
+        **{"unit": "lrn", "character_size": 50, "character_hidden": 50, "rare_dropout": 2.0, "batch": 16},
+    }
     comparison = Comparison(budget=800_000, settings={"embedding_size": 50, "epochs": 2})
     remedies = "more tagged sentences, pretrained vectors (--vectors FILE) or a longer training (--minutes)"
     ranges = {"input_dropout": (0.1, 0.7), "lr": (3e-4, 1e-2)}
@@ -189,7 +198,8 @@ class Tag(TextTask):
         assert batch.labels is not None
         lengths, counted = batch.inputs.lengths, (batch.labels != IGNORE).any(0)
         spelling = spelling_of(self.spellings, batch.inputs.features["spelling"])
-        scores = model(batch.inputs.steps, lengths, spelling)
+        words = self.drop_rare(batch.inputs.steps) if model.training else batch.inputs.steps
+        scores = model(words, lengths, spelling)
         decoder: Any = model.decoder
         likelihood = decoder(scores, batch.labels.clamp(min=0), lengths=lengths, reduction="none")
         total = -(likelihood / lengths * counted).sum()
@@ -201,6 +211,20 @@ class Tag(TextTask):
             tokens=batch.tokens,
             outputs=None if model.training else answers(decoder, scores, batch, counted),
         )
+
+    def drop_rare(self, words: Tensor) -> Tensor:
+        """Return the words of a batch, some rare ones as word 0: so its vector is learned."""
+        rate = self.data.rare_dropout
+        if not rate:
+            return words
+        chances = rate / (rate + self.counts.to(words.device)[words])
+        return words.masked_fill(torch.rand_like(chances) < chances, 0)
+
+    @cached_property
+    def counts(self) -> Tensor:
+        """How often each word, by its number, occurs in the training set; 0 for words that it lacks."""
+        words = torch.cat([torch.as_tensor(example.inputs) for example in self.training_examples])
+        return words.bincount(minlength=self.vocabulary.rows + len(self.vocabulary.fixed)).float()
 
     def metrics(self) -> Metrics:
         return TagMetrics(self.vocabulary.tags)

@@ -6,11 +6,11 @@ Their data has set, path, valid_path, test_path, data_dir, vectors, batch, eval_
 from __future__ import annotations
 
 import json
+import os
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any, ClassVar
 
 from linnet.data.batches import epoch_generator
@@ -116,8 +116,14 @@ class TextTask(VocabularyTask):
 
     @classmethod
     def data_name(cls, data: Any) -> str:
-        name = Path(data.path or "").name.partition(".")[0]
-        return (name if data.set == "own" else data.set) or "own"
+        return file_name(data.path) if data.set == "own" else data.set
+
+
+def file_name(path: str | None) -> str:
+    """Return the name of a user's file or folder without its extensions: reviews for data/reviews.csv.gz."""
+    # "." and "data/.." are folders with names, too.
+    name = os.path.basename(os.path.abspath(path)) if path else ""
+    return name.lstrip(".").partition(".")[0] or "own"
 
 
 # ------------------------------------------------------------------------------- inputs with two texts

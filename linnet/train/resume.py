@@ -95,7 +95,8 @@ def refuse_lost(folder: Path, rows: Rows, reasons: list[str]) -> None:
 
 def check_manifest(path: Path, manifest: Row) -> None:
     """Raise unless the values of a manifest have the types that a run writes."""
-    check_object(path, "it", manifest, ("position", "rows", "rows_sha256", "world", "guard", "best"))
+    check_object(path, "it", manifest, ("position", "rows", "rows_sha256", "world", "guard", "best", "data"))
+    check_object(path, "data", manifest["data"])
     check_position(path, manifest["position"], manifest["step"])
     check_count(path, "world", manifest["world"], least=1)
     check(manifest["world"] <= len(manifest["files"]), path, f"it has {manifest['world']} processes")

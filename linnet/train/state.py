@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from linnet.runs.records import Row
 from linnet.runs.trees import from_values, joined, share, to_values
 from linnet.train.context import Context, Position
 from linnet.train.fabric import agreed, gathered
+from linnet.train.own_files import digests, refuse_changed_files
 from linnet.train.recorder import Recorder
 from linnet.train.resume import LOST, choose_checkpoint, report_damage
 from linnet.train.update import Updater
@@ -44,6 +46,11 @@ class Store:
         passed = time.monotonic() - self.saved_time
         due = by_steps or (bool(loop.checkpoint_seconds) and passed >= loop.checkpoint_seconds)
         return fabric.broadcast(due) if fabric.world_size > 1 else due
+
+    @cached_property
+    def own_files(self) -> dict[str, str]:
+        """Digests of the user's files."""
+        return digests(self.context.config.data)
 
     # ---------------------------------------------------------------------------------- saving
 
@@ -87,6 +94,7 @@ class Store:
             "rows_sha256": rows.digests(lengths),
             "world": self.context.fabric.world_size,
             "best": self.best_seal,
+            "data": self.own_files,
             **self.circumstances(),
         }
         checkpoints.publish(self.context.folder, "last", about)
@@ -103,6 +111,7 @@ class Store:
         path, manifest = chosen
         checkpoints.refuse_foreign(path, checkpoints.guard_of(chosen), self.guard())
         checkpoints.refuse_other_settings(chosen, self.context.config)
+        refuse_changed_files(manifest["data"], self.own_files, self.context.config.data)
         if self.context.is_first:
             report_damage(folder, rows, chosen, reasons)
         self.context.here = Position(**manifest["position"])

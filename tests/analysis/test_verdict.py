@@ -33,6 +33,13 @@ def test_a_run_no_better_than_the_simplest_baseline_has_hardly_learned():
     assert "Check the data" in line
 
 
+def test_a_run_without_a_mistake_is_never_blamed():
+    (line,) = verdict(CLASSIFY, {**result(0.0), "test": {"accuracy": 0.5, "f1": 0.5}})
+    assert "hardly learned" in line
+    perfect = [{"name": "majority", "about": "Easy.", "figures": {"accuracy": 1.0, "f1": 1.0}}]
+    assert [*verdict(CLASSIFY, {**result(1.0), "baselines": perfect})] == []
+
+
 def test_of_losses_the_lower_one_wins():
     figures = {"loss": 2.0, "perplexity": 7.4, "bpc": 2.9}
     found = [{"name": "unigram", "about": "Counts.", "figures": figures}]
@@ -40,6 +47,17 @@ def test_of_losses_the_lower_one_wins():
     worse = {"test": {name: value + 0.1 for name, value in figures.items()}, "baselines": found, "step": 1}
     assert [*verdict(RunConfig(task="lm"), better)] == []
     assert len([*verdict(RunConfig(task="lm"), worse)]) == 1
+
+
+def test_a_loss_that_noise_has_lowered_is_nothing_learned():
+    found = [{"name": "unigram", "about": "Counts.", "figures": {"loss": 2.0, "perplexity": 7.4, "bpc": 2.9}}]
+    near = {"test": {"loss": 1.999, "perplexity": 7.38, "bpc": 2.899}, "baselines": found, "step": 1}
+    (line,) = verdict(RunConfig(task="lm"), near)
+    assert line.startswith("This run has hardly learned")
+    # Any gain counts against a baseline that is not the simplest one.
+    ngrams = {**found[0], "figures": {"loss": 2.0001, "perplexity": 7.381, "bpc": 2.8991}}
+    near["baselines"] = [{**found[0], "figures": {"loss": 9.0, "perplexity": 9.0, "bpc": 9.0}}, ngrams]
+    assert [*verdict(RunConfig(task="lm"), near)] == []
 
 
 def test_a_time_budget_says_what_the_plan_would_have_needed():

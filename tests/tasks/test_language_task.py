@@ -15,7 +15,7 @@ from linnet.data.batches import Window
 from linnet.models.language import LanguageModel, LanguageModelConfig
 from linnet.tasks.base import Task
 from linnet.tasks.evaluation import evaluate
-from linnet.tasks.language import Language, LanguageData, TextMetrics
+from linnet.tasks.language import BY_LETTERS, Language, LanguageData, TextMetrics, fitting
 from linnet.train.progress import sentence
 
 V = 9
@@ -197,3 +197,32 @@ def test_a_split_or_a_tail_that_is_none_is_refused():
         make(tail="cut")
     with pytest.raises(ValueError, match="batch is at least 1"):
         make(batch=0)
+
+
+# ---------------------------------------------------------------------------------------- defaults
+
+
+@pytest.mark.parametrize(
+    ("given", "by_letters"),
+    [
+        ({}, False),
+        ({"level": "char"}, True),
+        ({"level": "byte"}, True),
+        ({"level": "bpe"}, False),
+        ({"path": "a.txt"}, False),
+        ({"path": "a.txt", "corpus": "enwik8"}, False),
+        ({"corpus": "enwik8"}, True),
+        ({"corpus": "text8", "level": "word"}, False),
+        ({"corpus": "of another world"}, False),
+    ],
+)
+def test_the_level_of_tokens_decides_the_defaults(given: dict[str, Any], by_letters: bool):
+    expected = {**Language.defaults, **(BY_LETTERS if by_letters else {})}
+    assert Language.defaults_with(given) == expected
+
+
+def test_a_short_text_is_read_in_fewer_columns():
+    tokens = torch.zeros(101, dtype=torch.int64)
+    assert fitting(20, tokens, 5) == 20
+    assert fitting(20, tokens, 10) == 10
+    assert fitting(20, tokens, 1000) == 1

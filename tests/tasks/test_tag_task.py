@@ -175,6 +175,40 @@ def test_figures_without_any_entity_are_zero():
     assert figures == {"loss": 0, "f1": 0, "precision": 0, "recall": 0, "accuracy": 0}
 
 
+# ------------------------------------------------------------------------------------ unknown words
+
+
+def test_rare_words_are_read_as_unknown_in_training_only(folder: Path):
+    made = task(folder, rare_dropout=1e9)
+    batch = next(iter(made.batches("valid")))
+    read: list[torch.Tensor] = []
+    model = made.build()
+    model.register_forward_pre_hook(lambda _, inputs: read.append(inputs[0]))
+    made.step(model.train(), batch, None)
+    made.step(model.eval(), batch, None)
+    assert not read[0].any()
+    assert torch.equal(read[1], batch.inputs.steps)
+
+
+def test_a_word_is_dropped_the_less_the_more_often_it_occurs(tmp_path: Path):
+    often = "Anna B-PER\nsang O\n\n" * 29 + "Ben B-PER\nsang O\n\nAnna B-PER\nslept O\n\n"
+    (tmp_path / "train.txt").write_text(often, encoding="utf-8")
+    path = str(tmp_path / "train.txt")
+    made = task(tmp_path, rare_dropout=1.0, valid_path=path, test_path=path)
+    words = torch.tensor(made.vocabulary.encode(["sang", "Ben"])).repeat(4000, 1)
+    torch.manual_seed(1)
+    shares = (made.drop_rare(words) == 0).float().mean(0)
+    torch.testing.assert_close(shares, torch.tensor([1 / 31, 1 / 2]), rtol=0, atol=0.03)
+
+
+def test_the_vector_of_unknown_words_is_learned_by_default(folder: Path):
+    assert RunConfig(task="tag").data.rare_dropout > 0
+    made = task(folder)
+    model = made.build().train()
+    made.step(model, next(iter(made.batches("train", 1))), None).objective.backward()
+    assert model.embedding.trained.grad[0].any()
+
+
 # ---------------------------------------------------------------------------------------- protocol
 
 

@@ -19,6 +19,7 @@ from linnet.models.translator import make_translator
 from linnet.runs.config import RunConfig, override
 from linnet.tasks.results import Metric
 from linnet.tasks.translate import Translate, TranslationMetrics
+from linnet.train.context import planned_epochs
 from linnet.train.loop import train
 from linnet.train.recipes import RECIPES
 
@@ -263,6 +264,13 @@ def test_bleu_selects_if_asked(folder: Path, tmp_path: Path):
     assert result["best_step"] == 1  # both have a BLEU of 0: the first is the best
     with pytest.raises(ValueError, match="leave out --no-bleu"):
         config(folder, best_by="bleu", bleu=False)
+
+
+def test_the_length_of_a_run_follows_the_data_by_default():
+    made = RunConfig(task="translate")
+    assert (made.loop.epochs, made.loop.steps, made.schedule.schedule) == (0, 0, "linear")
+    # 3,000 short lines are about 100 batches.
+    assert planned_epochs(made.loop.updates, 100) == 30
 
 
 # ----------------------------------------------------------------------------------------- recipes

@@ -38,10 +38,14 @@ WITHOUT_DEFAULTS: dict[str, Settings] = {
         **{"unit": "lstm", "counts": "none", "strip_markup": False, "best_by": "accuracy"},
         "epochs": 5,
     },
-    "tag": {**FUSED, "epsilon": 1e-7},
+    "tag": {
+        **{**FUSED, "epsilon": 1e-7, "updates": 2000, "batch": 32},
+        **{"character_size": 25, "character_hidden": 25, "rare_dropout": 0.0},
+    },
     "translate": {
-        **{**FUSED, "epochs": 2, "schedule": "cosine", "warmup": 200},
-        **{"hidden_size": 192, "num_layers": 1, "heads": 4, "inner_size": 512},
+        **{**FUSED, "epochs": 2, "schedule": "cosine", "warmup": 200, "updates": 2000},
+        **{"hidden_size": 192, "num_layers": 1, "heads": 4, "inner_size": 512, "dropout": 0.1},
+        **{"pieces": 4000, "tokens": 1024, "ema": 0.0, "ema_warmup": False},
     },
     "read": {"embedding_size": 100, "hidden_size": 100, "input_dropout": 0.3, "output_dropout": 0.3},
 }

@@ -1,0 +1,18 @@
+"""What a user trains who chooses no unit: a light one."""
+
+from __future__ import annotations
+
+import pytest
+
+from linnet.runs.config import RunConfig
+from linnet.tasks import TASKS
+from linnet.tasks.language import BY_LETTERS
+
+LIGHT = ("sru", "lrn", "ran", "scrn", "nru")
+"""The units of the five papers."""
+
+
+@pytest.mark.parametrize("name", [name for name in TASKS if name not in ("classify", "nli")])
+def test_the_default_unit_is_light(name: str):
+    assert RunConfig(task=name).model.unit in LIGHT
+    assert BY_LETTERS.get("unit", "sru") in LIGHT
