@@ -1,8 +1,8 @@
 """Calls of a whole stack without gradients: all layers run by kernels whose arguments are bound once.
 
-A layer binds its stack when its directions have run by kernels, and the binding is valid while `Watch` finds
-nothing in the layer changed. The kernels pack the matrices at each call, because torch does not count every
-way to change a tensor; those of a frozen layer keep them (see freeze.py).
+The binding is valid while `Watch` finds nothing in the layer changed. The kernels pack the matrices at each
+call, because torch does not count every way to change a tensor; those of a frozen layer keep them (see
+freeze.py).
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ from linnet.recurrent.adapters import adapters_of
 from linnet.recurrent.cell import Cell
 from linnet.recurrent.direction import Direction
 from linnet.recurrent.state import PLAIN_TENSORS, not_a_pair
+from linnet.run.available import no_cpu_kernels
 from linnet.run.bound_unit import load_kernels
 from linnet.run.change import Watch
 from linnet.run.choose import STEP_DTYPES, may_use_cpu_kernels
-from linnet.run.decision import answers_for, extra_names
+from linnet.run.decision import MOST_WASTED, RETRY, answers_for, extra_names
 from linnet.run.kept_states import is_collecting
 from linnet.run.observed import is_observing
 
@@ -42,6 +43,8 @@ class Inference:
 
     def __init__(self) -> None:
         self.bound: BoundStack | None = None
+        # How many calls in a row found the layer changed.
+        self.wasted = 0
 
     def __deepcopy__(self, memo: dict) -> Inference:
         return Inference()
@@ -57,18 +60,14 @@ class Inference:
         if not plain or torch.is_grad_enabled() or is_watched():
             return None
         bound = self.bound
-        if bound is None or not bound.holds(layer):
-            bound = self.bound = BoundStack(layer, keeps=False) if have_run(layer) else None
-        return None if bound is None else bound.run(x, state)
-
-
-def have_run(layer: Any) -> bool:
-    """Whether all directions of the layer, as they are now, have run by kernels."""
-    for direction in layer.directions:
-        decision = direction.plan_cache.decision
-        if decision is None or not decision.accepted or not decision.watch.holds(direction):
-            return False
-    return True
+        if bound is not None and bound.holds(layer):
+            self.wasted = 0
+            return bound.run(x, state)
+        self.wasted += 1
+        if self.wasted > MOST_WASTED and self.wasted % RETRY:
+            return None
+        self.bound = BoundStack(layer, keeps=False)
+        return self.bound.run(x, state)
 
 
 class BoundStack:
@@ -156,8 +155,8 @@ class Unsuited(CannotFuse):
 def stack_of(layer: Any, keeps: bool) -> Stack | None:
     """The kernels of all layers with their weights; None if a layer needs more than a kernel."""
     try:
-        if not layer.is_only_layers:
-            raise Unsuited("it does more than to run its layers")
+        if not layer.is_only_layers or no_cpu_kernels() is not None:
+            raise Unsuited("it does more than to run its layers, or there are no kernels")
         layers = [[of_direction(d, keeps) for d in layer.layer(n)] for n in range(layer.num_layers)]
     except CannotFuse:
         return None

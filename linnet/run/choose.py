@@ -295,7 +295,7 @@ def bound_scan(
     steps, batch, width = x.shape
     if decision is None or (x.dtype, width) not in decision.accepted or not batch or not x.is_cpu:
         return None
-    if not is_usual() or not cell.pays(steps) or is_observing():
+    if not is_usual() or not (len(decision.stages) == 1 or cell.pays(steps)) or is_observing():
         return None
     for state, size in zip(states, cell.states.values(), strict=True):
         if type(state) is not Tensor or state.shape != (batch, size) or state.dtype is not x.dtype:
