@@ -85,8 +85,7 @@ def test_one_thread_alone_claims_no_blocks(
     )
     rnn, before = linnet.LSTM(8, 150), torch.get_num_threads()
     torch.set_num_threads(threads)
-    with torch.no_grad():
-        rnn(torch.randn(steps, 1, 8))
+    rnn(torch.randn(steps, 1, 8))
     torch.set_num_threads(before)
     assert ways == [way]
 

@@ -42,7 +42,8 @@ from torch.func import functional_call
 from torch.nn.utils.rnn import pack_padded_sequence
 
 import linnet
-import linnet.cpu.passes
+from linnet.cpu.forward import ForwardScan, Kind
+from linnet.program.operands import Operands
 from linnet.program.plan import Fusible
 from linnet.run import bound_unit as fused
 from linnet.run.scan import Call, Source, fused_scan
@@ -280,19 +281,19 @@ def test_a_projection_is_the_same_for_any_strides(sort: Variant, dtype: torch.dt
 @over("sort", SORTS)
 def test_inference_keeps_no_states_of_all_steps(sort: Variant, monkeypatch):
     kept = []
-    original = linnet.cpu.passes.run_forward
+    original = ForwardScan.__init__
 
-    def spy(operands, keep, *args, **kwargs):
-        kept.append(keep)
-        return original(operands, keep, *args, **kwargs)
+    def spy(scan: ForwardScan, operands: Operands, kind: Kind) -> None:
+        kept.append(kind.keep)
+        original(scan, operands, kind)
 
-    monkeypatch.setattr("linnet.cpu.passes.run_forward", spy)
+    monkeypatch.setattr(ForwardScan, "__init__", spy)
     rnn = sort.build(9)
     x = draw(7, 3, rnn.input_size, seed=5)
-    with torch.no_grad():
-        rnn(x)
-    with torch.inference_mode():
-        rnn(x)
+    for mode in (torch.no_grad, torch.inference_mode):
+        with mode():
+            rnn(x)
+            rnn(x, resets=torch.zeros(7, 3, dtype=torch.bool))
     assert kept
     assert not any(kept)
 
