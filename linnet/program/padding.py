@@ -63,7 +63,8 @@ def slot_times(steps: int) -> Tensor:
     No sequence has a step at the first, so that slot 0 starts at 0; and all have one at the second, -1.
     """
     with torch.inference_mode(False):
-        return torch.cat([torch.tensor([1 << 62, -1]), torch.arange(steps)])[:, None]
+        edges = torch.tensor([1 << 62, -1], device="cpu")
+        return torch.cat([edges, torch.arange(steps, device="cpu")])[:, None]
 
 
 def step_times(steps: int) -> Tensor:
@@ -112,8 +113,8 @@ class Padding:
     @cached_property
     def inverse(self) -> Tensor:
         """[T * B]: the row of each step in the packed layout; `count` for padding."""
-        made = torch.full((self.steps * self.batch,), self.count)
-        return made.index_copy_(0, self.index, torch.arange(self.count))
+        made = torch.full((self.steps * self.batch,), self.count, device="cpu")
+        return made.index_copy_(0, self.index, torch.arange(self.count, device="cpu"))
 
     @property
     def real_steps(self) -> Tensor:
@@ -123,7 +124,7 @@ class Padding:
     @cached_property
     def read_rows(self) -> Tensor:
         """[N]: which row of the states a forward step has read."""
-        rows = self.starts[: self.steps, None] + torch.arange(self.batch)
+        rows = self.starts[: self.steps, None] + torch.arange(self.batch, device="cpu")
         return rows.masked_select(self.within)
 
     # ------------------------------------------------------------------------------------ sequences

@@ -106,7 +106,7 @@ def padding_of_packed(packed: PackedSequence) -> Padding | None:
     sizes = packed.batch_sizes
     if not len(sizes) or not may_use_cpu_kernel(packed.data):
         return None
-    mask = torch.arange(int(sizes[0])) < sizes[:, None]
+    mask = torch.arange(int(sizes[0]), device="cpu") < sizes[:, None]
     return padding_for(mask, mask.sum(0))
 
 

@@ -110,7 +110,11 @@ class LoopConfig(Checked):
         "stop after this many minutes of training and validation (0: no limit); resume with more",
         least=0,
     )
-    patience: int = option(6, "stop after this many validations without a new best (0: never)", least=0)
+    patience: int = option(
+        6,
+        "stop at a validation that is worse than the best one which is more than this many older (0: never)",
+        least=0,
+    )
     stop_below: float = option(0.0, "stop once the selecting metric is below this (0: never)", least=0)
     stop_above: float = option(0.0, "stop once the selecting metric is above this (0: never)", least=0)
     evaluate_every: int = option(

@@ -13,9 +13,11 @@ from fused_runs import enliven
 from helpers import same, tensors
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.nn.utils.rnn import pack_padded_sequence
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import linnet
+from linnet.program.padding import slot_times
 
 EVERY = [*linnet.UNITS.values()]
 NAMES = lambda unit: unit.__name__  # noqa: E731
@@ -99,6 +101,29 @@ def test_lengths_are_read_whatever_the_default_device():
     with torch.device("meta"):
         y, _ = rnn(x, lengths=[3, 1])
     assert not y[1:, 1].any()
+
+
+@pytest.mark.parametrize("how", ["lengths", "mask", "packed"])
+@pytest.mark.parametrize("both", [False, True])
+def test_padding_is_skipped_whatever_the_default_device(how: str, both: bool):
+    """Of so many sequences only the real steps are stored, at places that are computed and kept."""
+    rnn, x = linnet.SRU(4, 6, bidirectional=both), torch.randn(7, 5, 4, requires_grad=True)
+    lengths = torch.tensor([7, 1, 4, 2, 6])
+    mask = torch.arange(7)[:, None] < lengths
+    packed = pack_padded_sequence(x, lengths, enforce_sorted=False)
+
+    def results() -> list[torch.Tensor]:
+        given, options = (
+            (packed, {}) if how == "packed" else (x, {how: {"lengths": lengths, "mask": mask}[how]})
+        )
+        y, state = rnn(given, **options)
+        data = y.data if how == "packed" else y
+        return [data, state, *torch.autograd.grad(data.sum() + state.sum(), rnn.parameters())]
+
+    slot_times.cache_clear()
+    with torch.device("meta"):
+        found = results()
+    same(found, results(), atol=0)
 
 
 @pytest.mark.parametrize("unit", EVERY, ids=NAMES)
