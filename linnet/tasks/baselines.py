@@ -60,15 +60,16 @@ def tfidf(
 ) -> Baseline | None:
     """TF-IDF of words and logistic regression, by scikit-learn's defaults.
 
-    None if that is not installed, or if classes are too many to learn in seconds or have one text each.
+    None if that is not installed, or if there is one class, or so many that each has one text or that they
+    cannot be learned in seconds.
     """
-    if not has_sklearn() or len(set(labels)) > min(MOST_CLASSES, len(labels) // 2):
+    if not has_sklearn() or not 1 < len(set(labels)) <= min(MOST_CLASSES, len(labels) // 2):
         return None
     from sklearn.linear_model import LogisticRegression
     from sklearn.metrics import f1_score
 
     seen, asked = weighted_counts(train, texts)
-    model = LogisticRegression(max_iter=200).fit(seen, labels[:MOST_TEXTS])
+    model = LogisticRegression(max_iter=200).fit(seen, sample(labels))
     answers = model.predict(asked)
     figures = {"accuracy": float(np.mean(answers == np.array(right)))}
     figures["f1"] = float(f1_score(right, answers, average="macro"))
@@ -84,12 +85,21 @@ def weighted_counts(train: Sequence[Sequence[str]], texts: Sequence[Sequence[str
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     weights = TfidfVectorizer(analyzer=lambda words: words)
-    return weights.fit_transform(train[:MOST_TEXTS]), weights.transform(texts)
+    return weights.fit_transform(sample(train)), weights.transform(texts)
+
+
+def sample(items: Any) -> Any:
+    """At most MOST_TEXTS of the texts, or of their labels: evenly spaced, since a file may be sorted."""
+    count = len(items)
+    if count <= MOST_TEXTS:
+        return items
+    places = [number * count // MOST_TEXTS for number in range(MOST_TEXTS)]
+    return items[places] if isinstance(items, np.ndarray) else [items[place] for place in places]
 
 
 def about_linear(model: str, train: Sequence[Any]) -> str:
     about = f"{model} over the weighted counts of words, by scikit-learn with its defaults."
-    return about + (f" It learns from the first {MOST_TEXTS:,} texts." if len(train) > MOST_TEXTS else "")
+    return about + (f" It learns from {MOST_TEXTS:,} of the texts." if len(train) > MOST_TEXTS else "")
 
 
 # ------------------------------------------------------------------------------------ several labels
@@ -107,7 +117,7 @@ def tfidf_labels(
     train: Sequence[Sequence[str]], labels: np.ndarray, texts: Sequence[Sequence[str]], right: np.ndarray
 ) -> Baseline | None:
     """TF-IDF of words and a logistic regression for each label; None as for `tfidf`."""
-    labels = labels[:MOST_TEXTS]
+    labels = sample(labels)
     if not has_sklearn() or labels.shape[1] > MOST_CLASSES:
         return None
     from sklearn.linear_model import LogisticRegression
@@ -151,7 +161,7 @@ def ridge(
     from sklearn.linear_model import Ridge
 
     seen, asked = weighted_counts(train, texts)
-    answers = Ridge().fit(seen, values[:MOST_TEXTS]).predict(asked)
+    answers = Ridge().fit(seen, sample(values)).predict(asked)
     about = about_linear("Ridge regression", train)
     return Baseline("TF-IDF + ridge regression", about, value_figures(answers, np.array(right)))
 

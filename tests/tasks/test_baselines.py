@@ -8,6 +8,7 @@ from collections import Counter
 import pytest
 import torch
 
+from linnet.tasks import baselines
 from linnet.tasks.baselines import (
     DISCOUNT,
     frequent_tags,
@@ -34,6 +35,20 @@ def test_tfidf_learns_a_word_that_decides():
     found = tfidf(texts, labels, [["good"], ["bad"], ["good"]], ["yes", "no", "no"])
     assert found is not None
     assert found.figures["accuracy"] == pytest.approx(2 / 3)
+
+
+def test_tfidf_learns_all_classes_of_a_sorted_file(monkeypatch: pytest.MonkeyPatch):
+    """The first verses of the Bible are all from the Old Testament."""
+    monkeypatch.setattr(baselines, "MOST_TEXTS", 10)
+    texts = [["good", "bird"]] * 12 + [["bad", "bird"]] * 12
+    found = tfidf(texts, ["yes"] * 12 + ["no"] * 12, [["good"], ["bad"]], ["yes", "no"])
+    assert found is not None
+    assert found.figures["accuracy"] == 1
+    assert "10 of the texts" in found.about
+
+
+def test_tfidf_has_nothing_to_learn_from_one_class():
+    assert tfidf([["a"], ["b"]] * 5, ["yes"] * 10, [["a"]], ["yes"]) is None
 
 
 def test_the_most_frequent_tag_of_each_word_and_of_all():
