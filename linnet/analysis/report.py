@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import html
 import json
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -32,8 +33,14 @@ INTRODUCTION = (
     "and what to forget. These models differ in their unit; they read the same data in the same order."
 )
 
-MOST_COLUMNS = 6
+MOST_COLUMNS = 4
 """On a phone, a table with more columns becomes a list of cards."""
+
+BARS = ("speed", "converge")
+"""Plots with a bar for each model, which show nothing for a single one."""
+
+NUMBER = re.compile(r"[-+]?[\d.,]+(e[-+]?\d+)?( ?[%±(].*)?|nan|inf|-?")
+"""A cell that is a number, perhaps with its spread; other cells are texts, which are aligned to the left."""
 
 STYLE = f"""
 body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 68rem; margin: 2rem auto; padding: 0 1rem;
@@ -46,7 +53,8 @@ th:first-child, td:first-child {{ text-align: left; white-space: normal; min-wid
   overflow-wrap: anywhere; }}
 thead th {{ border-bottom: 2px solid var({FAINT.variable}); line-height: 1.2; }}
 tbody tr:nth-child(even) {{ background: var(--stripe); }}
-.detail td:last-child {{ white-space: normal; }}
+.detail th:first-child {{ overflow-wrap: normal; }}
+.text {{ text-align: left; }} td.text {{ white-space: normal; }} .detail td {{ vertical-align: top; }}
 .best {{ font-weight: 700; }}
 dl {{ display: grid; grid-template-columns: max-content 1fr; gap: .2rem 1rem; font-size: .9rem; }}
 dt {{ font-weight: 600; }} dd {{ margin: 0; }}
@@ -63,6 +71,7 @@ pre {{ background: var(--stripe); padding: .8rem; white-space: pre-wrap; font-si
 @media (max-width: 40rem) {{
   body {{ margin: 1rem auto; }} th, td {{ padding: .3rem .25rem; font-size: .8rem; }}
   blockquote {{ padding: .2rem .6rem; }} dl {{ grid-template-columns: 1fr; }} dd {{ margin-bottom: .4rem; }}
+  .detail {{ display: block; overflow-x: auto; }}
   .wide thead {{ display: none; }} .wide, .wide tbody {{ display: block; }}
   .wide tr {{ display: grid; grid-template-columns: 1fr 1fr; gap: 0 1rem; padding: .4rem 0; }}
   .wide td {{ display: flex; justify-content: space-between; white-space: normal; }}
@@ -234,7 +243,8 @@ def definitions(known: dict[str, str]) -> str:
 def pictures(runs: Sequence[Recorded], panel: Panel, number: int) -> str:
     """Return every plot for which these runs have data, as SVG."""
     try:
-        drawn = [(name, figure) for name, figure in figures(runs) if not is_reason(figure)]
+        left_out = BARS if len(panel.groups) == 1 else ()
+        drawn = [(n, figure) for n, figure in figures(runs) if not is_reason(figure) and n not in left_out]
         return "\n".join(picture(name, figure, panel, number) for name, figure in drawn)
     except ImportError as error:
         return f"<p>There are no plots: {escape(error)}</p>"
@@ -271,8 +281,10 @@ def details(runs: Sequence[Recorded]) -> str:
 
 
 def detail(section: Section) -> str:
-    body = "".join(f"<tr>{cells(row, 'td')}</tr>" for row in section.rows)
-    head = f"<thead><tr>{cells(section.head, 'th')}</tr></thead>"
+    columns = zip(*section.rows, strict=True) if section.rows else [()] * len(section.head)
+    marks = ["" if all(map(NUMBER.fullmatch, column)) else " class=text" for column in columns]
+    body = "".join(f"<tr>{cells(row, 'td', marks)}</tr>" for row in section.rows)
+    head = f"<thead><tr>{cells(section.head, 'th', marks)}</tr></thead>"
     return (
         f'<p class="note">{escape(section.about)}</p><table class=detail>{head}<tbody>{body}</tbody></table>'
     )

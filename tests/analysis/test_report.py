@@ -12,11 +12,12 @@ from browser import measure, needs_chromium
 
 from linnet.analysis import colours
 from linnet.analysis.plots import IN_REPORTS
-from linnet.analysis.report import page
+from linnet.analysis.report import detail, page
 from linnet.analysis.runs import Recorded, find_runs
 from linnet.analysis.table import best_run, columns, shared_line, text_table
 from linnet.runs.config import RunConfig, override
 from linnet.tasks import TASKS
+from linnet.tasks.results import Section
 from linnet.train.loop import train
 
 pytest.importorskip("matplotlib")
@@ -122,6 +123,19 @@ def test_every_plot_of_a_memory_task_has_a_sentence(memory: list[Recorded]):
     assert len(captions) == len(IN_REPORTS) - 2  # no option was varied alone, and no model has attention
     assert all(len(caption.split()) > 8 and caption.endswith(".") for caption in captions)
     assert "memoryless baseline" in " ".join(captions)
+
+
+def test_a_single_model_has_no_chart_of_one_bar(language: list[Recorded], language_page: str):
+    assert "training speed" in language_page
+    assert "training speed" not in page(language[:1], "one unit")
+
+
+def test_columns_of_text_are_aligned_to_the_left():
+    rows = (("0.985", "Old", "-1,204", "0.91 ± 0.02", "12 birds"), ("1.000", "4", "nan", "0.5", "7"))
+    made = detail(Section("Mistakes", "About.", ("p", "class", "number", "spread", "text"), rows))
+    assert re.findall(r"<th( class=text)?>", made) == ["", " class=text", "", "", " class=text"]
+    assert re.findall(r"<td( class=text)?>", made) == ["", " class=text", "", "", " class=text"] * 2
+    assert "<tbody></tbody>" in detail(Section("Nothing", "About.", ("p", "class"), ()))
 
 
 def test_the_page_needs_nothing_else(language_page: str):
