@@ -313,7 +313,10 @@ def one_way(case: Case) -> Case:
     """Return the case with one direction, as streams have."""
     # A residual connection that fits two directions may fit no layer of one direction.
     residual = case.options.get("residual", False) and not case.options.get("bidirectional")
-    return replace(case, options={**case.options, "bidirectional": False, "residual": residual}, built=[])
+    # The output of both directions can be cut in two halves, that of one may have an odd size.
+    heads = 1 if case.options.get("proj_size") else case.options.get("input_heads", 1)
+    changed = {"bidirectional": False, "residual": residual, "input_heads": heads}
+    return replace(case, options={**case.options, **changed}, built=[])
 
 
 def change_something(rnn: Recurrent, chance: random.Random) -> str:
