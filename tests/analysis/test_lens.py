@@ -417,7 +417,7 @@ def test_the_lens_of_a_trained_classifier_has_its_predictions(open_page: Any, tm
         "text,label\n"
         + "What a voice!,good\nwhat a noise,bad\nthe bird sang,good\nit was (too) loud,bad\n" * 20
     )
-    options = "--unit sru --words clean --lr 0.05 --pooling max"
+    options = "--words clean --lr 0.05 --pooling max --no-bidirectional --counts none"
     folder = trained(tmp_path, f"classify --path {tmp_path}/data.csv {options}", rows)
     page = open_page(lens_of_runs([folder]))
     text = "What a (loud) bird, it wasn't!"

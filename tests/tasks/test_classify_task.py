@@ -199,7 +199,7 @@ def test_the_report_shows_details_and_escapes_texts(table: Path, tmp_path: Path)
     made = page([read_run(tmp_path / "run")], "one run")
     assert "&lt;b&gt;Confusion" in made
     assert "<b>" not in made
-    assert "<tr><td>bad</td><td>1</td><td>0</td><td>1</td></tr>" in made
+    assert "<tr><td class=text>bad</td><td>1</td><td>0</td><td>1</td></tr>" in made
 
 
 # ------------------------------------------------------------------------------------------- figures
