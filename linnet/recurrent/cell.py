@@ -3,6 +3,7 @@
     project   everything that does not depend on the state, for all time steps at once
     recur     products with the previous state (elementwise units have none)
     step      the unit's equations for one time step
+    read_out  what is computed from the output of `step` for all time steps at once (most units: nothing)
 
 `project` and `recur` return tensors by name, the state is held by name, and `step` receives those that its
 arguments name. `step` defines the unit: the loop that calls it at each time step is the reference to which
@@ -24,7 +25,7 @@ from linnet.base.errors import InputError, InputTypeError
 from linnet.base.options import check_size, either
 from linnet.base.show import ShowsOptions
 from linnet.program.padding import only_selects
-from linnet.program.unit import ByNature, Named, Stage, Unit
+from linnet.program.unit import READ, ByNature, Named, Stage, Unit
 from linnet.recurrent.adapters import adapters_of, run_inside, unwrapped, without_adapters
 from linnet.recurrent.projection import Projection
 from linnet.recurrent.signature import named_arguments
@@ -98,7 +99,7 @@ class Cell(ShowsOptions, CopiedFast, Unit):
     def project(self, x: Tensor) -> Named:
         """x [T, B, input_size], or one step of it, -> the inputs of `step` other than the state."""
         extra_inputs = self.extra_inputs(x)  # first, as with kernels: both may draw masks
-        return {**self.input(x), **extra_inputs}
+        return {**self.input(x), **extra_inputs, **self.inputs_of_readout(x)}
 
     @only_selects
     def extra_inputs(self, x: Tensor) -> Named:
@@ -147,7 +148,8 @@ class Cell(ShowsOptions, CopiedFast, Unit):
     ) -> tuple[Tensor, Named]:
         """One time step. `visible_state` is what the recurrent matrices read, if not the state itself."""
         y, new = self.run_stages(inputs, state, visible_state)
-        return self.output(y, new), new
+        y = self.output(y, new)
+        return (self.read_out(y, inputs[READ]) if self.reads_out else y), new
 
     def run_stages(
         self, inputs: Named, state: Named, visible_state: Named | None = None
@@ -259,6 +261,7 @@ class Cell(ShowsOptions, CopiedFast, Unit):
         again = bound_step(self, x, self.given_states(x, state))
         if again is not None:
             y, states = again
+            y = self.read_out(y, x) if self.reads_out else y
             return y, self.pack_state(dict(zip(self.states, states, strict=True)))
         adapters = adapters_of(self)
         if adapters:
@@ -269,9 +272,10 @@ class Cell(ShowsOptions, CopiedFast, Unit):
         # Below this line x is always [B, input_size].
         if not batch:
             y, new = run_step(self, x[None], {name: s[None] for name, s in named.items()})
-            return y[0], self.pack_state({name: s[0] for name, s in new.items()})
-        y, new = run_step(self, x, named)
-        return y, self.pack_state(new)
+            y, new = y[0], {name: s[0] for name, s in new.items()}
+        else:
+            y, new = run_step(self, x, named)
+        return self.read_out(y, x), self.pack_state(new)
 
     def given_states(self, x: Any, state: Any) -> tuple:
         """The tensors of a state, unchecked; zeros for None, if x is a batch."""

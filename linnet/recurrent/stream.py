@@ -19,7 +19,7 @@ from torch import Tensor
 from linnet.base.forks import compiling
 from linnet.base.options import check_size
 from linnet.program.readable import is_recording
-from linnet.program.unit import CannotFuse, Linear, Operation
+from linnet.program.unit import ByNature, CannotFuse, Linear, Operation
 from linnet.recurrent.direction import Direction
 from linnet.recurrent.recurrent import Recurrent
 from linnet.run.bound_unit import load_kernels
@@ -186,6 +186,8 @@ class Stream:
             raise CannotFuse(
                 f"a native step takes float32 or float64 on the CPU; it has {self.dtype} on {self.device}"
             )
+        if any(direction.cell.reads_out for direction in self.layers):
+            raise CannotFuse(ByNature("what it computes after its scan is not a part of a native call"))
         methods = [method_of(direction) for direction in self.layers]
         load_kernels()
         with compiling:  # a fork waits for the import

@@ -23,6 +23,9 @@ from linnet.units.rnn import RNN as RNN, RNNCell as RNNCell
 from linnet.units.statistical import StatisticalRU as StatisticalRU, StatisticalRUCell as StatisticalRUCell
 from linnet.units.eurnn import EURNN as EURNN, EURNNCell as EURNNCell
 from linnet.units.goru import GORU as GORU, GORUCell as GORUCell
+from linnet.units.hgrn import HGRN as HGRN, HGRNCell as HGRNCell
+from linnet.units.lru import LRU as LRU, LRUCell as LRUCell
+from linnet.units.linoss import LinOSS as LinOSS, LinOSSCell as LinOSSCell
 
 from linnet.recurrent.recurrent import Recurrent as _Recurrent
 

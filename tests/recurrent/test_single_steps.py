@@ -34,6 +34,11 @@ def short_ways():
         yield lambda: sum(made is not None for made in taken)
 
 
+def has_native_steps(unit: str) -> bool:
+    """The angles of a rotation are computed from parameters, and some units compute more after their scan."""
+    return unit not in ("eurnn", "goru") and not UNITS[unit](4, 4).first_cell.reads_out
+
+
 @pytest.mark.parametrize("batch_first", [False, True])
 @pytest.mark.parametrize("unit", UNITS)
 def test_steps_equal_the_loop(unit: str, batch_first: bool, short_ways):
@@ -46,7 +51,7 @@ def test_steps_equal_the_loop(unit: str, batch_first: bool, short_ways):
     for one, other in zip(found, expected, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)
     # The first step has no state, and the second is the first like those that follow.
-    assert count in ((0,) if unit in ("eurnn", "goru") else (3, 4))
+    assert count in ((3, 4) if has_native_steps(unit) else (0,))
 
 
 @pytest.mark.parametrize("batch_first", [False, True])
@@ -62,7 +67,7 @@ def test_steps_with_resets_equal_the_loop(unit: str, batch_first: bool, short_wa
         expected = steps(rnn, x, None, resets)
     for one, other in zip(found, expected, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)
-    assert count in ((0,) if unit in ("eurnn", "goru") else (4, 5))
+    assert count in ((4, 5) if has_native_steps(unit) else (0,))
 
 
 @pytest.mark.parametrize(
