@@ -166,7 +166,8 @@ class Direction(nn.Module):
         self.check_droppable()
         if self.weight_drop_on == "all":
             return matrices
-        return of_input if self.cell.is_elementwise else [name for name in matrices if name not in of_input]
+        recurrent = [] if self.cell.is_elementwise else [name for name in matrices if name not in of_input]
+        return recurrent or of_input
 
     def check_droppable(self) -> None:
         """A matrix that is no longer a parameter would be skipped without a message."""
