@@ -29,6 +29,7 @@ from linnet.program.unit import READ, ByNature, Named, Stage, Unit
 from linnet.recurrent.adapters import adapters_of, run_inside, unwrapped, without_adapters
 from linnet.recurrent.projection import Projection
 from linnet.recurrent.signature import named_arguments
+from linnet.recurrent.timespans import refuse_timespans, timed
 from linnet.run.choose import bound_step, run_step
 from linnet.run.hooks import hooked_submodule
 
@@ -52,6 +53,8 @@ class Cell(ShowsOptions, CopiedFast, Unit):
     """
 
     State: ClassVar[type | None] = None
+    # Whether a call takes `timespans`; inside they are the last channel of x, see recurrent/timespans.py.
+    reads_time: ClassVar[bool] = False
     # The Projections that read the previous state: {attribute: state}.
     recurrence: Mapping[str, str] = {}
     # Projects the output, the state h, before it recurs (RAN and LSTM with proj_size).
@@ -238,11 +241,13 @@ class Cell(ShowsOptions, CopiedFast, Unit):
         state: Any = None,
         run_sequence: RunSequence | None = None,
         *,
+        timespans: Tensor | None = None,
         input: Tensor | None = None,
         hx: Any = None,
     ) -> Any:
         """One step: x [B, input_size] or [input_size], and the previous state (default: zeros).
 
+        timespans      [B] or []: the time since the step before, for units that read it (default: 1)
         input, hx      torch's names of x and state
         run_sequence   passed by a layer, which runs the cell over whole sequences in one call: x is then
                        [T, B, input_size], the state is a dict, and hooks of the cell run once per sequence
@@ -250,13 +255,15 @@ class Cell(ShowsOptions, CopiedFast, Unit):
         if run_sequence is not None:
             return run_sequence(x, state)  # type: ignore[arg-type]
         x, state = either("x", x, "input", input), either("state", state, "hx", hx)
-        return self.returned(*self.run_step(x, state))
+        if not self.reads_time:
+            refuse_timespans(timespans, type(self).__name__, ["linnet.CfCCell"])
+        return self.returned(*self.run_step(x, state, timespans))
 
     def returned(self, y: Tensor, state: Any) -> Any:
         """What a call returns. The cells that torch has too return the state only, of which y is a part."""
         return y, state
 
-    def run_step(self, x: Tensor, state: Any = None) -> tuple[Tensor, Any]:
+    def run_step(self, x: Tensor, state: Any = None, timespans: Tensor | None = None) -> tuple[Tensor, Any]:
         """One step of any cell: the output and the new state."""
         again = bound_step(self, x, self.given_states(x, state))
         if again is not None:
@@ -265,8 +272,12 @@ class Cell(ShowsOptions, CopiedFast, Unit):
             return y, self.pack_state(dict(zip(self.states, states, strict=True)))
         adapters = adapters_of(self)
         if adapters:
-            return run_inside(adapters, x, partial(without_adapters(self, adapters).run_step, x, state))
+            return run_inside(
+                adapters, x, partial(without_adapters(self, adapters).run_step, x, state, timespans)
+            )
         self.check_step_input(x)
+        if self.reads_time:
+            x = timed(x, timespans, type(self).__name__)
         batch = x.shape[:-1]
         named = self.initial_state(batch, x) if state is None else self.unpack_state(state, batch, x)
         # Below this line x is always [B, input_size].

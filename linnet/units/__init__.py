@@ -26,6 +26,8 @@ from linnet.units.goru import GORU as GORU, GORUCell as GORUCell
 from linnet.units.hgrn import HGRN as HGRN, HGRNCell as HGRNCell
 from linnet.units.lru import LRU as LRU, LRUCell as LRUCell
 from linnet.units.linoss import LinOSS as LinOSS, LinOSSCell as LinOSSCell
+from linnet.units.cfc import CfC as CfC, CfCCell as CfCCell
+from linnet.units.ligru import LiGRU as LiGRU, LiGRUCell as LiGRUCell
 
 from linnet.recurrent.recurrent import Recurrent as _Recurrent
 

@@ -6,6 +6,7 @@ from unittest.mock import patch
 
 import pytest
 import torch
+from helpers import WITHOUT_NATIVE_STEPS
 
 import linnet
 from linnet.recurrent import direction
@@ -35,8 +36,8 @@ def short_ways():
 
 
 def has_native_steps(unit: str) -> bool:
-    """The angles of a rotation are computed from parameters, and some units compute more after their scan."""
-    return unit not in ("eurnn", "goru") and not UNITS[unit](4, 4).first_cell.reads_out
+    """Whether there is a native program for a step; see docs/streaming.md."""
+    return unit not in WITHOUT_NATIVE_STEPS
 
 
 @pytest.mark.parametrize("batch_first", [False, True])
