@@ -55,6 +55,10 @@ class Cell(ShowsOptions, CopiedFast, Unit):
     State: ClassVar[type | None] = None
     # Whether a call takes `timespans`; inside they are the last channel of x, see recurrent/timespans.py.
     reads_time: ClassVar[bool] = False
+    # Parameters that its authors train at a lower rate and without weight decay, or only without the latter,
+    # by their names in the cell; see `linnet.parameter_groups`.
+    slow_parameters: ClassVar[tuple[str, ...]] = ()
+    undecayed_parameters: ClassVar[tuple[str, ...]] = ()
     # The Projections that read the previous state: {attribute: state}.
     recurrence: Mapping[str, str] = {}
     # Projects the output, the state h, before it recurs (RAN and LSTM with proj_size).
