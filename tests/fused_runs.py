@@ -55,9 +55,9 @@ def has_inner_products(variant: variants.Variant) -> bool:
 
 FUSED = [Variant(*each) for each in variants.PLAIN if fuses(each)]
 # Without those whose modReLU, or the gradient of whose ReLU, jumps at 0: in bfloat16, a number near 0 may
-# have either sign.
-JUMPING = (linnet.EURNN, linnet.GORU, linnet.NRU, linnet.StatisticalRU)
-CONTINUOUS = [variant for variant in FUSED if variant.unit not in JUMPING]
+# have either sign. And without LRU, whose exponentials of exponentials torch rounds to 8 bits.
+JUMPING = (linnet.EURNN, linnet.GORU, linnet.LiGRU, linnet.NRU, linnet.StatisticalRU)
+CONTINUOUS = [variant for variant in FUSED if variant.unit not in (*JUMPING, linnet.LRU)]
 # Those whose channels depend on each other by matrix products only: kernels of any size, also on a GPU.
 OF_ANY_SIZE = [variant for variant in FUSED if is_of_any_size(variant)]
 ALL_STEPS = [Variant(*each) for each in variants.STEPS if fuses(each)]

@@ -67,7 +67,7 @@ class FrameNorm(nn.Module):
         rows, count = self.rows_of(x)
         mean, variance = statistics(rows, count)
         self.follow(mean, variance, count)
-        if len(rows) == count == x[..., 0].numel():  # torch's own is faster
+        if 1 < len(rows) == count == x[..., 0].numel():  # torch's own is faster, and refuses a single frame
             return F.batch_norm(rows, None, None, self.weight, self.bias, True, eps=self.eps).view_as(x)
         return (x - mean) * (self.weight * torch.rsqrt(variance + self.eps)) + self.bias
 

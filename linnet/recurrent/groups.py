@@ -27,11 +27,13 @@ def parameter_groups(
     check_number("weight_decay", weight_decay, least=0)
     check_number("slow", slow, least=0)
     slowly, undecayed = advised(model, "slow_parameters"), advised(model, "undecayed_parameters")
-    usual, slower, constant = [], [], []
+    usual: list[nn.Parameter] = []
+    slower: list[nn.Parameter] = []
+    constant: list[nn.Parameter] = []
     for parameter in model.parameters():
         key = id(parameter)
         (slower if key in slowly else constant if key in undecayed else usual).append(parameter)
-    groups = [
+    groups: list[dict[str, Any]] = [
         {"params": usual, "lr": lr, "weight_decay": weight_decay},
         {"params": constant, "lr": lr, "weight_decay": 0.0},
         {"params": slower, "lr": lr * slow, "weight_decay": 0.0},
