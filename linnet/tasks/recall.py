@@ -109,5 +109,5 @@ class SelectiveCopy(Denoise):
 
     name, about = "memory.selective", "selective copying: symbols scattered among blanks, asked by markers"
     source_class = Selective
-    defaults = {**ENDLESS, "span": 32, "recalled": 4, "batch": 64}
+    defaults = {**ENDLESS, "span": 32, "recalled": 4, "batch": 64, "lr": 3e-3}
     judged_by = (ACCURACY, LOSS, BASELINE)

@@ -36,7 +36,7 @@ class TrackingData(Checked):
     shortest: int = option(1, "the shortest sequences of training and validation", least=1)
     longest: int = option(40, "the longest sequences of training and validation", least=1)
     test_longest: int = option(256, "the test has lengths from --longest to this", least=1)
-    batch: int = option(64, "sequences in a batch, all of one length, over all processes", least=1)
+    batch: int = option(128, "sequences in a batch, all of one length, over all processes", least=1)
     data_seed: int | None = option(None, "seed of the sequences (--seed)", least=0)
     eval_batch: int = option(50, "sequences of each length in an evaluation", least=1)
     eval_examples: int = option(2000, "sequences of an evaluation, the same each time", least=1)
@@ -70,7 +70,7 @@ class StateTracking(Memory):
     """`predict` takes the inputs as characters, "1101", and returns the state after the last."""
 
     Data = TrackingData
-    defaults = ENDLESS
+    defaults = {**ENDLESS, "lr": 3e-3, "steps": 4000, "evaluate_every": 400}
     judged_by = (ACCURACY, LOSS, BASELINE)
     remedies = (
         "a longer training (--steps, --minutes), longer sequences (--longest), or a unit whose gates read "
@@ -120,8 +120,6 @@ class Parity(StateTracking):
 
     name, about = "memory.parity", "whether the number of ones is even or odd"
     source_class = tracking.Parity
-    # As in the experiments of the xLSTM authors.
-    defaults = {**ENDLESS, "shortest": 3}
     pattern, example = "[01]+", "11010"
 
 
