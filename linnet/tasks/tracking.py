@@ -94,7 +94,7 @@ class StateTracking(Memory):
     def details(self, split: str, metrics: Any) -> list[Section]:
         about = f"Training has lengths from {self.data.shortest} to {self.data.longest}."
         head = ("length", "sequences", "accuracy")
-        return [Section(f"Accuracy by length, {split}", about, head, tuple(metrics.rows()))]
+        return [Section("Accuracy by length", about, head, tuple(metrics.rows()))]
 
     def guesses(self, split: str) -> dict[str, float]:
         """The accuracy of the most frequent answer of the split."""

@@ -51,7 +51,7 @@ def test_accuracies_are_shown_by_length():
     task = make(eval_batch=20, eval_examples=260)
     metrics = collect(task, Counting(11), "test")
     (section,) = task.details("test", metrics)
-    assert section.title == "Accuracy by length, test"
+    assert section.title == "Accuracy by length"
     assert "from 1 to 8" in section.about
     assert [row[0] for row in section.rows] == [f"{n} to {n + 1}" for n in range(8, 20, 2)] + ["20"]
     assert {row[1] for row in section.rows} == {"40", "20"}
@@ -123,7 +123,7 @@ def test_an_lstm_learns_even_pairs_and_goes_on_beyond_the_lengths_of_its_trainin
     assert result["test"]["accuracy"] > 0.95
     assert load(tmp_path / "run").predict(["0110", "0111"]) == ["even", "odd"]
     assert cli.main(["eval", str(tmp_path / "run"), "--splits", "test"]) == 0
-    assert "Accuracy by length, test" in capsys.readouterr().out
+    assert "Accuracy by length (test)" in capsys.readouterr().out
 
 
 def test_the_title_names_the_lengths():
