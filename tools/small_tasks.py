@@ -12,6 +12,7 @@ from typing import Any
 
 RUN: dict[str, Any] = {"device": "cpu", "threads": 1, "hidden_size": 6}
 SYMBOLS = {"span": 6, "recalled": 3, "batch": 4, "eval_examples": 10}
+LENGTHS = {"longest": 6, "test_longest": 9, "batch": 4, "eval_batch": 5, "eval_examples": 15}
 IMAGES = {"images": "digits", "batch": 4, "eval_batch": 5, "eval_examples": 12}
 SETTINGS: dict[str, dict[str, Any]] = {
     "lm": {"corpus": "text", "level": "char", "batch": 4, "length": 5, "eval_batch": 3, "embedding_size": 6},
@@ -20,7 +21,12 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "memory.copy": SYMBOLS,
     "memory.variable": SYMBOLS,
     "memory.denoise": SYMBOLS,
+    "memory.selective": SYMBOLS,
     "memory.adding": {"span": 6, "batch": 4, "eval_examples": 10},
+    "memory.parity": LENGTHS,
+    "memory.pairs": LENGTHS,
+    "memory.cycle": LENGTHS,
+    "memory.modular": LENGTHS,
     "memory.smnist": IMAGES,
     "memory.psmnist": IMAGES,
     "tag": {"set": "own", "batch": 5, "eval_batch": 3, "embedding_size": 4, "character_hidden": 3},

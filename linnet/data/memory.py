@@ -3,11 +3,13 @@
     copying     k symbols, T - 1 blanks, a marker, then the k symbols again
     variable    the same, with T drawn for each batch
     denoising   k symbols scattered over T steps of blanks, a marker, then the k symbols
+    selective   k symbols scattered over T steps of blanks, then k markers, one for each of the k symbols
     adding      T numbers, two of them marked: their sum
 
 The first three have the layout and the order of random draws of the NRU authors' code: with their seed the
-batches are identical to theirs. The adding problem is that of Hochreiter and Schmidhuber (1997), with one
-mark in each half of the sequence, as in Arjovsky et al. (2016).
+batches are identical to theirs. Selective copying is that of Gu and Dao (2023) in the layout of Feng et al.
+(2024), where the T steps contain the symbols. The adding problem is that of Hochreiter and Schmidhuber
+(1997), with one mark in each half of the sequence, as in Arjovsky et al. (2016).
 
 Symbols are class numbers: 0 is the blank, 1 ... n are the symbols, n + 1 is the marker.
 """
@@ -174,6 +176,11 @@ class Denoising(Recall):
         return self.span + 1 + self.recalled
 
     @property
+    def answer_inputs(self) -> list[int]:
+        """The inputs after the first T: the marker, then blanks."""
+        return [self.symbols + 1] + [BLANK] * self.recalled
+
+    @property
     def baseline(self) -> float:
         """The memoryless baseline: every counted step is a guess."""
         return math.log(self.symbols)
@@ -188,9 +195,22 @@ class Denoising(Recall):
         inputs = np.zeros((self.length, len(shown)), dtype=np.int64)
         targets = np.full_like(inputs, IGNORE)
         inputs[places, np.arange(len(shown))[:, None]] = shown
-        inputs[self.span] = self.symbols + 1
+        inputs[self.span :] = np.array(self.answer_inputs)[:, None]
         targets[-self.recalled :] = labels.T
         return torch.from_numpy(inputs), torch.from_numpy(targets)
+
+
+@dataclass(frozen=True)
+class Selective(Denoising):
+    """Selective copying: as denoising, but each of the last k steps is a marker. T + k steps."""
+
+    @property
+    def length(self) -> int:
+        return self.span + self.recalled
+
+    @property
+    def answer_inputs(self) -> list[int]:
+        return [self.symbols + 1] * self.recalled
 
 
 @dataclass(frozen=True)

@@ -98,6 +98,7 @@ class Judged(NamedTuple):
 class Answers(NamedTuple):
     judged: Judged
     guessed: float  # the summed loss of the best answers without memory
+    batch: SequenceBatch
 
 
 class MemoryMetrics(Metrics):
@@ -108,7 +109,7 @@ class MemoryMetrics(Metrics):
         self.right, self.asked, self.guessed = 0, 0, 0.0
 
     def update(self, result: StepResult) -> None:
-        judged, guessed = result.outputs
+        judged, guessed, _ = result.outputs
         # Not `result.total`, which has the precision of the model.
         self.total += float(judged.objective) * judged.count
         self.count += judged.count
@@ -183,7 +184,7 @@ class Memory(Task):
             tokens=steps * width,
             extra={"accuracy": judged.right / max(judged.asked, 1)},
             carry=state,
-            outputs=Answers(judged, self.source.guessed(batch.targets)),
+            outputs=Answers(judged, self.source.guessed(batch.targets), batch),
         )
 
     def judge(self, model: nn.Module, batch: SequenceBatch, carry: Any) -> tuple[Judged, Any]:
@@ -208,7 +209,12 @@ class Memory(Task):
         return MemoryMetrics()
 
     def baselines(self, split: str, figures: Mapping[str, float]) -> list[Baseline]:
-        return [Baseline("memoryless", BASELINE.about, {"loss": figures["baseline"]})]
+        known = {"loss": figures["baseline"], **self.guesses(split)}
+        return [Baseline("memoryless", BASELINE.about, known)]
+
+    def guesses(self, split: str) -> dict[str, float]:
+        """Return further figures of the best answers to a split without memory."""
+        return {}
 
     def describe(self) -> dict[str, Any]:
         return {"task": self.name, **self.source.describe()}

@@ -1,4 +1,4 @@
-"""Symbols to remember: copying memory and denoising."""
+"""Symbols to remember: copying memory, denoising and selective copying."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from torch import Tensor
 
 from linnet.base.settings import option
 from linnet.data.errors import DataError
-from linnet.data.memory import Copying, Denoising, Recall
+from linnet.data.memory import Copying, Denoising, Recall, Selective
 from linnet.data.vocabulary import Vocabulary
-from linnet.tasks.memory import ENDLESS, EndlessData, Memory, numbers
+from linnet.tasks.memory import ACCURACY, BASELINE, ENDLESS, EndlessData, Memory, numbers
+from linnet.tasks.results import LOSS
 from linnet.tasks.typed import TypedText
 
 
@@ -61,6 +62,9 @@ class Symbols(Memory):
         labels = tokens[: source.output_size]
         return TypedText(Vocabulary("char", tokens), labels=labels, example=example)
 
+    def guesses(self, split: str) -> dict[str, float]:
+        return {"accuracy": 1 / self.source.symbols}  # type: ignore[attr-defined]
+
     def answer(self, outputs: Tensor) -> list[int]:
         """Return the k symbols; a blank cannot be an answer."""
         recalled = self.source.recalled  # type: ignore[attr-defined]
@@ -98,3 +102,12 @@ class Denoise(Symbols):
         source: Denoising = self.source  # type: ignore[assignment]
         steps = np.linspace(0, source.span - 1, len(shown)).astype(np.int64)
         return source.lay_out((steps[None], shown[None], shown[None]))[0]
+
+
+class SelectiveCopy(Denoise):
+    """See linnet.data.memory.Selective; `predict` spreads the symbols evenly over the span."""
+
+    name, about = "memory.selective", "selective copying: symbols scattered among blanks, asked by markers"
+    source_class = Selective
+    defaults = {**ENDLESS, "span": 32, "recalled": 4, "batch": 64, "lr": 3e-3}
+    judged_by = (ACCURACY, LOSS, BASELINE)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from linnet.data.batches import IGNORE
 from linnet.data.errors import DataError
-from linnet.data.memory import Adding, Copying, Denoising, Endless, SequenceBatch
+from linnet.data.memory import Adding, Copying, Denoising, Endless, Selective, SequenceBatch
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "nru"
 THEIRS = {
@@ -22,7 +22,7 @@ THEIRS = {
     "task_copy_var_1_100": Copying(100, variable=True),
     "task_denoise_T100": Denoising(100),
 }
-ALL: list[Endless] = [Copying(7), Copying(9, variable=True), Denoising(12), Adding(8)]
+ALL: list[Endless] = [Copying(7), Copying(9, variable=True), Denoising(12), Selective(12), Adding(8)]
 
 
 def some(
@@ -63,6 +63,26 @@ def test_denoising_shows_the_symbols_in_the_order_in_which_they_are_asked():
     for x, y in zip(batch.inputs.T, batch.targets.T, strict=True):
         assert x[:9][x[:9] > 0].tolist() == y[-3:].tolist()
         assert x[9:].tolist() == [6, 0, 0, 0]
+
+
+def test_selective_copying_asks_for_each_symbol_by_a_marker():
+    task = Selective(span=9, symbols=5, recalled=3)
+    (batch,) = some(task, 1, batch=30)
+    assert len(batch.inputs) == task.length == 12
+    for x, y in zip(batch.inputs.T, batch.targets.T, strict=True):
+        assert x[:9][x[:9] > 0].tolist() == y[-3:].tolist()
+        assert (x[:9] <= 5).all()
+        assert x[9:].tolist() == [6, 6, 6]
+        assert (y[:9] == IGNORE).all()
+    starts = {int(x.nonzero()[0]) for x in batch.inputs.T}
+    assert len(starts) > 3, "the symbols are at random positions"
+
+
+def test_selective_copying_of_a_hand_made_sequence():
+    places, shown = np.array([[1, 3]]), np.array([[2, 1]])
+    inputs, targets = Selective(span=4, symbols=2, recalled=2).lay_out((places, shown, shown))
+    assert inputs[:, 0].tolist() == [0, 2, 0, 1, 3, 3]
+    assert targets[:, 0].tolist() == [IGNORE] * 4 + [2, 1]
 
 
 def test_adding_marks_one_number_in_each_half():
@@ -128,7 +148,7 @@ def guessed(problem: Copying | Denoising, batch: SequenceBatch) -> tuple[float, 
 
 
 @pytest.mark.parametrize(
-    "problem", [Copying(30, 5, 4), Copying(30, 5, 4, variable=True), Denoising(30, 5, 4)]
+    "problem", [Copying(30, 5, 4), Copying(30, 5, 4, variable=True), Denoising(30, 5, 4), Selective(30, 5, 4)]
 )
 def test_the_baseline_is_what_guessing_costs(problem: Copying | Denoising):
     costs, counts = zip(*(guessed(problem, batch) for batch in some(problem, 400)), strict=True)
@@ -158,6 +178,7 @@ def test_the_baseline_of_adding_is_the_error_of_the_mean():
         (lambda: Copying(5, recalled=0), "to recall, k, must be from 1"),
         (lambda: Copying(2.5), "span T must be an integer; got 2.5"),
         (lambda: Denoising(9), "span T must be from 10 to"),
+        (lambda: Selective(3, recalled=4), "span T must be from 4 to"),
         (lambda: Adding(1), "span T must be from 2 to"),
     ],
 )

@@ -75,7 +75,7 @@ def predicted(name: str, raw: list[Any], **data: Any) -> list[Any]:
     return task.predict(task.build(), raw)
 
 
-@pytest.mark.parametrize("name", ["memory.copy", "memory.variable", "memory.denoise"])
+@pytest.mark.parametrize("name", ["memory.copy", "memory.variable", "memory.denoise", "memory.selective"])
 def test_symbols_are_typed_and_recalled(name: str):
     how = {"span": 6, "symbols": 3, "recalled": 2}
     for answer in predicted(name, ["3 1", [1, 2]], **how):
@@ -103,7 +103,7 @@ def test_pixels_are_typed_and_named():
 
 def test_symbols_that_are_predicted_are_laid_out_as_in_training():
     """The sequence that is made of typed symbols is the one that training would show."""
-    for name in ("memory.copy", "memory.denoise"):
+    for name in ("memory.copy", "memory.denoise", "memory.selective"):
         task = TASKS[name](TASKS[name].Data(span=6, symbols=3, recalled=2), SMALL)
         batch = next(iter(task.batches("valid"))).columns(0, 10)
         shown = [int(each) for each in batch.inputs[:, 0] if 1 <= each <= 3]

@@ -13,15 +13,16 @@ from torch import Tensor, nn
 
 from linnet.data.batches import IGNORE
 from linnet.data.digits import Digits, Part
-from linnet.data.memory import Adding, Copying, Denoising, SequenceBatch
+from linnet.data.memory import Adding, Copying, Denoising, Selective, SequenceBatch
 from linnet.models.sequence import SequenceModel, SequenceModelConfig
 from linnet.tasks.adding import Add
 from linnet.tasks.base import Task
 from linnet.tasks.evaluation import evaluate
 from linnet.tasks.memory import Memory
 from linnet.tasks.pixels import ImageData, Pixels
-from linnet.tasks.recall import Copy, Denoise, RecallData
+from linnet.tasks.recall import Copy, Denoise, RecallData, SelectiveCopy
 
+KINDS = {Copying: Copy, Denoising: Denoise, Selective: SelectiveCopy, Adding: Add, Digits: Pixels}
 CONFIG = SequenceModelConfig(unit="ran", hidden_size=6)
 
 
@@ -34,7 +35,7 @@ def images() -> Digits:
 def make(source: Any = None, **given: Any) -> Memory:
     source = source or Copying(6, 3, 2)
     chosen = {"batch": 4, "eval_examples": 12, **given}
-    kind: type[Memory] = {Copying: Copy, Denoising: Denoise, Adding: Add, Digits: Pixels}[type(source)]
+    kind: type[Memory] = KINDS[type(source)]
     given_source = type(kind.__name__, (kind,), {"source_of": staticmethod(lambda data: source)})
     data = ImageData(eval_batch=4, **chosen) if kind is Pixels else RecallData(**chosen)
     return given_source(data, CONFIG)
@@ -61,7 +62,8 @@ class Oracle(nn.Module):
         return 50.0 * F.one_hot(said, self.task.source.output_size), None
 
 
-SOURCES = [Copying(6, 3, 2), Copying(6, 3, 2, variable=True), Denoising(6, 3, 2), Adding(6), images()]
+SYMBOLS = [Copying(6, 3, 2), Copying(6, 3, 2, variable=True), Denoising(6, 3, 2), Selective(6, 3, 2)]
+SOURCES = [*SYMBOLS, Adding(6), images()]
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda source: type(source).__name__)
@@ -76,7 +78,7 @@ def test_perfect_answers_cost_nothing_and_are_right(source: Any):
     assert evaluate(task, Oracle(task, wrong=1), "valid")["accuracy"] == 0
 
 
-@pytest.mark.parametrize("source", SOURCES[:3], ids=["copying", "variable", "denoising"])
+@pytest.mark.parametrize("source", SYMBOLS, ids=["copying", "variable", "denoising", "selective"])
 def test_the_baseline_of_an_evaluation_is_what_guessing_costs_there(source: Any):
     class Guesser(Oracle):
         def forward(self, x: Tensor, state: Any) -> tuple[Tensor, Any]:
@@ -88,6 +90,8 @@ def test_the_baseline_of_an_evaluation_is_what_guessing_costs_there(source: Any)
     task = make(source)
     figures = evaluate(task, Guesser(task), "valid")
     assert figures["loss"] == pytest.approx(figures["baseline"], rel=1e-5)
+    (guess,) = task.baselines("valid", figures)
+    assert guess.figures == {"loss": figures["baseline"], "accuracy": 1 / 3}
 
 
 def test_it_is_a_task_that_learns_nothing_of_its_evaluation():

@@ -11,7 +11,7 @@ import pytest
 
 from linnet import cli
 from linnet.models.sequence import SequenceModel
-from linnet.runs.config import RunConfig, differences, from_json, override, to_json
+from linnet.runs.config import RunConfig, differences, from_json, options, override, to_json
 from linnet.runs.load import load
 from linnet.runs.records import read_config, read_metrics, read_result
 from linnet.tasks import TASKS
@@ -19,18 +19,19 @@ from linnet.tasks.memory import rival_forms
 from linnet.train.compare import plans, shared_task, variations
 from linnet.train.loop import train
 from linnet.train.recipes import RECIPES, recipe
+from linnet.train.recipes.tracking import TRACKED
 
 BRIEF = {"span": 5, "symbols": 3, "recalled": 2, "hidden_size": 6, "unit": "ran", "device": "cpu"}
 FAST = {"steps": 8, "log_every": 2, "evaluate_every": 4, "eval_examples": 20}
 CHECKS = ("nru-forget-5", "nru-stable-500")
+QUICK = {"memory.selective", "memory.parity", "memory.pairs", "memory.cycle", "memory.modular"}
 ENDLESS = [name for name in TASKS if name.startswith("memory.") and "mnist" not in name]
 
 
 def run_of(task: str = "memory.copy", **given: object) -> RunConfig:
     settings = {**BRIEF, **FAST, **given}
-    if task == "memory.adding":
-        settings = {name: value for name, value in settings.items() if name not in ("symbols", "recalled")}
-    return override(RunConfig(task=task), settings)
+    known = {field.name for _, field, _ in options(task)}
+    return override(RunConfig(task=task), {name: settings[name] for name in settings if name in known})
 
 
 def words(**given: object) -> list[str]:
@@ -40,7 +41,8 @@ def words(**given: object) -> list[str]:
 def test_memory_tasks_have_settings_of_their_own():
     for name in (name for name in TASKS if name.startswith("memory.")):
         config = RunConfig(task=name)
-        assert (config.optimiser.optimiser, config.optimiser.lr, config.optimiser.clip) == ("adam", 1e-3, 1.0)
+        assert (config.optimiser.optimiser, config.optimiser.clip) == ("adam", 1.0)
+        assert config.optimiser.lr == (3e-3 if name in QUICK else 1e-3)
         assert from_json(to_json(config)) == config
     assert RunConfig().optimiser.lr == 3e-3
 
@@ -219,7 +221,7 @@ def test_the_recipes_of_the_paper_are_there():
         "nru-denoise",
         "nru-psmnist",
     }
-    memory = {name for name, found in RECIPES.items() if found.task.startswith("memory.")}
+    memory = {name for name, found in RECIPES.items() if name.startswith("nru-") and "memory." in found.task}
     checks = {*(f"nru-forget-{kept}" for kept in (2, 5, 10)), *(f"nru-stable-{T}" for T in (100, 200, 500))}
     assert own | checks <= memory
     assert len(memory) == len(own) * 10 + len(checks)
@@ -247,6 +249,16 @@ def test_the_rivals_at_copying_have_as_many_parameters(name: str):
     assert (config.loop.seed, config.data.data_seed, config.loop.steps) == (5, 5, 200_000)
     assert config.optimiser.amsgrad == (name == "nru-copy-100")
     assert config.model.unit_options.get("chrono") == (120 if name.endswith(("chrono", "janet")) else None)
+
+
+def test_the_recipes_of_newer_papers_are_there():
+    settings = {name: found.settings for name, found in RECIPES.items() if found.task in QUICK}
+    units = {f"{unit}-{task}" for unit in ("mingru", "minlstm") for task in ("selective", *TRACKED)}
+    assert set(settings) == {*units, "slstm-parity"}
+    copying = settings["mingru-selective"]
+    assert (copying["span"] + copying["recalled"], copying["symbols"] + 2) == (4096 + 16, 16)
+    parity = settings["slstm-parity"]
+    assert [parity[name] + 1 for name in ("shortest", "longest", "test_longest")] == [3, 40, 256]
 
 
 def test_the_command_needs_no_training_package_to_show_its_tasks():
