@@ -382,6 +382,12 @@ FORMULAS: dict[str, tuple[Any, int]] = {
     "StatisticalRU": (linnet.StatisticalRU(D, H), (5 * H + 1) * 4 + (D + 4 + 1) * H + (5 * H + 1) * H),
     "EURNN": (linnet.EURNN(D, 16), D * 16 + 4 * 8 + 16),
     "GORU": (linnet.GORU(D, 16), 3 * D * 16 + 2 * 16 * 16 + 4 * 8 + 3 * 16),
+    "HGRN": (linnet.HGRN(D, H), 3 * D * H + H * H + 5 * H),
+    "LRU": (linnet.LRU(D, H), 2 * D * H + 2 * H * H + 3 * H + D * H),
+    "LRU square": (linnet.LRU(H, H), 4 * H * H + 4 * H),
+    "LinOSS": (linnet.LinOSS(D, H), 2 * D * H + 2 * H * H + 2 * H + D * H),
+    "CfC": (linnet.CfC(D, H), (D + H + 1) * 128 + 4 * 129 * H),
+    "LiGRU": (linnet.LiGRU(D, H), 2 * (D * H + H * H + 2 * H)),
 }
 
 
@@ -398,5 +404,7 @@ def test_buffers_are_no_parameters_and_are_not_saved():
     """What is computed from the sizes needs no place in a checkpoint."""
     for unit in linnet.UNITS.values():
         rnn = unit(D, H)
+        if unit is linnet.LiGRU:  # the running means of batch norm are learned
+            rnn = unit(D, H, normalization="layer")
         assert set(rnn.state_dict()) == {name for name, _ in rnn.named_parameters()}
         assert all(isinstance(tensor, torch.Tensor) for tensor in rnn.state_dict().values())
