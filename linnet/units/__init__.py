@@ -23,6 +23,12 @@ from linnet.units.rnn import RNN as RNN, RNNCell as RNNCell
 from linnet.units.statistical import StatisticalRU as StatisticalRU, StatisticalRUCell as StatisticalRUCell
 from linnet.units.eurnn import EURNN as EURNN, EURNNCell as EURNNCell
 from linnet.units.goru import GORU as GORU, GORUCell as GORUCell
+from linnet.units.mingru import MinGRU as MinGRU, MinGRUCell as MinGRUCell
+from linnet.units.minlstm import MinLSTM as MinLSTM, MinLSTMCell as MinLSTMCell
+from linnet.units.indrnn import IndRNN as IndRNN, IndRNNCell as IndRNNCell
+from linnet.units.mgu import MGU as MGU, MGUCell as MGUCell
+from linnet.units.minimalrnn import MinimalRNN as MinimalRNN, MinimalRNNCell as MinimalRNNCell
+from linnet.units.sgu import SGU as SGU, SGUCell as SGUCell
 
 from linnet.recurrent.recurrent import Recurrent as _Recurrent
 
