@@ -49,6 +49,7 @@ class MinGRUCell(Cell):
     activation      g: "positive" (appendix B) or "identity" (section 3)
     highway         y = p h + (1 - p) x with a third product p; needs input_size == hidden_size
     learned_start   sequences start from g(start_h), a parameter that starts in N(0, 1), instead of zeros
+    skip_from       where in x the highway starts; set by the stack for bidirectional layers
     """
 
     def __init__(
@@ -62,21 +63,24 @@ class MinGRUCell(Cell):
         activation: str = "positive",
         highway: bool = False,
         learned_start: bool = False,
+        skip_from: int | None = None,
         **projection: Any,
     ):
         super().__init__(input_size, hidden_size, {"h": hidden_size})
         self.g = pointwise(activation, ("positive", "identity"))
-        if highway and input_size != hidden_size:
-            raise ValueError(
-                f"highway=True adds x to h, so it needs input_size == hidden_size; got {input_size} and "
-                f"{hidden_size}. Project x to {hidden_size} channels before it, or set highway=False"
-            )
-        self.highway = highway
+        self.skip_from = checked_skip(input_size, hidden_size, skip_from) if highway else None
         where: dict[str, Any] = {"device": device, "dtype": dtype}
         parts = dict.fromkeys(("c", "z", "p") if highway else ("c", "z"), hidden_size)
         self.input = Projection(input_size, parts, bias, **where, **projection)
         self.start_h = nn.Parameter(torch.empty(hidden_size, **where)) if learned_start else None
         self.reset_parameters()
+
+    @classmethod
+    def options_at(cls, options: dict[str, Any], **position: int) -> dict[str, Any]:
+        """Each of two directions takes the highway with half of x, if x is as wide as both together."""
+        if position["input_size"] != position["num_directions"] * position["hidden_size"]:
+            return options
+        return {"skip_from": position["direction"] * position["hidden_size"], **options}
 
     def reset_parameters(self) -> None:
         """That of nn.Linear, as in the authors' code: all in U(-1/sqrt(d), 1/sqrt(d))."""
@@ -89,7 +93,9 @@ class MinGRUCell(Cell):
 
     @only_selects
     def extra_inputs(self, x: Tensor) -> Named:
-        return {"skip": x} if self.highway else {}
+        if self.skip_from is None:
+            return {}
+        return {"skip": x[..., self.skip_from : self.skip_from + self.hidden_size]}
 
     def step(
         self, c: Tensor, z: Tensor, h: Tensor, p: Tensor | None = None, skip: Tensor | None = None
@@ -100,6 +106,20 @@ class MinGRUCell(Cell):
             return h, {"h": h}
         p = torch.sigmoid(p)
         return p * h + (1 - p) * skip, {"h": h}
+
+
+def checked_skip(input_size: int, hidden_size: int, skip_from: int | None) -> int:
+    """Return the first channel of x that the highway reads."""
+    if skip_from is None and input_size != hidden_size:
+        raise ValueError(
+            f"highway=True adds x to h, so it needs input_size == hidden_size; got {input_size} and "
+            f"{hidden_size}. Project x to {hidden_size} channels before it, or set highway=False"
+        )
+    if skip_from is not None and not 0 <= skip_from <= input_size - hidden_size:
+        raise ValueError(
+            f"skip_from={skip_from} leaves no {hidden_size} channels of the {input_size} of x for the highway"
+        )
+    return skip_from or 0
 
 
 def reset_gates_(projection: Projection) -> None:
