@@ -382,6 +382,14 @@ FORMULAS: dict[str, tuple[Any, int]] = {
     "StatisticalRU": (linnet.StatisticalRU(D, H), (5 * H + 1) * 4 + (D + 4 + 1) * H + (5 * H + 1) * H),
     "EURNN": (linnet.EURNN(D, 16), D * 16 + 4 * 8 + 16),
     "GORU": (linnet.GORU(D, 16), 3 * D * 16 + 2 * 16 * 16 + 4 * 8 + 3 * 16),
+    "MinGRU": (linnet.MinGRU(D, H), 2 * D * H + 2 * H),
+    "MinGRU highway": (linnet.MinGRU(H, H, highway=True), 3 * H * H + 3 * H),
+    "MinLSTM": (linnet.MinLSTM(D, H), 3 * D * H + 3 * H),
+    "IndRNN": (linnet.IndRNN(D, H), D * H + 2 * H),
+    "MGU": (linnet.MGU(D, H), 2 * (D * H + H * H + H)),
+    "MinimalRNN": (linnet.MinimalRNN(D, H), D * H + 2 * H * H + 2 * H),
+    "SGU": (linnet.SGU(D, H), 2 * (D * H + H * H + H)),
+    "SGU deep": (linnet.SGU(D, H, deep=True), 2 * (D * H + H * H + H) + H * H),
 }
 
 

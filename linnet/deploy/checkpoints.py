@@ -74,13 +74,11 @@ def load_foreign(
     nru     the NRU authors' NRUCell, or their NRU model (whose output layer is left out)
     lrn     the LRN authors' language-model cell, or their stack of cells
 
-    mingru-pytorch   minGRU or minLSTM of the package of this name into MinGRU(bias=False) or MinLSTM(bias=False),
-                     with its output product if `proj_size` is given
-    minrnns          minGRU or minLSTM of the authors' code into MinGRU(learned_start=True, proj_size=...) or
-                     MinLSTM(learned_start=True, normalised=False, proj_size=...)
+    mingru_pytorch   minGRU or minLSTM of this package, or a ModuleList of them as layers, into MinGRU or
+                     MinLSTM with bias=False, and with proj_size if theirs has an output product
+    minrnns          minGRU or minLSTM of the authors' code, or a ModuleList of them, into MinGRU or MinLSTM
+                     with learned_start=True and proj_size; their MinLSTM has normalised=False
     pufferlib        MinGRU of PufferLib into MinGRU(bias=False, highway=True)
-
-    Of these, several layers are a ModuleList of theirs; PufferLib's module has layers of its own.
     """
     if source == "sru" and isinstance(rnn, SRU):
         check_norm_position(rnn, state_dict, normalize_after)
@@ -246,7 +244,7 @@ SOURCES: dict[str, tuple[tuple[type[Recurrent], ...], Converter]] = {
     "torch": ((LSTM, GRU, RNN), from_torch),
     "nru": ((NRU,), from_nru),
     "lrn": ((LRN,), from_lrn),
-    "mingru-pytorch": ((MinGRU, MinLSTM), partial(from_min, own_name=True)),
+    "mingru_pytorch": ((MinGRU, MinLSTM), partial(from_min, own_name=True)),
     "minrnns": ((MinGRU, MinLSTM), partial(from_min, own_name=False)),
     "pufferlib": ((MinGRU,), from_pufferlib),
 }

@@ -169,7 +169,9 @@ class LanguageModel(TokenEncoder):
         states = []
         for layer in self.stack:
             start, cell = layer.initial_state(batch, like), layer.first_cell
-            own = {name: torch.full_like(start[name], value) if value else start[name] for name in cell.states}
+            own = {name: start[name] for name in cell.states}
+            if value:
+                own = {name: torch.full_like(tensor, value) for name, tensor in own.items()}
             states.append(cell.pack_state(own))
         return tuple(states)
 

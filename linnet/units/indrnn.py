@@ -4,9 +4,9 @@ Li, Li, Cook, Zhu and Gao (2018):
 
     h_t = g(W x_t + u h_{t-1} + b)
 
-with g = ReLU. Each channel has one recurrent weight, so that the size of u alone says for how long the channel
-remembers, and how its gradient grows over T steps: by |u|^T. The paper therefore bounds it, |u| <= M^(1/T),
-where T is the length of the sequences and M the factor by which a state may grow over them.
+with g = ReLU. Each channel has one recurrent weight, so that the size of u alone says for how long the
+channel remembers, and how its gradient grows over T steps: by |u|^T. The paper therefore bounds it,
+|u| <= M^(1/T), where T is the length of the sequences and M the factor by which a state may grow over them.
 
 Differs from the paper: u starts in U(0, 1), as in the module of the authors' code. `steps` gives the start of
 their networks, U(0, M^(1/T)) and, in the last layer, U(M^(-1/T), M^(1/T)): its state is read after the last
@@ -112,7 +112,7 @@ class Clamp(Function):
         ctx.bound = inputs[1]
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         (u,) = ctx.saved_tensors
         outwards = (u.abs() >= ctx.bound) & (u * gradient < 0)
         return gradient.masked_fill(outwards, 0), None
@@ -130,7 +130,7 @@ class Clamped(nn.Module):
         self.bound = bound
 
     def forward(self, u: Tensor) -> Tensor:
-        return Clamp.apply(u, self.bound)  # type: ignore[no-any-return]
+        return Clamp.apply(u, self.bound)
 
     def right_inverse(self, u: Tensor) -> Tensor:
         return u

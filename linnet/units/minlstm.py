@@ -1,4 +1,4 @@
-"""MinLSTM, the minimal long short-term memory: gates and candidate read the input only, and there is one state.
+"""MinLSTM, the minimal long short-term memory: one state, and gates and candidate that read the input only.
 
 Feng, Tung, Ahmed, Bengio and Hajimirsadeghi (2024), section 3.2:
 

@@ -9,8 +9,8 @@ Gao and Glowacka (2016):
     z_t = hard_sigmoid(W_z x_t + U_z h_{t-1} + b_z)
     h_t = (1 - z_t) h_{t-1} + z_t o_t
 
-hard_sigmoid(v) = clip(0.2 v + 0.5, 0, 1), that of the authors' framework of the time; torch's of the same name
-has the slope 1/6.
+hard_sigmoid(v) = clip(0.2 v + 0.5, 0, 1), as in the frameworks of the time; torch's of the same name has the
+slope 1/6.
 
 Differs from the paper in what it does not state: the start of the parameters, which is torch's of nn.GRU.
 """

@@ -41,7 +41,8 @@ def test_no_state_is_the_learned_one_and_has_gradients(backend: str | None, bidi
     how = {"nothing": {}, "lengths": {"lengths": torch.tensor([5, 2, 3])}, "mask": {"mask": mask}}[given]
     with linnet.backend(backend):
         found, expected = rnn(x, **how), rnn(x, start_of(rnn, 3), **how)
-    assert torch.equal(found[0], expected[0]) and torch.equal(found[1], expected[1])
+    assert torch.equal(found[0], expected[0])
+    assert torch.equal(found[1], expected[1])
     for ours, theirs in zip(gradients(rnn, *found), gradients(rnn, *expected), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12)
         assert ours.abs().max() > 0

@@ -50,7 +50,8 @@ def test_weights_start_as_in_the_authors_code():
     bound = math.sqrt(6 / (1 + 8**2) / 30)
     assert 0.99 * bound < cell.input.weight.abs().max() <= bound
     assert not cell.input.bias.any()
-    assert 0 <= cell.u.min() < 0.01 and 0.99 < cell.u.max() <= 1
+    assert 0 <= cell.u.min() < 0.01
+    assert 0.99 < cell.u.max() <= 1
 
 
 def test_only_the_last_layer_remembers_all_steps():
@@ -58,9 +59,11 @@ def test_only_the_last_layer_remembers_all_steps():
     rnn = linnet.IndRNN(3, 4000, 3, steps=10, growth=4)
     bound = 4**0.1
     for cell in rnn.cells[:-1]:
-        assert 0 <= cell.u.min() < 0.01 and 0.99 * bound < cell.u.max() <= bound
+        assert 0 <= cell.u.min() < 0.01
+        assert 0.99 * bound < cell.u.max() <= bound
     last = rnn.cells[-1].u
-    assert 1 / bound <= last.min() < 1.01 / bound and 0.99 * bound < last.max() <= bound
+    assert 1 / bound <= last.min() < 1.01 / bound
+    assert 0.99 * bound < last.max() <= bound
 
 
 def test_one_layer_is_the_last_and_an_explicit_choice_holds_for_all():
@@ -87,7 +90,8 @@ def test_the_gradient_of_relu_at_zero_is_zero():
     rnn = linnet.IndRNN(2, 3, bias=False)
     y, _ = rnn(torch.zeros(4, 1, 2))
     y.sum().backward()
-    assert not y.any() and not rnn.cells[0].input.weight.grad.any()
+    assert not y.any()
+    assert not rnn.cells[0].input.weight.grad.any()
 
 
 # ------------------------------------------------------------------------------------------ clamp
