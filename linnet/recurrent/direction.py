@@ -124,7 +124,7 @@ class Direction(nn.Module):
 
         resets   [T, B], checked by the caller
         """
-        if not self.is_plain or (resets is not None and self.cell.start() is not None):
+        if not self.is_plain or (resets is not None and self.learns_start):
             return None
         if len(x) == 1 and not torch.is_grad_enabled():
             made = bound_step(self, x[0], states, None if resets is None else resets[0])
@@ -142,7 +142,7 @@ class Direction(nn.Module):
         self, x: Tensor, states: Sequence[Any], mask: Tensor, resets: Tensor | None
     ) -> tuple[Tensor, list[Tensor]] | None:
         """`bound_call` of padded sequences."""
-        if not self.is_plain or (resets is not None and self.cell.start() is not None):
+        if not self.is_plain or (resets is not None and self.learns_start):
             return None
         return bound_scan(self, x, states, self.flags(mask, resets))
 
@@ -189,8 +189,8 @@ class Direction(nn.Module):
         reset_state   where it starts from, [B, size] or [T, B, size] by name (default: the start of the cell)
         """
         flags = (None, None, self.reverse) if mask is None and resets is None else self.flags(mask, resets)
-        if resets is not None and reset_state is None:
-            reset_state = self.learned_reset_state(x)
+        if resets is not None and reset_state is None and self.learns_start:
+            reset_state = self.cell.initial_state(x.shape[1:2], x)
         start = None if reset_state is None else self.own_reset_state(reset_state, mask)
         y, state = self.cell(x, state, partial(run, self, flags=flags, reset_state=start))
         return (y if self.projection is None else self.project(y, mask)), state
@@ -216,9 +216,11 @@ class Direction(nn.Module):
         at = next_real_step(mask)[..., None]
         return {**reset_state, **{n: s.gather(0, at.expand_as(s)) for n, s in each_step.items()}}
 
-    def learned_reset_state(self, x: Tensor) -> Named | None:
-        """The learned start of the cell for each sequence; None: zeros."""
-        return None if self.cell.start() is None else self.cell.initial_state(x.shape[1:2], x)
+    @property
+    def learns_start(self) -> bool:
+        """Whether its cell has a learned state from which sequences start."""
+        cell: Any = self._modules["cell"]  # faster than through the interface of modules
+        return type(cell).start is not Cell.start and cell.start() is not None
 
     def project(self, y: Tensor, mask: Tensor | None) -> Tensor:
         if self.projection is None:
@@ -342,7 +344,7 @@ def run_together(
     """Run both directions in one launch, if they and the backend can; otherwise return None."""
     if is_compiling() or not all(d.may_share_a_launch() for d in directions):
         return None
-    if resets is not None and any(d.cell.start() is not None for d in directions):
+    if resets is not None and any(d.learns_start for d in directions):
         return None
     pair = run_pair(directions, x, states, [d.flags(mask, resets) for d in directions])
     if pair is None or all(d.projection is None for d in directions):
