@@ -180,7 +180,11 @@ CHOICES: dict[str, dict[str, tuple[Any, ...]]] = {
     },
     "gru": {"form": ("after", "before", "ran"), "heads": HEADS},
     "rnn": {"nonlinearity": ("tanh", "relu", "sigmoid"), "layer_norm": (False, False, True), "heads": HEADS},
-    "mingru": {"activation": ("positive", "identity"), "learned_start": YES_NO},
+    "mingru": {
+        "activation": ("positive", "identity"),
+        "highway": (False, False, True),
+        "learned_start": YES_NO,
+    },
     "minlstm": {"activation": ("positive", "identity"), "normalised": YES_NO, "learned_start": YES_NO},
     "indrnn": {"activation": ("relu", "tanh")},
     "mgu": {"heads": HEADS},

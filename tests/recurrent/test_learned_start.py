@@ -93,6 +93,31 @@ def test_resets_without_gradients_after_other_calls():
                 torch.testing.assert_close(rnn(x[:steps], resets=flags)[0], expected)
 
 
+def test_padded_calls_with_resets_after_others_without():
+    """Those of one layer are bound to kernels that start from zeros."""
+    rnn = liven(linnet.MinGRU(3, 4, learned_start=True)).eval()
+    x, lengths = randn(6, 8, 3), torch.tensor([6, 2, 3, 6, 1, 5, 4, 6])
+    resets = torch.zeros(6, 8, dtype=torch.bool)
+    resets[1, :3] = True
+    start = start_of(rnn, 8)
+    for mode in (torch.enable_grad, torch.no_grad):
+        with mode():
+            expected = rnn(x, start, lengths=lengths, resets=resets, reset_state=start)[0]
+            for _ in range(3):
+                torch.testing.assert_close(rnn(x, lengths=lengths, resets=resets)[0], expected)
+
+
+def test_both_directions_do_not_share_a_launch_that_resets_to_zeros(monkeypatch: pytest.MonkeyPatch):
+    launched = []
+    monkeypatch.setattr("linnet.recurrent.direction.run_pair", lambda *_: launched.append(True))
+    rnn, x = liven(linnet.MinGRU(3, 4, bidirectional=True, learned_start=True)), randn(6, 3, 3)
+    rnn(x, resets=torch.ones(6, 3, dtype=torch.bool))
+    assert not launched
+    with linnet.backend("reference"):
+        rnn(x)
+    assert launched
+
+
 def test_a_state_that_is_given_is_not_replaced():
     rnn, x = stack(), randn(5, 3, 3)
     zeros = torch.zeros(2, 3, 4).double()

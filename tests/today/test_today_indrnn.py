@@ -72,20 +72,6 @@ def test_one_layer_is_the_last_and_an_explicit_choice_holds_for_all():
     assert not linnet.IndRNN(3, 5).cells[0].long_memory
 
 
-@pytest.mark.parametrize(
-    ("options", "error", "text"),
-    [
-        ({"steps": 0}, ValueError, "steps must be at least 1; got 0"),
-        ({"growth": 0.5}, ValueError, "growth must be finite and at least 1; got 0.5"),
-        ({"long_memory": True}, ValueError, "give steps"),
-        ({"activation": "identity"}, ValueError, "must be one of 'relu', 'tanh'"),
-    ],
-)
-def test_options_are_checked(options: dict, error: type[Exception], text: str):
-    with pytest.raises(error, match=text):
-        linnet.IndRNN(3, 5, **options)
-
-
 def test_the_gradient_of_relu_at_zero_is_zero():
     rnn = linnet.IndRNN(2, 3, bias=False)
     y, _ = rnn(torch.zeros(4, 1, 2))

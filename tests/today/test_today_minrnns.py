@@ -198,15 +198,6 @@ def test_parameters_start_as_in_the_authors_code(unit: Any):
     assert cell.start_h.std().item() == pytest.approx(1, abs=0.05)
 
 
-def test_options_are_checked():
-    with pytest.raises(ValueError, match="needs input_size == hidden_size; got 3 and 4"):
-        linnet.MinGRU(3, 4, highway=True)
-    with pytest.raises(ValueError, match=r"forget_bias=3\.0 is added to a bias; it needs bias=True"):
-        linnet.MinLSTM(3, 4, bias=False, forget_bias=3.0)
-    with pytest.raises(ValueError, match="activation must be one of 'positive', 'identity'; got 'tanh'"):
-        linnet.MinGRU(3, 4, activation="tanh")
-
-
 # -------------------------------------------------------------------------------------- foreign weights
 
 
