@@ -170,6 +170,20 @@ def test_streams_start_and_reset_to_it():
     torch.testing.assert_close(stream.state, start_of(rnn, 2).detach())
 
 
+@BACKENDS
+@pytest.mark.parametrize("activations", [True, False])
+def test_a_quantised_stack_starts_from_it(backend: str | None, activations: bool):
+    rnn, x = stack().float().eval(), randn(5, 3, 3).float()
+    small = linnet.quantize(rnn, activations=activations)
+    resets = torch.ones(5, 3, dtype=torch.bool)
+    with linnet.backend(backend):
+        for how in ({}, {"resets": resets}):
+            with torch.no_grad():
+                start = start_of(small, 3)
+                expected = small(x, start, **how, **({"reset_state": start} if how else {}))[0]
+            torch.testing.assert_close(small(x, **how)[0], expected)
+
+
 def test_a_compiled_stack_starts_from_it():
     rnn, x = stack(), randn(5, 3, 3)
     compiled = torch.compile(rnn, backend="aot_eager", fullgraph=True)
