@@ -59,12 +59,12 @@ FUSED = [Variant(*each) for each in variants.PLAIN if fuses(each)]
 JUMPING = (linnet.EURNN, linnet.GORU, linnet.LiGRU, linnet.NRU, linnet.StatisticalRU)
 CONTINUOUS = [variant for variant in FUSED if variant.unit not in (*JUMPING, linnet.LRU)]
 # Those whose channels depend on each other by matrix products only: kernels of any size, also on a GPU.
-OF_ANY_SIZE = [variant for variant in FUSED if is_of_any_size(variant)]
+OF_ANY_SIZE = [v for v in FUSED if is_of_any_size(v) and not has_inner_products(v)]
 ALL_STEPS = [Variant(*each) for each in variants.STEPS if fuses(each)]
 STEPS_OF_ANY_SIZE = [variant for variant in ALL_STEPS if is_of_any_size(variant)]
 OTHER_STEPS = [variant for variant in STEPS_OF_ANY_SIZE if not has_inner_products(variant)]
 # For which there are kernels on the CPU only; and those that are not elementwise.
-WITH_INNER_PRODUCTS = [variant for variant in STEPS_OF_ANY_SIZE if has_inner_products(variant)]
+WITH_INNER_PRODUCTS = [v for v in (*FUSED, *ALL_STEPS) if is_of_any_size(v) and has_inner_products(v)]
 NOT_ELEMENTWISE = [variant for variant in ALL_STEPS if variant not in STEPS_OF_ANY_SIZE]
 
 

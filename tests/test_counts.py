@@ -388,6 +388,14 @@ FORMULAS: dict[str, tuple[Any, int]] = {
     "LinOSS": (linnet.LinOSS(D, H), 2 * D * H + 2 * H * H + 2 * H + D * H),
     "CfC": (linnet.CfC(D, H), (D + H + 1) * 128 + 4 * 129 * H),
     "LiGRU": (linnet.LiGRU(D, H), 2 * (D * H + H * H + 2 * H)),
+    "MinGRU": (linnet.MinGRU(D, H), 2 * D * H + 2 * H),
+    "MinGRU highway": (linnet.MinGRU(H, H, highway=True), 3 * H * H + 3 * H),
+    "MinLSTM": (linnet.MinLSTM(D, H), 3 * D * H + 3 * H),
+    "IndRNN": (linnet.IndRNN(D, H), D * H + 2 * H),
+    "MGU": (linnet.MGU(D, H), 2 * (D * H + H * H + H)),
+    "MinimalRNN": (linnet.MinimalRNN(D, H), D * H + 2 * H * H + 2 * H),
+    "SGU": (linnet.SGU(D, H), 2 * (D * H + H * H + H)),
+    "SGU deep": (linnet.SGU(D, H, deep=True), 2 * (D * H + H * H + H) + H * H),
 }
 
 

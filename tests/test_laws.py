@@ -300,7 +300,7 @@ def test_a_masked_sequence_reversed_is_the_backward_direction(
     """The input is wider than two hidden states, so that SRU skips by a matrix in both modules."""
     shape = shape._replace(input=variant.size(2 * shape.size(variant) + 1))
     variant = variant._replace(options={k: v for k, v in variant.options.items() if k != "residual"})
-    variant = variant._replace(square="reduced" in variant.options)
+    variant = variant._replace(square=variant.square and variant.unit in (linnet.RAN, linnet.MinGRU))
     both, one = shape.build(variant, bidirectional=True), shape.build(variant)
     backward = {k: v for k, v in both.state_dict().items() if k.startswith("directions.1.")}
     one.load_state_dict({k.replace("directions.1.", "directions.0."): v for k, v in backward.items()})
@@ -319,10 +319,12 @@ def stretch_by_stretch(
 ) -> tuple[Tensor, Any]:
     """x [T, 1, D] cut before each reset, each piece run from `starts`, but for the ends of the whole.
 
-    starts   one state for each step (default: zeros); the way back starts a piece from that of the next one
+    starts   one state for each step (default: the unit's own); the way back starts a piece from that of the
+             next one
     """
     if starts is None:
-        starts = each(lambda s: s.new_zeros(len(x), *s.shape), state)
+        start = rnn.first_cell.pack_state(rnn.initial_state(1, x))
+        starts = each(lambda s: s.expand(len(x), *s.shape), start)
     firsts = sorted({0, *resets.nonzero().flatten().tolist()})
     stops = [*firsts[1:], len(x)]
     backward = (torch.arange(len(rnn.directions)) % rnn.num_directions == 1)[:, None, None]

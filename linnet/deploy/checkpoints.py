@@ -1,4 +1,4 @@
-"""Load weights of other implementations: the `sru` package, torch.nn, and the NRU and LRN authors' code.
+"""Load weights of other implementations: packages, torch.nn, and the code of papers' authors.
 
     rnn = linnet.SRU(300, 128, num_layers=2)
     linnet.load_foreign(rnn, torch.load("sru.pt"), source="sru")
@@ -10,6 +10,7 @@ Nothing is loaded unless everything fits.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -18,7 +19,7 @@ from torch import Tensor
 from linnet.base.options import choose
 from linnet.layers.torch_names import TorchStack, convert_state_dict
 from linnet.recurrent.recurrent import Recurrent
-from linnet.units import GRU, LRN, LSTM, NRU, RNN, SRU
+from linnet.units import GRU, LRN, LSTM, NRU, RNN, SRU, MinGRU, MinLSTM
 
 
 class Foreign:
@@ -64,7 +65,7 @@ class Foreign:
 def load_foreign(
     rnn: Recurrent, state_dict: Mapping[str, Tensor], source: str, *, normalize_after: bool | None = None
 ) -> None:
-    """Load a state dict of another implementation: source is "sru", "torch", "nru" or "lrn".
+    """Load a state dict of another implementation; source is one of these:
 
     sru     the `sru` package's SRU, any depth, direction, low rank or layer norm. If its layer norms fit both
             before and after each layer, pass the `normalize_after` it was built with; Linnet has the norm
@@ -72,6 +73,12 @@ def load_foreign(
     torch   nn.LSTM, nn.GRU or nn.RNN into LSTM, GRU(form="after") or RNN
     nru     the NRU authors' NRUCell, or their NRU model (whose output layer is left out)
     lrn     the LRN authors' language-model cell, or their stack of cells
+
+    mingru_pytorch   minGRU or minLSTM of this package, or a ModuleList of them as layers, into MinGRU or
+                     MinLSTM with bias=False, and with proj_size if theirs has an output product
+    minrnns          minGRU or minLSTM of the authors' code, or a ModuleList of them, into MinGRU or MinLSTM
+                     with learned_start=True and proj_size; their MinLSTM has normalised=False
+    pufferlib        MinGRU of PufferLib into MinGRU(bias=False, highway=True)
     """
     if source == "sru" and isinstance(rnn, SRU):
         check_norm_position(rnn, state_dict, normalize_after)
@@ -204,10 +211,40 @@ def from_lrn(rnn: Recurrent, foreign: Foreign) -> dict[str, Tensor]:
     return converted
 
 
+def from_min(rnn: Recurrent, foreign: Foreign, own_name: bool) -> dict[str, Tensor]:
+    """Convert one Linear for candidate and gates, in our order, one for the output, and the learned start."""
+    gates = "to_hidden_and_f_i_gate" if own_name and isinstance(rnn, MinLSTM) else "to_hidden_and_gate"
+    converted = {}
+    for number, direction in enumerate(rnn.directions):
+        prefix = prefix_of(foreign, rnn, f"{gates}.weight", f"{number}.")
+        products = {f"cell.input.{name}": f"{gates}.{name}" for name in ("weight", "bias")}
+        products |= {f"projection.{name}": f"to_out.{name}" for name in ("weight", "bias")}
+        products["cell.start_h"] = "init_hidden_state"
+        for ours, parameter in direction.named_parameters():
+            theirs = products.get(ours)
+            if theirs is not None:
+                converted[f"directions.{number}.{ours}"] = foreign.take(f"{prefix}{theirs}", *parameter.shape)
+    return converted
+
+
+def from_pufferlib(rnn: Recurrent, foreign: Foreign) -> dict[str, Tensor]:
+    """Convert `weight`, [3 hidden, hidden], whose rows are candidate, gate and highway, as ours."""
+    prefix_of(foreign, rnn, "", "")
+    return {
+        f"directions.{number}.cell.input.weight": foreign.take(
+            f"layers.{number}.weight", *cell.input.weight.shape
+        )
+        for number, cell in enumerate(rnn.cells)
+    }
+
+
 Converter = Callable[[Recurrent, Foreign], dict[str, Tensor]]
 SOURCES: dict[str, tuple[tuple[type[Recurrent], ...], Converter]] = {
     "sru": ((SRU,), from_sru),
     "torch": ((LSTM, GRU, RNN), from_torch),
     "nru": ((NRU,), from_nru),
     "lrn": ((LRN,), from_lrn),
+    "mingru_pytorch": ((MinGRU, MinLSTM), partial(from_min, own_name=True)),
+    "minrnns": ((MinGRU, MinLSTM), partial(from_min, own_name=False)),
+    "pufferlib": ((MinGRU,), from_pufferlib),
 }

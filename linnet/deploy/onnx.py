@@ -130,8 +130,9 @@ class OneStep(nn.Module):
         if isinstance(self.model, LanguageModel):
             return self.model.initial_state(batch)
         if isinstance(self.model, Recurrent):
-            cell, rows = self.model.first_cell, len(self.model.directions)
-            return cell.pack_state(cell.initial_state((rows, batch), cell.example))
+            cell = self.model.first_cell
+            named = self.model.initial_state(batch, cell.example)
+            return cell.pack_state({name: named[name] for name in cell.states})
         raise self.needs_example()
 
     def needs_example(self) -> TypeError:

@@ -59,8 +59,11 @@ def quantize(model: nn.Module, skip: Sequence[str] = (), activations: bool = Tru
             if kind is not None and name not in skipped:
                 made = put(made, name, kind(module, activations))
     for module in made.modules():
-        if isinstance(module, Cell):
-            module.is_quantised = activations and isinstance(module.input, Quantised)
+        if isinstance(module, Cell) and isinstance(module.input, Quantised):
+            module.is_quantised = activations
+            # Its matrices refuse an input with gradients, such as what a layer makes of a learned start.
+            for parameter in module.parameters(recurse=False):
+                parameter.requires_grad_(False)
     if isinstance(made, Pretrained):
         made.changes = {
             **made.__dict__.get("changes", {}),

@@ -164,13 +164,15 @@ class LanguageModel(TokenEncoder):
     # ------------------------------------------------------------------------------------- states
 
     def initial_state(self, batch: int) -> State:
-        """Return the state at the start of a text: `config.initial_state` in every channel."""
+        """Return the state at the start of a text: that of the unit, or the number of the settings."""
         value, like = self.config.initial_state, self.example
         states = []
         for layer in self.stack:
-            cell = layer.first_cell
-            start = cell.initial_state((1, batch), like)
-            states.append(cell.pack_state({name: s.fill_(value) for name, s in start.items()}))
+            start, cell = layer.initial_state(batch, like), layer.first_cell
+            own = {name: start[name] for name in cell.states}
+            if value:
+                own = {name: torch.full_like(tensor, value) for name, tensor in own.items()}
+            states.append(cell.pack_state(own))
         return tuple(states)
 
     def read_state(self, state: State | None, x: Tensor) -> State:

@@ -14,11 +14,17 @@ def identity(x: Tensor) -> Tensor:
     return x
 
 
+def positive(x: Tensor) -> Tensor:
+    """x + 0.5 from 0 on, and sigmoid(x) below: a continuous function with positive values."""
+    return torch.where(x >= 0, x + 0.5, torch.sigmoid(x))
+
+
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "tanh": torch.tanh,
     "identity": identity,
     "relu": torch.relu,
     "sigmoid": torch.sigmoid,
+    "positive": positive,
 }
 
 

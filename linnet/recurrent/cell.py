@@ -177,7 +177,17 @@ class Cell(ShowsOptions, CopiedFast, Unit):
         y = self.projection(y)["y"]
         return y, {**state, "h": y}
 
+    def start(self) -> Named | None:
+        """Return a learned state from which sequences start, [size] by name; None: they start from zeros.
+
+        Either all cells of a stack have one, or none.
+        """
+        return None
+
     def initial_state(self, batch: Sequence[int], like: Tensor) -> Named:
+        start = self.start()
+        if start is not None:
+            return {name: start[name].to(like).repeat(*batch, 1) for name in self.states}
         return {name: like.new_zeros(*batch, size) for name, size in self.states.items()}
 
     def pack_state(self, state: Named) -> Any:

@@ -124,7 +124,7 @@ class Direction(nn.Module):
 
         resets   [T, B], checked by the caller
         """
-        if not self.is_plain:
+        if not self.is_plain or (resets is not None and self.learns_start):
             return None
         if len(x) == 1 and not torch.is_grad_enabled():
             made = bound_step(self, x[0], states, None if resets is None else resets[0])
@@ -142,7 +142,9 @@ class Direction(nn.Module):
         self, x: Tensor, states: Sequence[Any], mask: Tensor, resets: Tensor | None
     ) -> tuple[Tensor, list[Tensor]] | None:
         """`bound_call` of padded sequences."""
-        return bound_scan(self, x, states, self.flags(mask, resets)) if self.is_plain else None
+        if not self.is_plain or (resets is not None and self.learns_start):
+            return None
+        return bound_scan(self, x, states, self.flags(mask, resets))
 
     @property
     def root(self) -> nn.Module:
@@ -188,9 +190,11 @@ class Direction(nn.Module):
     ) -> tuple[Tensor, Named]:
         """mask [T, B]: True where x is real. resets [T, B]: True where a new sequence starts.
 
-        reset_state   where it starts from, [B, size] or [T, B, size] by name (default: zeros)
+        reset_state   where it starts from, [B, size] or [T, B, size] by name (default: the start of the cell)
         """
         flags = (None, None, self.reverse) if mask is None and resets is None else self.flags(mask, resets)
+        if resets is not None and reset_state is None and self.learns_start:
+            reset_state = self.cell.initial_state(x.shape[1:2], x)
         start = None if reset_state is None else self.own_reset_state(reset_state, mask)
         y, state = self.cell(x, state, partial(self.run_cell, flags=flags, reset_state=start))
         return (y if self.projection is None else self.project(y, mask)), state
@@ -224,6 +228,12 @@ class Direction(nn.Module):
             return {**reset_state, **{name: s.roll(-1, 0) for name, s in each_step.items()}}
         at = next_real_step(mask)[..., None]
         return {**reset_state, **{n: s.gather(0, at.expand_as(s)) for n, s in each_step.items()}}
+
+    @property
+    def learns_start(self) -> bool:
+        """Whether its cell has a learned state from which sequences start."""
+        cell: Any = self._modules["cell"]  # faster than through the interface of modules
+        return type(cell).start is not Cell.start and cell.start() is not None
 
     def project(self, y: Tensor, mask: Tensor | None) -> Tensor:
         if self.projection is None:
@@ -347,6 +357,8 @@ def run_together(
 ) -> tuple[Tensor, list[Named]] | None:
     """Run both directions in one launch, if they and the backend can; otherwise return None."""
     if is_compiling() or not all(d.may_share_a_launch() for d in directions):
+        return None
+    if resets is not None and any(d.learns_start for d in directions):
         return None
     pair = run_pair(directions, x, states, [d.flags(mask, resets) for d in directions])
     if pair is None or all(d.projection is None for d in directions):

@@ -220,7 +220,10 @@ def checked(
         heads=heads,
         extras=extras,
     )
-    operands = made.operands(1, 1)
+    try:
+        operands = made.operands(1, 1)
+    except ValueError as error:
+        raise Unsuited(str(error)) from None
     source: Source = operands.source  # type: ignore[assignment]
     tensors = [*operands.extras, *operands.weights, *operands.states, *operands.matrices]
     if scan.misfit(plan, source, tensors) is not None:

@@ -251,19 +251,22 @@ class Recurrent(ShowsOptions, CopiedFast, Pretrained):
 
         x         [T, B, input_size], [B, T, input_size] with batch_first, [T, input_size], or packed
         state     as returned, [num_layers * num_directions, B, size]; one tensor, or the unit's tuple
+                  (default: zeros, or the learned start of a unit that has one)
         lengths   [B]: how many steps of each sequence are real
         mask      bool, laid out as x: True where a step is real; elsewhere the state stays and y is 0
         resets    bool, laid out as x: True where a new sequence starts
         timespans laid out as x: the time since the step before, for units that read it (default: 1)
         input, hx torch's names of x and state
 
-        reset_state   the state from which new sequences start (default: zeros): laid out as `state`, or
-                      [T, num_layers * num_directions, B, size] with one for each step
+        reset_state   the state from which new sequences start (default: that of `state`): laid out as
+                      `state`, or [T, num_layers * num_directions, B, size] with one for each step
 
         Returns the output, laid out as x, and the state after the last real step.
         """
         if input is not None or hx is not None:
             x, state = either("x", x, "input", input), either("state", state, "hx", hx)
+        if state is None and self.may_learn_start:
+            state = self.learned_state(x)
         if not is_compiling():
             plain = lengths is None and mask is None and resets is None and reset_state is None
             made = self.inference.run(self, x, state, plain)
@@ -514,7 +517,7 @@ class Recurrent(ShowsOptions, CopiedFast, Pretrained):
         """The state of all layers by name, [num_layers * num_directions, B, size]."""
         rows = len(self.directions)
         if state is None:
-            return self.zeros((rows, time_first.shape[1]), time_first)
+            return self.initial_state(time_first.shape[1], time_first)
         batch = (rows, time_first.shape[1]) if x.dim() == 3 else (rows,)
         named = self.unpack_any(state, batch, x)
         return named if x.dim() == 3 else {name: s[:, None] for name, s in named.items()}
@@ -542,11 +545,31 @@ class Recurrent(ShowsOptions, CopiedFast, Pretrained):
     def unpack_any(self, state: Any, batch: tuple[int, ...], x: Tensor) -> Named:
         return (self.unpack_pair if self.as_lstm else self.first_cell.unpack_state)(state, batch, x)
 
-    def zeros(self, batch: tuple[int, int], like: Tensor) -> Named:
-        named = self.first_cell.initial_state(batch, like)
+    @property
+    def may_learn_start(self) -> bool:
+        """Whether its unit can have a learned state from which sequences start."""
+        return self.cell_class.start is not Cell.start
+
+    def initial_state(self, batch: int, like: Tensor) -> Named:
+        """The state from which sequences start by name, [num_layers * num_directions, batch, size]."""
+        rows = len(self.directions)
+        if self.may_learn_start:
+            each = [cell.initial_state((batch,), like) for cell in self.cells]
+            named = {name: torch.stack([state[name] for state in each]) for name in each[0]}
+        else:
+            named = self.first_cell.initial_state((rows, batch), like)
         if self.as_lstm:
-            named[LAST_OUTPUT] = like.new_zeros(*batch, self.layer(0)[0].output_size)
+            named[LAST_OUTPUT] = like.new_zeros(rows, batch, self.layer(0)[0].output_size)
         return named
+
+    def learned_state(self, x: Any) -> Any:
+        """The state of a call without one, as a user would give it; None: zeros, or x is not an input."""
+        packed = isinstance(x, PackedSequence)
+        data = x.data if packed else x
+        if self.first_cell.start() is None or not isinstance(data, Tensor) or data.dim() not in (2, 3):
+            return None
+        batch = int(x.batch_sizes[0]) if packed else self.to_time_first(data).shape[1]
+        return self.write_state(self.initial_state(batch, data), packed or data.dim() == 3)
 
     def unpack_pair(self, state: Any, batch: tuple[int, ...], x: Tensor) -> Named:
         cell = self.first_cell

@@ -48,6 +48,7 @@ class Stream:
             # The states of all layers side by side.
             self.states = torch.zeros(batch, sum(sizes), dtype=self.dtype, device=self.device)
             self.parts = self.states.split(sizes, -1)
+            self.states[:] = self.start()
         # One step at a time: a second thread would read a state that the first has half written.
         self.lock = Lock()
         self.prepare()
@@ -133,10 +134,18 @@ class Stream:
             self.put(named)
 
     def reset(self, rows: int | Iterable[int] | None = None) -> None:
-        """Set the state to zeros; `rows`: only those rows of the batch."""
+        """Set the state to that of a new sequence; `rows`: only those rows of the batch."""
         chosen = slice(None) if rows is None else self.index_of(rows)
         with self.lock, torch.no_grad():
-            self.states[chosen] = 0
+            self.states[chosen] = self.start()
+
+    @torch.no_grad()
+    def start(self) -> Tensor | float:
+        """The states of all layers side by side at the start of a sequence, for one row."""
+        if not self.rnn.may_learn_start:
+            return 0.0
+        each = [layer.cell.initial_state((), self.states) for layer in self.layers]
+        return torch.cat([state for cell in each for state in cell.values()])
 
     def index_of(self, rows: int | Iterable[int]) -> Tensor:
         listed = torch.as_tensor(rows if isinstance(rows, (int, Tensor)) else list(rows), device=self.device)
@@ -228,7 +237,7 @@ def stream(rnn: Recurrent, batch: int = 1) -> Stream:
     stream = linnet.stream(rnn, batch=1)
     y = stream(x)                 # x [batch, input_size] -> y [batch, output_size]
     stream.state                  # a copy of the state, as the module returns it; can be set
-    stream.reset(rows=None)       # zeros, for all rows or for some
+    stream.reset(rows=None)       # a new sequence, for all rows or for some
 
     The module must be in evaluation mode and have one direction. A step records no gradients. Weights that
     change are seen at the next step, whether in place (an optimiser), by `load_state_dict` or by new

@@ -28,6 +28,12 @@ from linnet.units.lru import LRU as LRU, LRUCell as LRUCell
 from linnet.units.linoss import LinOSS as LinOSS, LinOSSCell as LinOSSCell
 from linnet.units.cfc import CfC as CfC, CfCCell as CfCCell
 from linnet.units.ligru import LiGRU as LiGRU, LiGRUCell as LiGRUCell
+from linnet.units.mingru import MinGRU as MinGRU, MinGRUCell as MinGRUCell
+from linnet.units.minlstm import MinLSTM as MinLSTM, MinLSTMCell as MinLSTMCell
+from linnet.units.indrnn import IndRNN as IndRNN, IndRNNCell as IndRNNCell
+from linnet.units.mgu import MGU as MGU, MGUCell as MGUCell
+from linnet.units.minimalrnn import MinimalRNN as MinimalRNN, MinimalRNNCell as MinimalRNNCell
+from linnet.units.sgu import SGU as SGU, SGUCell as SGUCell
 
 from linnet.recurrent.recurrent import Recurrent as _Recurrent
 

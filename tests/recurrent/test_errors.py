@@ -594,6 +594,44 @@ OPTIONS: dict[str, tuple[Any, dict[str, Any], type[Exception], str]] = {
     "no scales": (linnet.StatisticalRU, {"scales": ()}, ValueError, r"one or more numbers .* got \(\)"),
     "one scale": (linnet.StatisticalRU, {"scales": 0.5}, TypeError, "scales .* 0.5"),
     "scales in words": (linnet.StatisticalRU, {"scales": ("slow",)}, TypeError, r"scales .*'slow'"),
+    "MinGRU activation": (
+        linnet.MinGRU,
+        {"activation": "tanh"},
+        ValueError,
+        "activation must be one of 'positive', 'identity'; got 'tanh'",
+    ),
+    "MinGRU highway": (
+        linnet.MinGRU,
+        {"highway": True},
+        ValueError,
+        "needs input_size == hidden_size; got 3 and 4",
+    ),
+    "MinGRU skip_from": (
+        linnet.MinGRU,
+        {"highway": True, "skip_from": 1},
+        ValueError,
+        "skip_from=1 leaves no",
+    ),
+    "MinLSTM activation": (
+        linnet.MinLSTM,
+        {"activation": "g"},
+        ValueError,
+        "'positive', 'identity'; got 'g'",
+    ),
+    "MinLSTM forget bias": (linnet.MinLSTM, {"forget_bias": "3"}, TypeError, "forget_bias .* '3'"),
+    "MinLSTM no bias": (
+        linnet.MinLSTM,
+        {"forget_bias": 3.0, "bias": False},
+        ValueError,
+        r"forget_bias=3\.0 is added to a bias; it needs bias=True",
+    ),
+    "IndRNN activation": (linnet.IndRNN, {"activation": "identity"}, ValueError, "'relu', 'tanh'; got"),
+    "IndRNN steps": (linnet.IndRNN, {"steps": 0}, ValueError, "steps must be at least 1; got 0"),
+    "IndRNN growth": (linnet.IndRNN, {"growth": 0.5}, ValueError, "growth must be .* at least 1; got 0.5"),
+    "IndRNN long memory": (linnet.IndRNN, {"long_memory": True}, ValueError, "give steps"),
+    "MGU init": (linnet.MGU, {"init": "he"}, ValueError, "'orthogonal'; got 'he'"),
+    "MinimalRNN init": (linnet.MinimalRNN, {"init": "he"}, ValueError, "'orthogonal'; got 'he'"),
+    "SGU init": (linnet.SGU, {"init": "he"}, ValueError, "'orthogonal'; got 'he'"),
 }
 
 

@@ -512,14 +512,14 @@ def scan_groups(fusible: Fusible, size: Size, dtype: torch.dtype) -> list[list[T
     traced, (steps, batch, hidden, _) = fusible.plan.traced, size
     if traced.sizes:
         return whole_groups(fusible, steps, batch, dtype)
-    made = sum(len(product.parts) for product in fusible.plan.products)
+    made = sum(len(parts) for _, parts in fusible.plan.matrices)
     joint = len(traced.inputs) - len(fusible.plan.extras) - made
     shapes = [
         [(steps, batch, joint * hidden)],
         [(steps, batch, hidden)] * len(fusible.plan.extras),
         [(hidden,)] * len(traced.weights),
         [(batch, hidden)] * len(traced.states),
-        [(len(product.parts) * hidden, hidden) for product in fusible.plan.products],
+        [(len(parts) * hidden, hidden) for _, parts in fusible.plan.matrices],
     ]
     return [
         [

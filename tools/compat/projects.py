@@ -53,6 +53,9 @@ LIST = (
         "rnn = linnet.SRU(8, 64, num_layers=2, rescale=False)",
         minutes=10,
     ),
+    Project(
+        "mingru-pytorch", ("minGRU-pytorch==0.2.1",), "rnn = linnet.MinGRU(64, 64, num_layers=2, bias=False)"
+    ),
     Project("allennlp-light", ("allennlp-light==1.0.0",), "PytorchSeq2SeqWrapper(linnet.LSTM(...))"),
     Project("torchrecurrent", ("torchrecurrent==0.2.5",), "self.rnn = linnet.RAN(8, 64, num_layers=2)"),
 )

@@ -10,7 +10,6 @@ import numpy as np
 
 from linnet.deploy.source.folder import filled, template
 from linnet.deploy.source.language import Language
-from linnet.deploy.step.models import CannotExport
 from linnet.deploy.step.program import INPUT, OUTPUT, Lookup, Product, Program
 from linnet.program.graph import TRUTHS
 from linnet.program.loops import Line
@@ -266,9 +265,12 @@ def example(program: Program, name: str, weights_file: bool) -> str:
 
 def init_lines(program: Program) -> Iterator[str]:
     for name, start in program.state.items():
-        if not (start == start[0]).all():
-            raise CannotExport(f"the initial state {name} has different numbers in its channels")
         value = C.number(None, float(start[0]))  # type: ignore[arg-type]
+        if not (start == start[0]).all():
+            yield f"static const float first_{name}[] = {{"
+            yield from wrapped([float_text(number) for number in start])
+            yield "};"
+            value = f"first_{name}[at]"
         yield f"for (at = 0; at < {len(start)}; at++) state->{name}[at] = {value};"
 
 

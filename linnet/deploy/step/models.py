@@ -103,12 +103,11 @@ class Stacks:
             self.names.append({state: f"{where}_{state}" for state in stack.first_cell.states})
             layer += stack.num_layers
 
-    def zeros(self) -> Named:
+    def initial_state(self) -> Named:
         start: Named = {}
         for stack, names in zip(self.stacks, self.names, strict=True):
-            cell = stack.first_cell
-            state = cell.initial_state((stack.num_layers, 1), cell.example.detach())
-            start |= {names[name]: tensor for name, tensor in state.items()}
+            state = stack.initial_state(1, stack.first_cell.example.detach())
+            start |= {own: state[name].detach() for name, own in names.items()}
         return start
 
     def by_name(self, states: Sequence[Any]) -> Named:
@@ -153,7 +152,7 @@ def of_sequential(model: nn.Sequential) -> ModelStep:
                 x = layer(x)
         return x, stacks.by_name(finals)
 
-    step = ModelStep(first_size(layers, embedding), 0, None, stacks.zeros(), run)
+    step = ModelStep(first_size(layers, embedding), 0, None, stacks.initial_state(), run)
     return step if embedding is None else with_table(step, embedding)
 
 
@@ -183,7 +182,7 @@ def of_encoder(
         return head(encoded.output), stacks.by_name(encoded.state)
 
     size = model.stack[0].input_size if model.stack else 0
-    initial = stacks.zeros() if start is None else stacks.by_name(start)
+    initial = stacks.initial_state() if start is None else stacks.by_name(start)
     return ModelStep(size, 0 if table is None else len(table), table, initial, run)
 
 
