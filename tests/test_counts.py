@@ -382,6 +382,13 @@ FORMULAS: dict[str, tuple[Any, int]] = {
     "StatisticalRU": (linnet.StatisticalRU(D, H), (5 * H + 1) * 4 + (D + 4 + 1) * H + (5 * H + 1) * H),
     "EURNN": (linnet.EURNN(D, 16), D * 16 + 4 * 8 + 16),
     "GORU": (linnet.GORU(D, 16), 3 * D * 16 + 2 * 16 * 16 + 4 * 8 + 3 * 16),
+    "FastRNN": (linnet.FastRNN(D, H), H * (D + H + 1) + 2),
+    "FastRNN low rank": (linnet.FastRNN(D, H, rank=2, recurrent_rank=3), 2 * (D + H) + 3 * 2 * H + H + 2),
+    "FastGRNN": (linnet.FastGRNN(D, H), H * (D + H + 2) + 2),
+    "FastGRNN low rank": (linnet.FastGRNN(D, H, rank=2, recurrent_rank=3), 2 * (D + H) + 6 * H + 2 * H + 2),
+    "CoRNN": (linnet.CoRNN(D, H), H * (D + 2 * H + 1)),
+    "UnICORNN": (linnet.UnICORNN(D, H), H * (D + 3)),
+    "LEM": (linnet.LEM(D, H), 4 * H * (D + H + 2)),
 }
 
 
