@@ -21,6 +21,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "memory.variable": SYMBOLS,
     "memory.denoise": SYMBOLS,
     "memory.adding": {"span": 6, "batch": 4, "eval_examples": 10},
+    "memory.fitzhugh": {"span": 20, "sequences": 13, "batch": 4, "eval_batch": 3, "eval_examples": 5},
     "memory.smnist": IMAGES,
     "memory.psmnist": IMAGES,
     "tag": {"set": "own", "batch": 5, "eval_batch": 3, "embedding_size": 4, "character_hidden": 3},

@@ -92,6 +92,7 @@ TASKS = Tasks(
         "memory.variable": "linnet.tasks.recall:VariableCopy",
         "memory.denoise": "linnet.tasks.recall:Denoise",
         "memory.adding": "linnet.tasks.adding:Add",
+        "memory.fitzhugh": "linnet.tasks.fitzhugh:Predict",
         "memory.smnist": "linnet.tasks.pixels:Pixels",
         "memory.psmnist": "linnet.tasks.pixels:PermutedPixels",
         "tag": "linnet.tasks.tag:Tag",

@@ -38,6 +38,7 @@ INPUTS: dict[str, list[str]] = {
     "memory.variable": ["1 2 3"],
     "memory.denoise": ["3 2 1"],
     "memory.adding": ["0.5* 0.1 0.2* 0.3"],
+    "memory.fitzhugh": ["-0.5 -0.41 -0.3"],
     "memory.smnist": [" ".join(["3"] * 64)],
     "memory.psmnist": [" ".join(["3"] * 64)],
     "tag": ["Anna sang in Rome.", "", "unheard"],

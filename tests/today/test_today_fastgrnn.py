@@ -125,6 +125,18 @@ def test_low_rank_is_the_product_of_two_matrices(unit: Any, backend: str | None)
 
 
 @over_both
+def test_a_reset_to_a_state_after_a_call_without_one(unit: Any):
+    """With one channel the two calls have plans of different sorts, with different weights."""
+    rnn = liven(unit(2, 1, recurrent_rank=3))
+    x, h = randn(3, 2, 2), randn(1, 2, 1, seed=1)
+    how = {"resets": torch.tensor([[False], [True], [False]]).expand(3, 2), "reset_state": 2 * h}
+    rnn(x, h)
+    ours = rnn(x, h, **how)
+    with linnet.backend("reference"):
+        same(ours, rnn(x, h, **how))
+
+
+@over_both
 @pytest.mark.parametrize("option", ["rank", "recurrent_rank"])
 def test_a_rank_is_a_whole_number(unit: Any, option: str):
     with pytest.raises(ValueError, match=f"{option} must be at least 0; got -1"):
