@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from linnet.program.planning import one_step, weights_of
-from linnet.program.trace import Line, NotPointwise, Operand, trace_names
+from linnet.program.trace import Line, NotPointwise, Operand, safe_name, trace_names
 from linnet.program.unit import Named, Stage
 from linnet.recurrent.cell import Cell
 from linnet.recurrent.modes import evaluating
@@ -157,7 +157,7 @@ class StageSums:
         function = getattr(type(cell), stage.step)
         try:
             self.lines, self.states, named = trace_names(
-                step, [function], (inputs_of(cell, stage), stage.states, weights)
+                step, [function], (inputs_of(cell, stage), [*map(safe_name, stage.states)], weights)
             )
         except (NotPointwise, RuntimeError):
             # A step that does not run on scalars, such as that of NRU, has no gate for each channel.
@@ -166,13 +166,13 @@ class StageSums:
 
     def find(self, state: str) -> GatedSum | None:
         """Return the gated sum that updates `state`, or None."""
-        line, activated = self.line_of(self.states.get(state)), False
+        line, activated = self.line_of(self.states.get(safe_name(state))), False
         while line is not None and line.op in ACTIVATIONS:
             line, activated = self.line_of(line.operands[0]), True
         if line is None or line.op != "add":
             return None
         for kept, added in (line.operands, line.operands[::-1]):
-            forget = self.factor(kept, state)
+            forget = self.factor(kept, safe_name(state))
             if forget is not None:
                 gate, content = self.gate_and_content(added)
                 return GatedSum(state, self.tree(forget), self.tree(gate), self.tree(content), activated)

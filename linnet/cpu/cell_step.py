@@ -81,6 +81,8 @@ def stage_weights(cell: Unit, stage: Stage, plan: Plan) -> Named:
     weights = weights_of(cell, stage, plan.inner)
     if tuple(weights) != plan.traced.weights:
         raise CannotFuse(f"its weights with one number per channel are now {list(weights)}")
+    if not all(weight.is_contiguous() for weight in weights.values()):
+        raise CannotFuse(ByNature("one of its weights is a number for all channels"))
     return weights
 
 

@@ -26,6 +26,7 @@ from linnet.cpu.width import vector_width
 from linnet.program.loops import lowered_forward, scratch_size
 from linnet.program.plan import Plan
 from linnet.program.readable import unreadable
+from linnet.program.trace import name_in_unit
 from linnet.program.unit import CannotFuse, Int8Linear, Linear, Named, Norm, Operation, Shift
 
 # With fewer multiplications than this, threads do not share a kernel: while other processes keep the cores
@@ -189,7 +190,7 @@ class StepProgram:
         traced = plan.traced
         try:
             by_group = plan.sizes(
-                [weights[n] for n in traced.weights], [old[n] for n in traced.states], matrices
+                [weights[n] for n in traced.weights], [old[name_in_unit(n)] for n in traced.states], matrices
             )
         except ValueError as error:
             raise CannotFuse(str(error)) from error
@@ -200,7 +201,7 @@ class StepProgram:
         for name in traced.weights:
             call.put(name, self.weight(f"the weight {name!r}", weights[name], (sizes[name],)))
         for name in traced.states:
-            self.put_state(call, f"state.{name}", old[name], new[name])
+            self.put_state(call, f"state.{name}", old[name_in_unit(name)], new[name_in_unit(name)])
         call.put("zeros", zeros(max(by_group), self.dtype))
         call.put_groups(by_group)
         if plan.pattern.numbers:

@@ -16,7 +16,7 @@ from linnet.program import plan_text as text
 from linnet.program.pattern import Pattern, pattern_of
 from linnet.program.phases import Shapes, group_sizes, phases_of, shared_phases
 from linnet.program.record_step import Derived
-from linnet.program.trace import Step, Traced
+from linnet.program.trace import Pointwise, Step, Traced
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,8 @@ class Plan:
     # Where the weights and matrices of a step that is not elementwise come from. A plan that was read from
     # its text gets them as arguments.
     derived: Derived | None = field(default=None, repr=False, compare=False)
+    # Computes those weights that are not weights of the unit; see program/hoist.py.
+    before: Pointwise | None = field(default=None, repr=False, compare=False)
     text: str = field(init=False, repr=False)
     # Kernels are compiled from the pattern, which is the same for all plans that differ only in numbers.
     pattern: Pattern = field(init=False, repr=False, compare=False)
@@ -57,6 +59,8 @@ class Plan:
     scratch: Pools = field(default_factory=Pools, repr=False, compare=False)
     # The plan for what later stages read, if zoneout changes the output afterwards; see program/planning.py.
     raw: Plan | None = field(default=None, repr=False, compare=False)
+    # The plan of a scan, if something of the step can be computed before it.
+    hoisted: Plan | None = field(default=None, repr=False, compare=False)
     # The kinds of the operands that were last found to fit; see run/scan.py.
     fits: tuple | None = field(default=None, repr=False, compare=False)
 

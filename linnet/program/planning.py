@@ -14,15 +14,21 @@ from linnet.program.restart import restarted, starts_of
 from linnet.program.shared_traces import shared_trace
 from linnet.program.substitute import with_parameters
 from linnet.program.trace import (
+    Hoisted,
+    Inner,
     Multiply,
     NotPointwise,
+    Pointwise,
     Step,
     Traced,
     bias_of,
+    in_kernel,
+    in_unit,
     interpret,
     name_in_unit,
     safe_name,
     trace,
+    trace_hoisted,
 )
 from linnet.program.unit import ByNature, CannotFuse, Named, Stage, Unit
 from linnet.program.whole_step import After, whole_plan
@@ -68,6 +74,7 @@ def plan_of_stage(
     if read & set(stage.states):
         raw = make_plan(cell, stage, extras, after, options, raw=True)
         plan.raw = None if raw.text == plan.text else raw
+        plan.hoisted = None
     return plan
 
 
@@ -83,7 +90,27 @@ def make_plan(
     done_after = (type(getattr(after, "__self__", None)), getattr(after, "__func__", after), *options)
     context = (stage.step, stage.states, names, cell.training, raw, *done_after)
     traced = shared_trace(cell, context, partial(trace_stage, cell, stage, names, after, raw))
-    return checked_plan(cell, stage, names, traced)
+    plan = checked_plan(cell, stage, names, traced.traced)
+    hoisted = traced.hoisted or (as_it_is(traced.traced) if single_numbers(cell, stage) else None)
+    if hoisted is not None:
+        plan.hoisted = Plan(hoisted.traced, plan.extras, plan.products, before=hoisted.before)
+    return plan
+
+
+def as_it_is(traced: Traced) -> Hoisted:
+    """A step of which nothing is computed before, but that its weights are made as wide as its states."""
+    return Hoisted(traced, Pointwise(traced.weights, (), ()))
+
+
+class StageTrace(NamedTuple):
+    """The traced step of a stage; and, if this pays, without what depends on weights alone."""
+
+    traced: Traced
+    hoisted: Hoisted | None
+
+    @property
+    def inner(self) -> tuple[Inner, ...]:
+        return self.traced.inner
 
 
 class StageNames(NamedTuple):
@@ -108,8 +135,8 @@ def stage_names(cell: Unit, stage: Stage, extras: Sequence[str]) -> StageNames:
     added += starts_of((*stage.states, *made))
     of_new_states = [part for attribute in stage.reads_new_state for part in getattr(cell, attribute).parts]
     products = tuple(
-        Product(state, tuple(map(safe_name, getattr(cell, attribute).parts)), getattr(cell, attribute).heads)
-        for attribute, state in stage.recurrence.items()
+        Product(safe_name(state), tuple(map(safe_name, matrix.parts)), matrix.heads)
+        for matrix, state in ((getattr(cell, name), state) for name, state in stage.recurrence.items())
     )
     names = StageNames(
         projected=tuple(name for name in cell.input.parts if name in reads),
@@ -118,26 +145,29 @@ def stage_names(cell: Unit, stage: Stage, extras: Sequence[str]) -> StageNames:
         products=products,
         weights=tuple(weights_of(cell, stage)),
     )
-    check_names(names.inputs, (*stage.states, *names.weights))
+    check_names(names.inputs, stage.states, names.weights)
     return names
 
 
-def trace_stage(cell: Unit, stage: Stage, names: StageNames, after: After, raw: bool) -> Traced:
+def trace_stage(cell: Unit, stage: Stage, names: StageNames, after: After, raw: bool) -> StageTrace:
     step = partial(one_step, cell, stage, after, raw=raw)
     try:
-        inputs = [safe_name(name) for name in names.inputs]
-        traced = trace(step, inputs, stage.states, names.weights, multiplies=True)
+        inputs, states = ([safe_name(name) for name in group] for group in (names.inputs, stage.states))
+        traced = trace(step, inputs, states, names.weights, multiplies=True)
+        hoisted = None if traced.inner else trace_hoisted(step, inputs, states, names.weights)
     except NotPointwise as reason:
         raise CannotFuse(str(reason)) from reason
+    if traced.inner and single_numbers(cell, stage):
+        raise CannotFuse(ByNature("it has products within its step, and a weight for all channels"))
     checked_plan(cell, stage, names, traced)  # first, since these checks give the simpler reasons
     check_traced(traced, step, cell.states[stage.states[0]])
-    return traced
+    return StageTrace(traced, hoisted)
 
 
 def checked_plan(cell: Unit, stage: Stage, names: StageNames, traced: Traced) -> Plan:
     plan = Plan(traced, tuple(map(safe_name, names.extras)), names.products)
     if traced.inner:
-        check_names([name_in_unit(name) for name in traced.inputs], (*stage.states, *traced.weights))
+        check_names([name_in_unit(name) for name in traced.inputs], stage.states, traced.weights)
         check_groups(cell, stage, plan)
     else:
         check_sizes(cell, stage, (*names.projected, *names.of_new_states))
@@ -159,7 +189,7 @@ def one_step(
     multiply   computes the inner products, in place of the projections of the cell
     raw        return the output as it is before `after`
     """
-    inputs = {name_in_unit(name): value for name, value in inputs.items()}
+    inputs, states = in_unit(inputs), in_unit(states)
     inputs, states = restarted(inputs, inputs), restarted(states, inputs)
     biases = {name.removeprefix("bias."): w for name, w in weights.items() if name.startswith("bias.")}
     biased = {name: inputs[name] + bias for name, bias in biases.items() if name in inputs}
@@ -172,7 +202,20 @@ def one_step(
         y, new = changed.call_by_name(stage.step, {**inputs, **biased, **states})
         y, new = changed.project_output(y, new)
     changed_y, new = after(y, new, states, inputs)
-    return (y if raw else changed_y), new
+    return (y if raw else changed_y), in_kernel(new)
+
+
+def step_of(cell: Unit, stage: Stage, after: After, plan: Plan) -> Step:
+    """The step that a plan was made from, in terms of the weights of the plan."""
+    if plan.before is None:
+        return partial(one_step, cell, stage, after)
+    return partial(interpreted_step, plan.traced)
+
+
+def interpreted_step(traced: Traced, inputs: Named, states: Named, weights: Named) -> tuple[Tensor, Named]:
+    made = interpret(traced.forward, {**inputs, **states, **weights})
+    like = next(iter(states.values()))
+    return made["y"].expand_as(like), {name: made[f"new.{name}"].expand_as(s) for name, s in states.items()}
 
 
 def inner_projections(cell: Unit) -> list[str]:
@@ -201,19 +244,17 @@ class InnerProduct:
         return {name_in_unit(name): part for name, part in made.items()}
 
 
-def check_names(parts: Sequence[str], others: Sequence[str]) -> None:
-    """Kernels find operands by name. A part may have any name; `others` are states and parameters."""
-    names = [*parts, *others]
+def check_names(parts: Sequence[str], states: Sequence[str], weights: Sequence[str]) -> None:
+    """Kernels find operands by name. A part or a state may have any name."""
+    names = [*parts, *states, *weights]
     twice = [name for name in names if names.count(name) > 1]
     if twice:
         raise CannotFuse(
             f"two of its parts, states and parameters are called {twice[0]!r}; rename one of them"
         )
-    taken = [name for name in others if safe_name(name) != name]
+    taken = [name for name in weights if safe_name(name) != name]
     if taken:
-        raise CannotFuse(
-            f"a state or a parameter is called {taken[0]!r}, which is a name that kernels use; rename it"
-        )
+        raise CannotFuse(f"a parameter is called {taken[0]!r}, which is a name that kernels use; rename it")
 
 
 def check_traced(traced: Traced, step: Step, size: int) -> None:
@@ -274,7 +315,7 @@ def check_groups(cell: Unit, stage: Stage, plan: Plan) -> None:
     except ValueError as error:
         raise CannotFuse(ByNature(f"its states and parts are of different sizes: {error}")) from error
     wrong = [name for name, size in expected.items() if size != sizes[plan.groups[name]]]
-    held = {plan.groups[name] for name in stage.states}
+    held = {plan.groups[safe_name(name)] for name in stage.states}
     wrong += [name for name in plan.extras if plan.groups[name] not in held]
     if wrong or not set(stage.recurrence.values()) <= set(stage.states):
         raise CannotFuse(ByNature(f"its states and parts are of different sizes, as {wrong[:1]}"))
@@ -288,11 +329,27 @@ def weights_of(cell: Unit, stage: Stage, inner: Sequence[str] = ()) -> Named:
     sizes = {cell.states[name] for name in stage.states}
     own = cell._parameters.items()
     weights: Named = {name: w for name, w in own if w is not None and w.dim() == 1 and len(w) in sizes}
+    weights |= {name: w.expand(max(sizes)) for name, w in single_numbers(cell, stage).items()}
     for attribute in (*stage.recurrence, *inner):
         matrix = getattr(cell, attribute)
         if matrix.bias is not None:
             weights |= {bias_of(name): bias for name, bias in matrix.biases().items()}
     return weights
+
+
+def single_numbers(cell: Unit, stage: Stage) -> Named:
+    """The weights with one number for all channels, if all states have the same number of channels."""
+    sizes = {cell.states[name] for name in stage.states}
+    if len(sizes) > 1 or sizes == {1}:
+        return {}
+    return {name: w for name, w in cell._parameters.items() if w is not None and w.shape == (1,)}
+
+
+def computed_weights(before: Pointwise, own: Named, names: Sequence[str]) -> Named:
+    """The weights of these names: those of the unit, and what is computed from them."""
+    known = {**own, **interpret(before, own)}
+    size = next(iter(own.values())).shape
+    return {name: known[name].expand(size).contiguous() for name in names}
 
 
 def check_bare(cell: Unit, attribute: str) -> None:

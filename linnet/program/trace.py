@@ -21,7 +21,7 @@ import re
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,13 +38,13 @@ from linnet.base.torch_private import (
     tracing_state,
     without_saved_tensors_hooks,
 )
+from linnet.program.hoist import hoistable, needed_lines
+from linnet.program.lines import Line, Operand, Pointwise
 from linnet.program.local_values import Call, all_variables, watching
 
 Values = dict[str, Tensor]
 # inputs, states, weights -> y, new states; all by name. With inner products it takes `multiply`, a Multiply.
 Step = Callable[..., tuple[Tensor, Values]]
-
-Operand = str | float
 
 PACKAGE = Path(__file__).parents[1]
 # What is called between the line of a unit and the operation of torch.
@@ -64,6 +64,16 @@ def name_in_unit(safe: str) -> str:
     return safe.removesuffix(".")
 
 
+def in_kernel(values: Values) -> Values:
+    """Values by the names that kernels use."""
+    return {safe_name(name): value for name, value in values.items()}
+
+
+def in_unit(values: Values) -> Values:
+    """Values by the names that the unit uses."""
+    return {name_in_unit(name): value for name, value in values.items()}
+
+
 def bias_of(part: str) -> str:
     """The name of the bias of what a product makes, among the weights."""
     return f"bias.{name_in_unit(part)}"
@@ -71,31 +81,6 @@ def bias_of(part: str) -> str:
 
 class NotPointwise(Exception):  # noqa: N818, it says what the step is
     """A step did something that is not elementwise, so it cannot be fused."""
-
-
-@dataclass(frozen=True)
-class Line:
-    """result = op(*operands); operands are names of earlier results or of inputs, or numbers."""
-
-    result: str
-    op: str
-    operands: tuple[Operand, ...]
-
-    def __str__(self) -> str:
-        return f"{self.result} = {self.op}({', '.join(map(str, self.operands))})"
-
-
-@dataclass(frozen=True)
-class Pointwise:
-    """A straight line of scalar operations from named inputs to named outputs."""
-
-    inputs: tuple[str, ...]
-    lines: tuple[Line, ...]
-    outputs: tuple[tuple[str, Operand], ...]
-
-    def __str__(self) -> str:
-        returned = [f"{name} = {value}" for name, value in self.outputs]
-        return "\n".join([f"inputs: {', '.join(self.inputs)}", *map(str, self.lines), *returned])
 
 
 class Inner(NamedTuple):
@@ -149,7 +134,25 @@ def trace(
     multiplies   `step` takes an argument `multiply`, by which it computes inner products
     """
     with undisturbed():
-        return record(step, inputs, states, weights, multiplies)
+        return Tracing(inputs, states, weights).run(step, multiplies).traced()
+
+
+class Hoisted(NamedTuple):
+    """A step without what it computes from its weights alone.
+
+    before   computes the weights that the step reads and that are not weights of the unit
+    """
+
+    traced: Traced
+    before: Pointwise
+
+
+def trace_hoisted(
+    step: Step, inputs: Sequence[str], states: Sequence[str], weights: Sequence[str]
+) -> Hoisted | None:
+    """`trace`, with what depends on weights alone computed before; None if there is nothing of the kind."""
+    with undisturbed():
+        return Tracing(inputs, states, weights).run(step, multiplies=False).hoisted()
 
 
 # attribute, what the product reads, the parts that it makes, those of them with a bias, heads -> the parts by
@@ -208,38 +211,73 @@ def undisturbed() -> Iterator[None]:
         set_tracing_state(tracing)
 
 
-def record(
-    step: Step, inputs: Sequence[str], states: Sequence[str], weights: Sequence[str], multiplies: bool
-) -> Traced:
-    recorder = Recorder()
-    products = InnerProducts(recorder)
-    groups = [{name: recorder.input(name) for name in names} for names in (inputs, states, weights)]
-    try:
-        with recorder:
-            y, new = step(*groups, multiply=products) if multiplies else step(*groups)
-    except RecursionError:  # of the caller: there may be room at the next call
-        raise
-    except (RuntimeError, TypeError, ValueError, LookupError, AttributeError) as error:
-        where = user_line(traceback.extract_tb(error.__traceback__))
-        raise NotPointwise(
-            f"step does not run on scalars, so it is not elementwise: {error}{where}"
-        ) from error
-    given, held, fixed = groups
-    leaves = {**given, **products.parts, **held, **fixed, **products.biases}
-    names = list(leaves)
-    outputs = {"y": y, **{f"new.{name}": new[name] for name in states}, **products.sources}
-    forward = recorder.graph(names, outputs)
-    above = {f"d{name}": recorder.input(f"d{name}") for name in outputs}
-    # A constant output has no gradient.
-    varying = [name for name, output in outputs.items() if output.requires_grad]
-    gradients = recorder.gradients(
-        [outputs[name] for name in varying],
-        list(leaves.values()),
-        [above[f"d{name}"] for name in varying],
-    )
-    backward = recorder.graph([*names, *above], {f"d.{n}": g for n, g in zip(names, gradients, strict=True)})
-    inputs, weights = (*inputs, *products.parts), (*weights, *products.biases)
-    return Traced(inputs, tuple(states), weights, forward, backward, tuple(products.products))
+class Tracing:
+    """One run of a step on scalars, and what is made of it."""
+
+    def __init__(self, inputs: Sequence[str], states: Sequence[str], weights: Sequence[str]):
+        self.recorder = Recorder()
+        self.products = InnerProducts(self.recorder)
+        groups = [{name: self.recorder.input(name) for name in names} for names in (inputs, states, weights)]
+        self.inputs, self.states, self.weights = groups
+        self.outputs: Values = {}
+
+    def run(self, step: Step, multiplies: bool) -> Tracing:
+        groups = (self.inputs, self.states, self.weights)
+        try:
+            with self.recorder:
+                y, new = step(*groups, multiply=self.products) if multiplies else step(*groups)
+        except RecursionError:  # of the caller: there may be room at the next call
+            raise
+        except (RuntimeError, TypeError, ValueError, LookupError, AttributeError) as error:
+            where = user_line(traceback.extract_tb(error.__traceback__))
+            raise NotPointwise(
+                f"step does not run on scalars, so it is not elementwise: {error}{where}"
+            ) from error
+        states = {f"new.{name}": new[name] for name in self.states}
+        self.outputs = {"y": y, **states, **self.products.sources}
+        return self
+
+    def traced(self) -> Traced:
+        weights = {**self.weights, **self.products.biases}
+        return self.graphs({name: [tensor] for name, tensor in weights.items()}, {})
+
+    def hoisted(self) -> Hoisted | None:
+        recorder = self.recorder
+        outputs = [recorder.operand(output) for output in self.outputs.values()]
+        values = hoistable(recorder.lines, outputs, self.weights)
+        # What is computed inside of one of torch's operations has no gradient of its own.
+        if not values or not all(t.requires_grad for value in values for t in recorder.results[value]):
+            return None
+        names: dict[Operand, str] = {value: f"static.{i}" for i, value in enumerate(values)}
+        tensors = {name: list(recorder.results[value]) for value, name in names.items()}  # type: ignore[index]
+        before = recorder.graph(list(self.weights), {name: same[0] for name, same in tensors.items()})
+        forward = recorder.graph((), self.outputs, names)
+        read = {operand for line in forward.lines for operand in line.operands}
+        own = {name: [tensor] for name, tensor in self.weights.items() if name in read}
+        return Hoisted(self.graphs({**own, **tensors}, names), before)
+
+    def graphs(self, weights: Mapping[str, list[Tensor]], names: Mapping[Operand, str]) -> Traced:
+        """The step and its gradient.
+
+        weights   the tensors that each weight is: one that was computed twice is two
+        names     those of weights by the results that they replace
+        """
+        given = {**self.inputs, **self.products.parts}
+        leaves = {name: [tensor] for name, tensor in {**given, **self.states}.items()}
+        leaves |= weights
+        forward = self.recorder.graph(list(leaves), self.outputs, names)
+        above = {f"d{name}": self.recorder.input(f"d{name}") for name in self.outputs}
+        # A constant output has no gradient.
+        varying = [name for name, output in self.outputs.items() if output.requires_grad]
+        gradients = self.recorder.gradients(
+            [self.outputs[name] for name in varying],
+            list(leaves.values()),
+            [above[f"d{name}"] for name in varying],
+        )
+        results = {f"d.{name}": gradient for name, gradient in zip(leaves, gradients, strict=True)}
+        backward = self.recorder.graph([*leaves, *above], results, names)
+        inner = tuple(self.products.products)
+        return Traced(tuple(given), tuple(self.states), tuple(weights), forward, backward, inner)
 
 
 def trace_names(
@@ -282,17 +320,22 @@ class Recorder(DispatchMode):
         # Names by identity; the tensors are kept so that no identity is used twice.
         self.names: dict[int, Operand] = {}
         self.kept: list[Tensor] = []
+        # The tensors that are the result of a line, of which there may be several: equal operations.
+        self.results: dict[str, list[Tensor]] = {}
         # What `isnan` was asked of while differentiating, by the identity of its result; see `anomaly_check`.
         self.asked: dict[int, Tensor] = {}
         self.is_differentiating = False
 
     def gradients(
-        self, outputs: Sequence[Tensor], leaves: Sequence[Tensor], above: Sequence[Tensor]
-    ) -> Sequence[Tensor | None]:
+        self, outputs: Sequence[Tensor], leaves: Sequence[Sequence[Tensor]], above: Sequence[Tensor]
+    ) -> list[Tensor | None]:
+        """The gradient of each group of leaves, which stand for one value: the sum of those of the group."""
         self.is_differentiating = True
+        every = [leaf for group in leaves for leaf in group]
         try:
             with self:
-                return torch.autograd.grad(outputs, leaves, above, allow_unused=True)
+                found = iter(torch.autograd.grad(outputs, every, above, allow_unused=True))
+                return [total([next(found) for _ in group]) for group in leaves]
         finally:
             self.is_differentiating = False
 
@@ -339,7 +382,10 @@ class Recorder(DispatchMode):
             raise NotPointwise(
                 f"step uses {func} with rounding_mode={kwargs['rounding_mode']!r}{user_line()}"
             )
-        self.name(result, RECORDED[op](self, *operands, **options))
+        value = RECORDED[op](self, *operands, **options)
+        self.name(result, value)
+        if op not in SAME and isinstance(value, str):
+            self.results.setdefault(value, []).append(result)
         return result
 
     def decompose(self, func: Any, args: Any, kwargs: Any) -> Any:
@@ -385,16 +431,26 @@ class Recorder(DispatchMode):
             self.lines.append(Line(self.recorded[key], op, values))
         return self.recorded[key]
 
-    def graph(self, inputs: Sequence[str], outputs: Mapping[str, Tensor | None]) -> Pointwise:
-        """The lines that the outputs need; an output that depends on nothing is 0."""
-        values = tuple((name, 0.0 if t is None else self.operand(t)) for name, t in outputs.items())
-        needed = {value for _, value in values}
-        lines = []
-        for line in reversed(self.lines):
-            if line.result in needed:
-                lines.append(line)
-                needed.update(line.operands)
-        return Pointwise(tuple(inputs), tuple(reversed(lines)), values)
+    def graph(
+        self,
+        inputs: Sequence[str],
+        outputs: Mapping[str, Tensor | None],
+        given: Mapping[Operand, str] = {},
+    ) -> Pointwise:
+        """The lines that the outputs need; an output that depends on nothing is 0.
+
+        given   results that are inputs of the graph, and their names there
+        """
+        values = {name: 0.0 if t is None else self.operand(t) for name, t in outputs.items()}
+        values = {name: given.get(value, value) for name, value in values.items()}
+        lines = [replace(line, operands=tuple(given.get(o, o) for o in line.operands)) for line in self.lines]
+        needed = needed_lines([line for line in lines if line.result not in given], values.values())
+        return Pointwise(tuple(inputs), tuple(needed), tuple(values.items()))
+
+
+def total(gradients: Sequence[Tensor | None]) -> Tensor | None:
+    some = [gradient for gradient in gradients if gradient is not None]
+    return sum(some[1:], some[0]) if some else None
 
 
 def interpret(graph: Pointwise, values: Values) -> Values:

@@ -15,7 +15,7 @@ from linnet.program.record_step import Derived, derived_tensors, record_step
 from linnet.program.restart import restarted, starts_of
 from linnet.program.shared_traces import shared_trace
 from linnet.program.substitute import attributes_read, with_parameters, with_weights
-from linnet.program.trace import NotPointwise, Traced, name_in_unit, safe_name
+from linnet.program.trace import NotPointwise, Traced, in_kernel, in_unit, safe_name
 from linnet.program.unit import CannotFuse, Named, Stage, Unit
 
 # What is done to the state after the step: output, new state, old state, inputs -> output, new state.
@@ -34,21 +34,21 @@ def whole_plan(cell: Unit, extras: Sequence[str], after: After, options: tuple[A
         part for stage in cell.stages() for name in stage.recurrence for part in getattr(cell, name).parts
     }
     extras = [name for name in extras if name not in starts_of(products)]
-    inputs = input_sizes(cell, extras)
+    inputs, states = input_sizes(cell, extras), {safe_name(n): size for n, size in cell.states.items()}
     dtype = dtype_of(cell)
 
     def step(given: Named, state: Named, parameters: Named) -> tuple[Tensor, Named]:
-        named = {name_in_unit(name): value for name, value in given.items()}
-        changed, state = with_all_parameters(cell, parameters), restarted(state, named)
+        named = in_unit(given)
+        changed, state = with_all_parameters(cell, parameters), restarted(in_unit(state), named)
         y, new = changed.run_stages(named, state)
         y, new = after(y, new, state, named)
-        return changed.output(y, new), new
+        return changed.output(y, new), in_kernel(new)
 
     shapes = {name: tuple(parameter.shape) for name, parameter in step_parameters(cell)}
 
     def trace() -> WholeTrace:
         try:
-            made = WholeTrace(*record_step(step, inputs, cell.states, shapes, dtype))
+            made = WholeTrace(*record_step(step, inputs, states, shapes, dtype))
         except NotPointwise as reason:
             raise CannotFuse(str(reason)) from reason
         check_recorded(step, made.traced, made.derived, shapes, dtype)

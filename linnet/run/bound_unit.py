@@ -15,9 +15,9 @@ from linnet.base.forks import compiling
 from linnet.program.operands import NO_FLAGS, Source, as_dtype
 from linnet.program.padding import Padding, cleared, padding_of
 from linnet.program.plan import Fusible, Plan
-from linnet.program.planning import one_step, sum_of_sizes
+from linnet.program.planning import step_of, sum_of_sizes
 from linnet.program.readable import is_transformed_by_func
-from linnet.program.trace import name_in_unit
+from linnet.program.trace import name_in_unit, safe_name
 from linnet.program.unit import ByNature, CannotFuse, Flags, Named, Stage, Unit
 from linnet.program.whole_step import whole_stage
 from linnet.run.available import multiplies_bfloat16
@@ -114,7 +114,8 @@ class BoundUnit:
         """`run` of a call like one that it ran before, if it `is_direct`; without padding."""
         cell, known = recurrence.cell, answers.input_of(recurrence.cell)
         tensors = self.operands(cell, answers, 0, x, cell.extra_inputs(x), states)
-        fusible = Fusible(self.plans[0], partial(one_step, cell, self.stages[0], recurrence.after))
+        plan = self.plans[0]
+        fusible = Fusible(plan, step_of(cell, self.stages[0], recurrence.after, plan))
         source = Source(x, known.weight, known.bias, known.heads)
         return self.scan(fusible, source, tensors, flags, (), None)
 
@@ -122,7 +123,7 @@ class BoundUnit:
         """Whether it is one scan of x itself and the state, with nothing before or after."""
         known = answers.input_of(recurrence.cell)
         has_one_scan = self.projects and self.plans[0].raw is None and (self.gives_output or self.is_whole)
-        has_one_scan &= self.plans[0].traced.states == tuple(recurrence.cell.states)
+        has_one_scan &= self.plans[0].traced.states == tuple(map(safe_name, recurrence.cell.states))
         bare = known.is_plain and known.is_bare and reduction_of(recurrence.cell.input) is None
         return has_one_scan and bare and not recurrence.changes_state
 
@@ -152,10 +153,10 @@ class BoundUnit:
             tensors = self.operands(cell, answers, number, source.x, inputs, states)
             if not self.mode.recorded:  # a registered operation has its own checks
                 self.check_fit(cell, answers, number, source, tensors)
-            drops = [masks[product.state] for product in plan.products] if masks else ()
-            step = partial(one_step, cell, stage, recurrence.after)
+            drops = [masks[name_in_unit(product.state)] for product in plan.products] if masks else ()
+            step = step_of(cell, stage, recurrence.after, plan)
             y, new = self.scan(Fusible(plan, step), source, tensors, flags, drops, padding)
-            finals |= zip(plan.traced.states, new, strict=True)
+            finals |= zip(stage.states, new, strict=True)
             # A stage whose state is read by another, or by the output, returns this state as its output.
             sequences[stage.states[0]] = read[stage.states[0]] = y
             if plan.raw is not None:
@@ -306,7 +307,7 @@ def state_size(cell: Unit, stage: Stage, plan: Plan, name: str) -> int:
     if plan.traced.sizes:
         return dict(plan.traced.sizes)[name]
     groups = plan.groups
-    return next(cell.states[state] for state in stage.states if groups[state] == groups[name])
+    return next(cell.states[state] for state in stage.states if groups[safe_name(state)] == groups[name])
 
 
 # ------------------------------------------------------------------------------- both directions
@@ -344,7 +345,7 @@ def run_pair(sides: Sequence[Side], x: Tensor) -> tuple[Tensor, list[Named]]:
         source = Source(joint, None, None)
         tensors = unit.operands(cell, answers, 0, x, inputs, [state[name] for name in stage.states])
         unit.check_fit(cell, answers, 0, source, tensors)
-        step = partial(one_step, cell, stage, recurrence.after)
+        step = step_of(cell, stage, recurrence.after, plan)
         extras = [laid_out(as_dtype(extra, source.x.dtype)) for extra in tensors[: len(plan.extras)]]
         operands = (laid_out(source.x), *extras, *tensors[len(plan.extras) :])
         scanned.append(Scanned(Fusible(plan, step), flags, operands))

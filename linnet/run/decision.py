@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from linnet.base.pools import Pools
 from linnet.program.plan import Plan
-from linnet.program.planning import check_int8, matrices_of, weights_of
+from linnet.program.planning import check_int8, computed_weights, matrices_of, weights_of
 from linnet.program.unit import CannotFuse, Named, Unit
 from linnet.program.whole_step import derived_operands
 from linnet.run.available import no_cpu_kernels
@@ -124,6 +124,8 @@ class Answers:
             return Weights.of(*derived_operands(cell, plan.derived))
         stage = self.stages[number]
         own, matrices = weights_of(cell, stage, plan.inner), matrices_of(cell, stage, plan.inner)
+        if plan.before is not None and tuple(own) == plan.before.inputs:
+            own = computed_weights(plan.before, own, plan.traced.weights)
         if tuple(own) != plan.traced.weights:
             raise CannotFuse(f"its weights with one number per channel are now {list(own)}")
         return Weights.of(list(own.values()), matrices)
@@ -175,6 +177,8 @@ class Decision(Answers):
         self.accepted.add((x.dtype, x.shape[-1]))
 
     def weights_of(self, cell: Unit, number: int, plan: Plan) -> Weights:
+        if plan.before is not None:
+            return super().weights_of(cell, number, plan)
         known, kept = self.weights.get(number, (None, None))
         kept = kept if known is plan else None
         if kept is not None and (not torch.is_grad_enabled() or kept.are_parameters):

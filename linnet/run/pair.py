@@ -15,6 +15,7 @@ from torch import Tensor
 
 from linnet.program.operands import Flags, Operands, ends
 from linnet.program.plan import Fusible
+from linnet.program.trace import name_in_unit
 from linnet.run.in_place import changeable
 from linnet.run.samples import for_each_sample
 from linnet.run.scan import aliases, reference_gradients, wants_gradients
@@ -36,7 +37,7 @@ def pair_scan(ahead: Scanned, back: Scanned) -> tuple[Tensor, list[dict[str, Ten
     y, *finals = PairScan.apply(
         fusibles, flags, wants_gradients((*groups[0], *groups[1])), *groups[0], *groups[1]
     )
-    names = ahead.fusible.plan.traced.states
+    names = [name_in_unit(name) for name in ahead.fusible.plan.traced.states]
     halves = finals[: len(names)], finals[len(names) :]
     return y, [dict(zip(names, half, strict=True)) for half in halves]
 

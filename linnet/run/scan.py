@@ -17,7 +17,7 @@ from linnet.program.operands import NO_FLAGS, Flags, Operands, Source, as_dtype,
 from linnet.program.padding import Padding
 from linnet.program.plan import Fusible, Plan
 from linnet.program.readable import unreadable
-from linnet.program.trace import Step, bias_of
+from linnet.program.trace import Step, bias_of, name_in_unit
 from linnet.program.unit import Named
 from linnet.run import reference
 from linnet.run.in_place import changeable
@@ -100,7 +100,8 @@ class Call(NamedTuple):
         """The output, the final states, and what the backward pass reads: the states and the products."""
         y, sequences, products = self.kernels.run_forward(operands, keep, share=not collects())
         if collects():
-            collect(dict(zip(operands.plan.traced.states, sequences, strict=True)), operands.reverse)
+            names = map(name_in_unit, operands.plan.traced.states)
+            collect(dict(zip(names, sequences, strict=True)), operands.reverse)
         return y, ends(operands, sequences, y.dtype), sequences, products
 
 

@@ -229,6 +229,7 @@ class Scan(Way):
         if known is not None:
             return known
         plans = answers.plans_for(recurrence, extras)
+        plans = [plan if plan.hoisted is None else plan.hoisted for plan in plans]
         missing = [available.not_on_gpu(plan.traced) for plan in plans if not self.runs_all_steps]
         lacking = next(filter(None, missing), None)
         if lacking is not None:
