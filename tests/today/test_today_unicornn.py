@@ -76,15 +76,17 @@ def test_errors(options: dict[str, Any], error: type[Exception], says: str):
 
 
 @torch.no_grad()
-def test_without_input_it_oscillates_and_loses_nothing():
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
+def test_without_input_it_oscillates_and_loses_nothing(dtype: torch.dtype):
     """With w = 0 the energy alpha y^2 + z^2 stays near its start for as long as it runs."""
-    rnn = linnet.UnICORNN(1, 3, dt=0.1, alpha=4.0, dtype=torch.double)
+    rnn = linnet.UnICORNN(1, 3, dt=0.1, alpha=4.0, dtype=dtype)
     cell = rnn.first_cell
     cell.w.zero_()
     cell.input.weight.zero_()
-    start = torch.ones(1, 1, 3, dtype=torch.double)
-    y, state = rnn(torch.zeros(5000, 1, 1, dtype=torch.double), (start, 0 * start))
+    start = torch.ones(1, 1, 3, dtype=dtype)
+    y, state = rnn(torch.zeros(5000, 1, 1, dtype=dtype), (start, 0 * start))
     assert y.abs().max() < 1.1
     assert y[-200:].abs().amax(0).min() > 0.9
     energy = 4 * state.y**2 + state.z**2
-    torch.testing.assert_close(energy, torch.full_like(energy, 4.0), rtol=0.2, atol=0)
+    # The method keeps another energy, which differs by a term of the size of s.
+    torch.testing.assert_close(energy, torch.full_like(energy, 4.0), rtol=0.1, atol=0)
