@@ -13,6 +13,8 @@ from linnet.units import UNITS
 from tests.helpers import tensors
 
 SIZE = 4
+# Their steps are computed by torch: rotations, and weights with one number for all channels.
+WITHOUT_KERNEL = ("eurnn", "goru", "fastrnn", "fastgrnn")
 
 
 def steps(rnn: linnet.Recurrent, x: torch.Tensor, state=None, resets=None) -> list[torch.Tensor]:
@@ -46,7 +48,7 @@ def test_steps_equal_the_loop(unit: str, batch_first: bool, short_ways):
     for one, other in zip(found, expected, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)
     # The first step has no state, and the second is the first like those that follow.
-    assert count in ((0,) if unit in ("eurnn", "goru") else (3, 4))
+    assert count in ((0,) if unit in WITHOUT_KERNEL else (3, 4))
 
 
 @pytest.mark.parametrize("batch_first", [False, True])
@@ -62,7 +64,7 @@ def test_steps_with_resets_equal_the_loop(unit: str, batch_first: bool, short_wa
         expected = steps(rnn, x, None, resets)
     for one, other in zip(found, expected, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)
-    assert count in ((0,) if unit in ("eurnn", "goru") else (4, 5))
+    assert count in ((0,) if unit in WITHOUT_KERNEL else (4, 5))
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from linnet.cpu import steps
 from linnet.cpu.threads import parallel_for
 
 SIZES = {"nru": {"hidden_size": 12, "memory_size": 64}}
-WITHOUT_KERNEL = ("eurnn", "goru")
+WITHOUT_KERNEL = ("eurnn", "goru", "fastrnn", "fastgrnn")
 
 
 def build(name: str, dtype: torch.dtype = torch.double, **options) -> linnet.Recurrent:

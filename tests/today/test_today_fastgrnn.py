@@ -195,3 +195,11 @@ def test_exported_c_keeps_the_small_matrices(tmp_path: Path):
     names = ("input_reduce", "input_weight", "recurrent_weight", "expand_weight")
     sizes = [int(re.search(rf"int8_t layer0_{name}\[(\d+)\]", code)[1]) for name in names]  # type: ignore[index]
     assert sizes == [2 * 8, 16 * 2, 3 * 16, 16 * 3]
+
+
+def test_a_quantised_unit_of_low_rank_says_why_it_runs_on_the_loop():
+    with torch.no_grad():
+        text = str(
+            linnet.explain(linnet.quantize(linnet.FastGRNN(8, 8, recurrent_rank=3)), torch.zeros(5, 2, 8))
+        )
+    assert "loop: it has products within its step, and a weight for all channels" in text
