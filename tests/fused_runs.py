@@ -66,8 +66,10 @@ def jumps(variant: variants.Variant) -> bool:
 
 
 CONTINUOUS = [variant for variant in FUSED if not jumps(variant)]
-# Those whose channels depend on each other by matrix products only: kernels of any size, also on a GPU.
+# Those whose channels depend on each other by matrix products only: kernels of any size. Those without a
+# product within the step have kernels on a GPU, too.
 OF_ANY_SIZE = [variant for variant in FUSED if is_of_any_size(variant)]
+ON_GPU = [variant for variant in OF_ANY_SIZE if not has_inner_products(variant)]
 ALL_STEPS = [Variant(*each) for each in variants.STEPS if fuses(each)]
 STEPS_OF_ANY_SIZE = [variant for variant in ALL_STEPS if is_of_any_size(variant)]
 OTHER_STEPS = [variant for variant in STEPS_OF_ANY_SIZE if not has_inner_products(variant)]
