@@ -19,6 +19,7 @@ from linnet.layers.crf import CRF
 from linnet.recurrent.cell import Cell
 from linnet.recurrent.explain import explain
 from linnet.recurrent.freeze import freeze, unfreeze
+from linnet.recurrent.groups import parameter_groups
 from linnet.recurrent.projection import Projection
 from linnet.recurrent.recorded_values import record
 from linnet.recurrent.recurrent import Recurrent
@@ -76,6 +77,7 @@ __all__ = [
     "lens",
     "load",
     "load_foreign",
+    "parameter_groups",
     "Projection",
     "quantize",
     "record",

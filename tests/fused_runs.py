@@ -55,8 +55,8 @@ def has_inner_products(variant: variants.Variant) -> bool:
 
 FUSED = [Variant(*each) for each in variants.PLAIN if fuses(each)]
 # Without those whose modReLU, or the gradient of whose ReLU, jumps at 0: in bfloat16, a number near 0 may
-# have either sign.
-JUMPING = (linnet.EURNN, linnet.GORU, linnet.NRU, linnet.StatisticalRU)
+# have either sign. And without LRU, whose exponentials of exponentials torch rounds to 8 bits.
+JUMPING = (linnet.EURNN, linnet.GORU, linnet.LiGRU, linnet.NRU, linnet.StatisticalRU)
 
 
 def jumps(variant: variants.Variant) -> bool:
@@ -65,7 +65,7 @@ def jumps(variant: variants.Variant) -> bool:
     return variant.unit in JUMPING or piecewise
 
 
-CONTINUOUS = [variant for variant in FUSED if not jumps(variant)]
+CONTINUOUS = [variant for variant in FUSED if not jumps(variant) and variant.unit is not linnet.LRU]
 # Those whose channels depend on each other by matrix products only: kernels of any size. Those without a
 # product within the step have kernels on a GPU, too.
 OF_ANY_SIZE = [variant for variant in FUSED if is_of_any_size(variant)]

@@ -37,7 +37,9 @@ def over_files(unit: str, *patterns: str) -> Any:
     return marked
 
 
-def run(module: nn.Module, parameters: Named, *inputs: Any, backend: str | None = None, **options: Any) -> Any:
+def run(
+    module: nn.Module, parameters: Named, *inputs: Any, backend: str | None = None, **options: Any
+) -> Any:
     """Call the module in float64 with these parameters, which have to be all that it has."""
     assert set(parameters) == {name for name, _ in module.named_parameters()}
     with linnet.backend(backend):
@@ -45,7 +47,7 @@ def run(module: nn.Module, parameters: Named, *inputs: Any, backend: str | None 
 
 
 def check(v: Vectors, y: Tensor, finals: Named) -> None:
-    """Compare the output, the final states (by name, without "sT.") and all gradients with those of a file."""
+    """Compare the output, the final states (by name, without "sT.") and all gradients with a file."""
     close(y, v["out"], OUTPUT, "output")
     loss = (y * v["R"]).sum()
     for name, final in finals.items():

@@ -38,7 +38,9 @@ def variant(unit: type[linnet.Recurrent], square: bool = False, least: int = 1, 
     return Variant(unit, options, square, least, heads)
 
 
-PLAIN = [variant(unit) for unit in linnet.UNITS.values()]
+# By batch norm, the sequences of a batch depend on each other, and training on more than the weights.
+LAWFUL: dict[Any, dict[str, Any]] = {linnet.LiGRU: {"normalization": "layer"}}
+PLAIN = [variant(unit, **LAWFUL.get(unit, {})) for unit in linnet.UNITS.values()]
 
 # Options that change the step itself.
 STEPS = [

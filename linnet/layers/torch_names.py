@@ -128,10 +128,10 @@ class TorchCell(Cell):
             self.settle()
         return super().forward(*args, **named)
 
-    def run_step(self, x: Tensor, state: Any = None) -> tuple[Tensor, Any]:
+    def run_step(self, x: Tensor, state: Any = None, timespans: Tensor | None = None) -> tuple[Tensor, Any]:
         if self.second_bias:
             self.settle()
-        return super().run_step(x, state)
+        return super().run_step(x, state, timespans)
 
     # ------------------------------------------------------------------------------ state dicts
 

@@ -16,6 +16,10 @@ Flags = tuple[Tensor | None, Tensor | None, bool]
 RunKernel = Callable[[Tensor, Named, Flags, bool], tuple[Tensor, Named]]
 
 
+# The input of `read_out` among the inputs of a step.
+READ = "x of readout"
+
+
 class CannotFuse(Exception):  # noqa: N818, it is a reason more than an error
     """The reason why a unit runs on the reference loop."""
 
@@ -174,6 +178,22 @@ class Unit(nn.Module):
     ) -> tuple[Tensor, Named]:
         """`advance` without `output`: the output of the last stage and the new state."""
         raise NotImplementedError
+
+    def read_out(self, y: Tensor, x: Tensor) -> Tensor:
+        """The output [..., output_size], given that of the scan and x; both of one time step or of many.
+
+        This is the part of a unit in which no time step depends on another, such as a matrix product that
+        does not recur.
+        """
+        return y
+
+    @property
+    def reads_out(self) -> bool:
+        """Whether the output of the scan is not that of the unit."""
+        return type(self).read_out is not Unit.read_out
+
+    def inputs_of_readout(self, x: Tensor) -> Named:
+        return {READ: x} if self.reads_out else {}
 
     @only_selects
     def output(self, y: Tensor, state: Named) -> Tensor:

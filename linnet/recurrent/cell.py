@@ -3,6 +3,7 @@
     project   everything that does not depend on the state, for all time steps at once
     recur     products with the previous state (elementwise units have none)
     step      the unit's equations for one time step
+    read_out  what is computed from the output of `step` for all time steps at once (most units: nothing)
 
 `project` and `recur` return tensors by name, the state is held by name, and `step` receives those that its
 arguments name. `step` defines the unit: the loop that calls it at each time step is the reference to which
@@ -24,10 +25,11 @@ from linnet.base.errors import InputError, InputTypeError
 from linnet.base.options import check_size, either
 from linnet.base.show import ShowsOptions
 from linnet.program.padding import only_selects
-from linnet.program.unit import ByNature, Named, Stage, Unit
+from linnet.program.unit import READ, ByNature, Named, Stage, Unit
 from linnet.recurrent.adapters import adapters_of, run_inside, unwrapped, without_adapters
 from linnet.recurrent.projection import Projection
 from linnet.recurrent.signature import named_arguments
+from linnet.recurrent.timespans import refuse_timespans, timed
 from linnet.run.choose import bound_step, run_step
 from linnet.run.hooks import hooked_submodule
 
@@ -51,6 +53,12 @@ class Cell(ShowsOptions, CopiedFast, Unit):
     """
 
     State: ClassVar[type | None] = None
+    # Whether a call takes `timespans`; inside they are the last channel of x, see recurrent/timespans.py.
+    reads_time: ClassVar[bool] = False
+    # Parameters that its authors train at a lower rate and without weight decay, or only without the latter,
+    # by their names in the cell; see `linnet.parameter_groups`.
+    slow_parameters: ClassVar[tuple[str, ...]] = ()
+    undecayed_parameters: ClassVar[tuple[str, ...]] = ()
     # The Projections that read the previous state: {attribute: state}.
     recurrence: Mapping[str, str] = {}
     # Projects the output, the state h, before it recurs (RAN and LSTM with proj_size).
@@ -98,7 +106,7 @@ class Cell(ShowsOptions, CopiedFast, Unit):
     def project(self, x: Tensor) -> Named:
         """x [T, B, input_size], or one step of it, -> the inputs of `step` other than the state."""
         extra_inputs = self.extra_inputs(x)  # first, as with kernels: both may draw masks
-        return {**self.input(x), **extra_inputs}
+        return {**self.input(x), **extra_inputs, **self.inputs_of_readout(x)}
 
     @only_selects
     def extra_inputs(self, x: Tensor) -> Named:
@@ -147,7 +155,8 @@ class Cell(ShowsOptions, CopiedFast, Unit):
     ) -> tuple[Tensor, Named]:
         """One time step. `visible_state` is what the recurrent matrices read, if not the state itself."""
         y, new = self.run_stages(inputs, state, visible_state)
-        return self.output(y, new), new
+        y = self.output(y, new)
+        return (self.read_out(y, inputs[READ]) if self.reads_out else y), new
 
     def run_stages(
         self, inputs: Named, state: Named, visible_state: Named | None = None
@@ -236,11 +245,13 @@ class Cell(ShowsOptions, CopiedFast, Unit):
         state: Any = None,
         run_sequence: RunSequence | None = None,
         *,
+        timespans: Tensor | None = None,
         input: Tensor | None = None,
         hx: Any = None,
     ) -> Any:
         """One step: x [B, input_size] or [input_size], and the previous state (default: zeros).
 
+        timespans      [B] or []: the time since the step before, for units that read it (default: 1)
         input, hx      torch's names of x and state
         run_sequence   passed by a layer, which runs the cell over whole sequences in one call: x is then
                        [T, B, input_size], the state is a dict, and hooks of the cell run once per sequence
@@ -248,30 +259,38 @@ class Cell(ShowsOptions, CopiedFast, Unit):
         if run_sequence is not None:
             return run_sequence(x, state)  # type: ignore[arg-type]
         x, state = either("x", x, "input", input), either("state", state, "hx", hx)
-        return self.returned(*self.run_step(x, state))
+        if not self.reads_time:
+            refuse_timespans(timespans, type(self).__name__, ["linnet.CfCCell"])
+        return self.returned(*self.run_step(x, state, timespans))
 
     def returned(self, y: Tensor, state: Any) -> Any:
         """What a call returns. The cells that torch has too return the state only, of which y is a part."""
         return y, state
 
-    def run_step(self, x: Tensor, state: Any = None) -> tuple[Tensor, Any]:
+    def run_step(self, x: Tensor, state: Any = None, timespans: Tensor | None = None) -> tuple[Tensor, Any]:
         """One step of any cell: the output and the new state."""
         again = bound_step(self, x, self.given_states(x, state))
         if again is not None:
             y, states = again
+            y = self.read_out(y, x) if self.reads_out else y
             return y, self.pack_state(dict(zip(self.states, states, strict=True)))
         adapters = adapters_of(self)
         if adapters:
-            return run_inside(adapters, x, partial(without_adapters(self, adapters).run_step, x, state))
+            return run_inside(
+                adapters, x, partial(without_adapters(self, adapters).run_step, x, state, timespans)
+            )
         self.check_step_input(x)
+        if self.reads_time:
+            x = timed(x, timespans, type(self).__name__)
         batch = x.shape[:-1]
         named = self.initial_state(batch, x) if state is None else self.unpack_state(state, batch, x)
         # Below this line x is always [B, input_size].
         if not batch:
             y, new = run_step(self, x[None], {name: s[None] for name, s in named.items()})
-            return y[0], self.pack_state({name: s[0] for name, s in new.items()})
-        y, new = run_step(self, x, named)
-        return y, self.pack_state(new)
+            y, new = y[0], {name: s[0] for name, s in new.items()}
+        else:
+            y, new = run_step(self, x, named)
+        return self.read_out(y, x), self.pack_state(new)
 
     def given_states(self, x: Any, state: Any) -> tuple:
         """The tensors of a state, unchecked; zeros for None, if x is a batch."""

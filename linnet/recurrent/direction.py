@@ -154,6 +154,7 @@ class Direction(nn.Module):
         """Whether there is nothing around the cell."""
         modules = self._modules  # faster than through the interface of modules
         plain = modules.get("projection") is None and not (self.training and self.weight_drop)
+        plain = plain and not modules["cell"].reads_out  # type: ignore[union-attr]
         return plain and not (has_hooks(self) or has_hooks(modules["cell"]))  # type: ignore[arg-type]
 
     def droppable_weights(self) -> list[str]:
@@ -161,9 +162,12 @@ class Direction(nn.Module):
         names = [name for name, weight in self.cell.named_parameters() if weight.dim() > 1]
         # The angles of a rotation are not dropped: that would make another rotation.
         matrices = [f"cell.{name}" for name in names if name.rpartition(".")[2].startswith(kinds)]
-        recurrent = [name for name in matrices if not name.startswith("cell.input.")]
+        of_input = [name for name in matrices if name.startswith("cell.input.")]
         self.check_droppable()
-        return recurrent if recurrent and self.weight_drop_on == "recurrent" else matrices
+        if self.weight_drop_on == "all":
+            return matrices
+        recurrent = [] if self.cell.is_elementwise else [name for name in matrices if name not in of_input]
+        return recurrent or of_input
 
     def check_droppable(self) -> None:
         """A matrix that is no longer a parameter would be skipped without a message."""
@@ -188,8 +192,17 @@ class Direction(nn.Module):
         """
         flags = (None, None, self.reverse) if mask is None and resets is None else self.flags(mask, resets)
         start = None if reset_state is None else self.own_reset_state(reset_state, mask)
-        y, state = self.cell(x, state, partial(run, self, flags=flags, reset_state=start))
+        y, state = self.cell(x, state, partial(self.run_cell, flags=flags, reset_state=start))
         return (y if self.projection is None else self.project(y, mask)), state
+
+    def run_cell(
+        self, x: Tensor, state: Named, flags: Flags, reset_state: Named | None
+    ) -> tuple[Tensor, Named]:
+        y, new = run(self, x, state, flags, reset_state)
+        if not self.cell.reads_out:
+            return y, new
+        y = self.cell.read_out(y, cleared(x))
+        return (y if flags[0] is None else y.masked_fill(~flags[0][..., None], 0)), new
 
     def flags(self, mask: Tensor | None, resets: Tensor | None) -> Flags:
         return mask, self.own_resets(resets, mask), self.reverse
@@ -284,6 +297,7 @@ class Direction(nn.Module):
         hooked = has_hooks(self) or has_hooks(self.cell) or bool(adapters_of(self.cell))
         drops_weights = self.training and self.weight_drop
         one_stage = len(self.cell.stages()) == 1 and type(self.cell).output is Cell.output
+        one_stage = one_stage and not self.cell.reads_out
         return self.cell.is_elementwise and one_stage and not (hooked or drops_weights)
 
     def plans_for(self, extras: tuple[str, ...]) -> PlansOrReason:

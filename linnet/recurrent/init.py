@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from linnet.base.options import choose
+from linnet.recurrent.frame_norm import FrameNorm
 from linnet.recurrent.projection import Projection
 
 INITS = ("uniform", "xavier", "orthogonal")
@@ -29,7 +30,7 @@ def linear_(projection: Projection, bound: float) -> None:
 def clear_(cell: nn.Module) -> None:
     """Biases to 0 and norms to their start: what every initialisation below begins with."""
     for module in cell.modules():
-        if isinstance(module, (nn.LayerNorm, nn.RMSNorm)):
+        if isinstance(module, (nn.LayerNorm, nn.RMSNorm, FrameNorm)):
             module.reset_parameters()
         elif isinstance(module, Projection) and module.bias is not None:
             nn.init.zeros_(module.bias)

@@ -33,6 +33,7 @@ from linnet.program.unit import Named
 from linnet.recurrent.adapters import adapters_of
 from linnet.recurrent.cell import Cell
 from linnet.recurrent.direction import Direction, concatenate, layer_dropout, run_layer
+from linnet.recurrent.frame_norm import padded_by
 from linnet.recurrent.inference import Inference
 from linnet.recurrent.pretrained import Pretrained
 from linnet.recurrent.sequence import (
@@ -49,6 +50,7 @@ from linnet.recurrent.sequence import (
 )
 from linnet.recurrent.signature import joint_signature
 from linnet.recurrent.state import PLAIN_TENSORS, not_a_pair
+from linnet.recurrent.timespans import refuse_timespans, timed
 from linnet.run.choose import may_use_cpu_kernel
 
 # The arguments of every cell that belong to no paper.
@@ -241,6 +243,7 @@ class Recurrent(ShowsOptions, CopiedFast, Pretrained):
         mask: Tensor | None = None,
         resets: Tensor | None = None,
         reset_state: Any = None,
+        timespans: Tensor | PackedSequence | None = None,
         input: Tensor | PackedSequence | None = None,
         hx: Any = None,
     ) -> tuple[Any, Any]:
@@ -251,6 +254,7 @@ class Recurrent(ShowsOptions, CopiedFast, Pretrained):
         lengths   [B]: how many steps of each sequence are real
         mask      bool, laid out as x: True where a step is real; elsewhere the state stays and y is 0
         resets    bool, laid out as x: True where a new sequence starts
+        timespans laid out as x: the time since the step before, for units that read it (default: 1)
         input, hx torch's names of x and state
 
         reset_state   the state from which new sequences start (default: zeros): laid out as `state`, or
@@ -271,8 +275,8 @@ class Recurrent(ShowsOptions, CopiedFast, Pretrained):
                 return bound
         if isinstance(x, PackedSequence):
             others = {"lengths": lengths, "mask": mask, "resets": resets, "reset_state": reset_state}
-            return self.run_packed(x, state, others)
-        x = self.checked_input(x)
+            return self.run_packed(x, state, others, timespans)
+        x = self.with_time(self.checked_input(x), timespans)
         time_first = self.to_time_first(x)
         if mask is not None:
             mask = self.flags_to_time_first("mask", mask, x)
@@ -351,7 +355,15 @@ class Recurrent(ShowsOptions, CopiedFast, Pretrained):
         """Whether the stack is one cell in one direction, with nothing around it."""
         return self.num_layers * self.num_directions == 1 and not (self.as_lstm or self.residual)
 
-    def run_packed(self, x: PackedSequence, state: Any, others: dict[str, Any]) -> tuple[PackedSequence, Any]:
+    def with_time(self, x: Tensor, timespans: Any) -> Tensor:
+        if self.first_cell.reads_time:
+            return timed(x, timespans, type(self).__name__)
+        refuse_timespans(timespans, type(self).__name__, ["linnet.CfC"])
+        return x
+
+    def run_packed(
+        self, x: PackedSequence, state: Any, others: dict[str, Any], timespans: Any
+    ) -> tuple[PackedSequence, Any]:
         for name, value in others.items():
             if value is not None:
                 raise ValueError(f"{name} is for padded input; a PackedSequence has its own lengths")
@@ -360,7 +372,9 @@ class Recurrent(ShowsOptions, CopiedFast, Pretrained):
                 f"a PackedSequence for {type(self).__name__} holds steps of [input_size]; "
                 f"got data of shape {tuple(x.data.shape)}"
             )
-        padding = padding_of_packed(x)
+        if timespans is not None and not isinstance(timespans, PackedSequence):
+            raise TypeError("for a PackedSequence, timespans are a PackedSequence, too")
+        padding = None if self.first_cell.reads_time else padding_of_packed(x)
         if padding is not None:
             direction = self.layer(0)[0]
             alone = self.is_one_direction and direction.is_plain
@@ -368,10 +382,12 @@ class Recurrent(ShowsOptions, CopiedFast, Pretrained):
         with packing(padding):
             padded, mask = unpack(x, padding)
             self.check_size_and_kind(padded)
+            padded = self.with_time(padded, None if timespans is None else unpack(timespans, None)[0])
             named = self.read_state(state, padded, padded)
             named = reorder(named, x.sorted_indices)
             bound = None if padding is None else self.bound_scan(padded, named, mask, None)
-            y, new = self.run(padded, named, mask, None) if bound is None else bound
+            with padded_by(mask):
+                y, new = self.run(padded, named, mask, None) if bound is None else bound
             return repack(y, x, padding), self.write_state(reorder(new, x.unsorted_indices), True)
 
     def run_padded(
@@ -391,8 +407,11 @@ class Recurrent(ShowsOptions, CopiedFast, Pretrained):
         padding = padding_for(mask, lengths) if by_kernels else None
         if padding is None:
             x = x.masked_fill(~mask[..., None], 0)
-            return self.run(x, state, mask, resets, reset_state)
-        with packing(padding, raw=x):
+            if is_compiling():  # a compiler cannot trace the context
+                return self.run(x, state, mask, resets, reset_state)
+            with padded_by(mask):
+                return self.run(x, state, mask, resets, reset_state)
+        with padded_by(mask), packing(padding, raw=x):
             bound = self.bound_scan(x, state, mask, resets) if reset_state is None else None
             return self.run(x, state, mask, resets, reset_state) if bound is None else bound
 
@@ -417,14 +436,16 @@ class Recurrent(ShowsOptions, CopiedFast, Pretrained):
     ) -> tuple[Tensor, Named]:
         """x [T, B, input_size]; states [num_layers * num_directions, B, size]."""
         finals: list[Named] = []
+        times = x[..., -1:] if self.first_cell.reads_time else None
         for number in range(self.num_layers):
+            x = torch.cat([x, times], -1) if times is not None and number else x
             layer, first = self.layer(number), len(finals)
             states = [{name: s[first + i] for name, s in state.items()} for i in range(len(layer))]
             before = [each.pop(LAST_OUTPUT, None) for each in states]
             starts = None if reset_state is None else starts_of_layer(reset_state, first, len(layer))
             y, ends = run_layer(layer, x, states, mask, resets, starts)
-            if self.residual and y.shape == x.shape:
-                y = y + cleared(x)
+            if self.residual and y.shape[-1] == layer[0].cell.input_size:
+                y = y + cleared(x)[..., : y.shape[-1]]
             if self.as_lstm:
                 lasts = last_outputs(y, before, mask)  # type: ignore[arg-type]
                 ends = [{**end, LAST_OUTPUT: last} for end, last in zip(ends, lasts, strict=True)]

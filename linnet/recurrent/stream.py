@@ -19,7 +19,7 @@ from torch import Tensor
 from linnet.base.forks import compiling
 from linnet.base.options import check_size
 from linnet.program.readable import is_recording
-from linnet.program.unit import CannotFuse, Linear, Operation
+from linnet.program.unit import ByNature, CannotFuse, Linear, Operation
 from linnet.recurrent.direction import Direction
 from linnet.recurrent.recurrent import Recurrent
 from linnet.run.bound_unit import load_kernels
@@ -61,13 +61,16 @@ class Stream:
 
     # --------------------------------------------------------------------------------- stepping
 
-    def __call__(self, x: Tensor) -> Tensor:
-        """One step: x [batch, input_size] -> y [batch, output_size]; both without batch if it is 1."""
+    def __call__(self, x: Tensor, timespans: Tensor | None = None) -> Tensor:
+        """One step: x [batch, input_size] -> y [batch, output_size]; both without batch if it is 1.
+
+        timespans   [batch], or one number: the time since the step before, for units that read it
+        """
         with self.lock:
             if not self.watch.holds(self.rnn):
                 self.prepare()
-            if not self.fits(x):
-                return self.step_unusual(x)
+            if not self.fits(x) or timespans is not None:
+                return self.step_unusual(x, timespans)
             y = torch.empty_like(self.y)
             self.reads[0], self.writes[1] = x.data_ptr(), y.data_ptr()
             self.run()
@@ -87,10 +90,11 @@ class Stream:
         )
 
     @torch.no_grad()
-    def step_unusual(self, x: Tensor) -> Tensor:
+    def step_unusual(self, x: Tensor, timespans: Tensor | None = None) -> Tensor:
         """A step of an input that the native call does not take as it is."""
         self.check_input(x)
-        row = x.detach().reshape(self.batch, -1)
+        times = None if timespans is None else timespans.reshape(-1).expand(self.batch)
+        row = self.rnn.with_time(x.detach().reshape(self.batch, -1), times)
         if self.run is None or is_recording() or not may_use_cpu_kernels() or type(x) is not Tensor:
             y, state = self.rnn.run(row[None], self.named_state(), None, None)
             self.put(state)
@@ -186,6 +190,8 @@ class Stream:
             raise CannotFuse(
                 f"a native step takes float32 or float64 on the CPU; it has {self.dtype} on {self.device}"
             )
+        if any(direction.cell.reads_out for direction in self.layers):
+            raise CannotFuse(ByNature("what it computes after its scan is not a part of a native call"))
         methods = [method_of(direction) for direction in self.layers]
         load_kernels()
         with compiling:  # a fork waits for the import

@@ -249,11 +249,11 @@ def may_be_refused(recurrence: Recurrence, way: Way, answers: Answers) -> bool:
 def run_step(cell: Unit, x: Tensor, state: Named) -> tuple[Tensor, Named]:
     """One step of a cell on its own, x [B, input_size]: the output [B, output_size] and the new state."""
     if is_compiling():  # a compiler fuses the operations of a single step itself
-        return cell.advance(cell.project(x), state)
+        return CellAlone(cell).step(cell.project(x), state, {})
     if requested.get() == "reference":  # the step itself, without a loop around it
         check_devices(cell, cell.unit_name, x)
         note(cell.unit_name, REFERENCE.kind, REFERENCE.why(x[None]))
-        return cell.advance(cell.project(x), state)
+        return CellAlone(cell).step(cell.project(x), state, {})
     y, new = run(CellAlone(cell), x[None], state, NO_FLAGS)
     return y[0], new
 

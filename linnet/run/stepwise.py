@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from linnet.program.unit import Named, Unit
+from linnet.program.unit import READ, Named, Unit
 from linnet.run.choose import advance, kernels_of_steps
 from linnet.run.devices import check_devices
 
@@ -51,7 +51,7 @@ class Stepwise:
         if self.kernels is None:
             return Projected(None, self.cell.project(x))
         extra_inputs = self.cell.extra_inputs(x)  # first, as in `Cell.project`: both may draw masks
-        return Projected(self.cell.input.joint(x), extra_inputs)
+        return Projected(self.cell.input.joint(x), {**extra_inputs, **self.cell.inputs_of_readout(x)})
 
     def advance(self, projected: Projected, state: Named) -> tuple[Tensor, Named]:
         """One step: the output [B, output_size] and the new state."""
@@ -59,8 +59,10 @@ class Stepwise:
         if joint is None:
             return self.cell.advance(named, state)
         if self.kernels is not None:
-            made = advance(self.kernels, self.cell, joint, named, state)
+            own = {name: tensor for name, tensor in named.items() if name != READ}
+            made = advance(self.kernels, self.cell, joint, own, state)
             if made is not None:
-                return made
+                y, new = made
+                return (self.cell.read_out(y, named[READ]) if READ in named else y), new
             self.kernels = None
         return self.cell.advance({**self.cell.input.split(joint), **named}, state)

@@ -347,7 +347,8 @@ class CellAlone:
         return self.plan_cache.get(self.cell, extras, unchanged)
 
     def step(self, inputs: Named, state: Named, masks: Named) -> tuple[Tensor, Named]:
-        return self.cell.advance(inputs, state)
+        y, new = self.cell.run_stages(inputs, state)
+        return self.cell.output(y, new), new
 
 
 def extra_inputs_of(recurrence: Recurrence, x: Tensor) -> Named:

@@ -28,6 +28,11 @@ from linnet.units.fastgrnn import FastGRNN as FastGRNN, FastGRNNCell as FastGRNN
 from linnet.units.cornn import CoRNN as CoRNN, CoRNNCell as CoRNNCell
 from linnet.units.unicornn import UnICORNN as UnICORNN, UnICORNNCell as UnICORNNCell
 from linnet.units.lem import LEM as LEM, LEMCell as LEMCell
+from linnet.units.hgrn import HGRN as HGRN, HGRNCell as HGRNCell
+from linnet.units.lru import LRU as LRU, LRUCell as LRUCell
+from linnet.units.linoss import LinOSS as LinOSS, LinOSSCell as LinOSSCell
+from linnet.units.cfc import CfC as CfC, CfCCell as CfCCell
+from linnet.units.ligru import LiGRU as LiGRU, LiGRUCell as LiGRUCell
 
 from linnet.recurrent.recurrent import Recurrent as _Recurrent
 

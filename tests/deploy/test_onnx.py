@@ -48,10 +48,12 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "model.onnx"
 
 
-def load(path: Path) -> Run:
+def load(path: Path, optimised: bool = True) -> Run:
     """The file as a function of the inputs in their order."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
+    if not optimised:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = onnxruntime.InferenceSession(path, options)
     names = [value.name for value in session.get_inputs()]
 
@@ -195,7 +197,8 @@ def test_lengths_are_an_input_of_a_stack(name: str, batch_first: bool, path: Pat
 def test_double(unit: Variant, path: Path):
     rnn = unit.build(4, torch.double, input_size=3, bidirectional=True).eval()
     linnet.export_onnx(rnn, path)
-    agree(load(path), rnn, draw(6, 2, 3, seed=1), tolerance=1e-10)
+    # Its optimiser makes a factor, as of CfC's activation, the scale of a product: a number of float32.
+    agree(load(path, optimised=False), rnn, draw(6, 2, 3, seed=1), tolerance=1e-10)
 
 
 def test_unbatched(path: Path):

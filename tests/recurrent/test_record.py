@@ -45,7 +45,7 @@ UNITS = [*linnet.UNITS.values(), SquashedStack]
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.__name__)
 def test_values_are_those_of_stepping_the_cell(unit: type[linnet.Recurrent]):
     torch.manual_seed(0)
-    rnn, x = unit(6, 8), torch.randn(4, 3, 6)
+    rnn, x = unit(6, 8).eval(), torch.randn(4, 3, 6)
     (values,) = linnet.record(rnn, x)
     cell, state = rnn.first_cell, None
     for t, x_t in enumerate(x):

@@ -11,7 +11,7 @@ from functools import partial
 
 import pytest
 import torch
-from helpers import at_once, identical, same, tensors
+from helpers import WITHOUT_NATIVE_STEPS, at_once, identical, same, tensors
 from torch import Tensor, nn
 
 import linnet
@@ -19,7 +19,6 @@ from linnet.cpu import steps
 from linnet.cpu.threads import parallel_for
 
 SIZES = {"nru": {"hidden_size": 12, "memory_size": 64}}
-WITHOUT_KERNEL = ("eurnn", "goru", "fastrnn", "fastgrnn")
 
 
 def build(name: str, dtype: torch.dtype = torch.double, **options) -> linnet.Recurrent:
@@ -48,7 +47,7 @@ def follows(stream: linnet.Stream, rnn: linnet.Recurrent, xs: Tensor, state=None
 def test_a_stream_gives_what_the_module_gives(name: str, batch: int):
     rnn = build(name)
     stream = linnet.stream(rnn, batch)
-    assert (stream.run is None) is (name in WITHOUT_KERNEL)
+    assert (stream.run is None) is (name in WITHOUT_NATIVE_STEPS)
     follows(stream, rnn, draw(4, batch, 12))
 
 

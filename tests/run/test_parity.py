@@ -586,7 +586,8 @@ def test_results_are_right_with_several_threads(variant: Variant, threads, monke
 
 
 @pytest.mark.parametrize(("dtype", "kind"), [(torch.float32, "nothing"), (torch.bfloat16, "mask")])
-@over("variant", FUSED)
+# What is computed after a scan are torch's products, which it divides among threads in its own way.
+@over("variant", [variant for variant in FUSED if not variant.unit(4, 4).first_cell.reads_out])
 def test_without_gradients_any_number_of_threads_gives_the_same_bits(
     variant: Variant, dtype: torch.dtype, kind: str, threads, monkeypatch
 ):

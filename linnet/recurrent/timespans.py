@@ -1,0 +1,61 @@
+"""The time between steps, for units that read it.
+
+Users give `timespans=`, one number for each step: the time since the step before. Inside, it is the last
+channel of the input of each layer, which every way of running a unit then treats as it treats x: padding,
+directions, kernels, exports.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.compiler import is_compiling
+
+from linnet.base.errors import InputError, InputTypeError
+from linnet.program.unit import ByNature, CannotFuse, Operation
+from linnet.recurrent.projection import Projection
+
+
+class WithoutTime(Projection):
+    """The projection of an input whose last channel is the time, which it leaves out."""
+
+    def prepare(self, x: Tensor) -> Tensor:
+        return super().prepare(x[..., :-1])
+
+    @property
+    def is_bare(self) -> bool:
+        return False
+
+    def operations(self) -> list[Operation]:
+        raise CannotFuse(ByNature("its input has a channel of time, which the projection leaves out"))
+
+
+def timed(x: Tensor, timespans: Any, unit: str) -> Tensor:
+    """x [..., input_size] with the time as a further channel; 1 where none is given."""
+    if timespans is None:
+        return torch.cat([x, x.new_ones(*x.shape[:-1], 1)], -1)
+    if not isinstance(timespans, Tensor):
+        raise InputTypeError(f"{unit} takes timespans as a Tensor; got {type(timespans).__name__}")
+    if timespans.shape == x.shape[:-1]:
+        timespans = timespans[..., None]
+    if timespans.shape != (*x.shape[:-1], 1):
+        raise InputError(
+            f"timespans have one number for each step, so the shape {tuple(x.shape[:-1])} for x of shape "
+            f"{tuple(x.shape)}; got {tuple(timespans.shape)}"
+        )
+    if not is_compiling() and not timespans.is_meta and bool(((timespans < 0) | timespans.isnan()).any()):
+        raise InputError(
+            "timespans are times since the step before, so at least 0; got "
+            f"{timespans.detach().min().item():g}. Sort the steps by time before taking differences"
+        )
+    return torch.cat([x, timespans.to(x.dtype)], -1)
+
+
+def refuse_timespans(timespans: Any, unit: str, readers: list[str]) -> None:
+    if timespans is not None:
+        raise TypeError(
+            f"{unit} does not read the time between steps; use {' or '.join(readers)}, or make timespans a "
+            "channel of x"
+        )
