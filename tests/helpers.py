@@ -21,9 +21,10 @@ from linnet.tasks import TASKS
 torch.set_num_threads(1)
 
 
-# Units for whose steps there is no native program: their weights are computed from others (rotations), they
-# compute more after their scan, or their input has a channel of time or a norm that such a program lacks.
-WITHOUT_NATIVE_STEPS = ["eurnn", "goru", "ligru"] + [
+# Units for whose steps there is no native program: their weights are computed from others (rotations) or are
+# one number for all channels, they compute more after their scan, or their input has a channel of time or a
+# norm that such a program lacks.
+WITHOUT_NATIVE_STEPS = ["eurnn", "goru", "ligru", "fastrnn", "fastgrnn"] + [
     name
     for name, unit in linnet.UNITS.items()
     if unit(4, 4).first_cell.reads_out or unit.cell_class.reads_time

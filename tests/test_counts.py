@@ -396,6 +396,13 @@ FORMULAS: dict[str, tuple[Any, int]] = {
     "MinimalRNN": (linnet.MinimalRNN(D, H), D * H + 2 * H * H + 2 * H),
     "SGU": (linnet.SGU(D, H), 2 * (D * H + H * H + H)),
     "SGU deep": (linnet.SGU(D, H, deep=True), 2 * (D * H + H * H + H) + H * H),
+    "FastRNN": (linnet.FastRNN(D, H), H * (D + H + 1) + 2),
+    "FastRNN low rank": (linnet.FastRNN(D, H, rank=2, recurrent_rank=3), 2 * (D + H) + 3 * 2 * H + H + 2),
+    "FastGRNN": (linnet.FastGRNN(D, H), H * (D + H + 2) + 2),
+    "FastGRNN low rank": (linnet.FastGRNN(D, H, rank=2, recurrent_rank=3), 2 * (D + H) + 6 * H + 2 * H + 2),
+    "CoRNN": (linnet.CoRNN(D, H), H * (D + 2 * H + 1)),
+    "UnICORNN": (linnet.UnICORNN(D, H), H * (D + 3)),
+    "LEM": (linnet.LEM(D, H), 4 * H * (D + H + 2)),
 }
 
 

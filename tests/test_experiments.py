@@ -33,7 +33,8 @@ PAPERS = {
     *(f"scrn_table{number}" for number in range(2, 8)),
     *("nru_figure1", "nru_figure2", "nru_figure4", "nru_table3", "nru_figure8", "nru_analysis"),
 }
-OURS = {"units_on_ptb", "nru_copying", "nru_variable", "today_selective", "today_parity", "today_adding"}
+OURS = {"units_on_ptb", "nru_copying", "nru_variable"}
+OURS |= {f"today_{name}" for name in ("adding", "fitzhugh", "parity", "selective")}
 
 if sys.version_info < (3, 11):
     pytest.importorskip("tomli", reason="the tables are TOML, which Python reads from 3.11 on")

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 import user_units
 from fused_runs import (
-    OF_ANY_SIZE,
+    ON_GPU,
     OTHER_STEPS,
     TOLERANCES,
     Variant,
@@ -35,8 +35,8 @@ from linnet.run import ops
 from linnet.triton import kernels as triton_kernels
 from linnet.triton import passes as triton_passes
 
-ELEMENTWISE = [v for v in OF_ANY_SIZE if v.unit(4, 4).first_cell.is_elementwise]
-MATRIX = [v for v in OF_ANY_SIZE if v not in ELEMENTWISE]
+ELEMENTWISE = [v for v in ON_GPU if v.unit(4, 4).first_cell.is_elementwise]
+MATRIX = [v for v in ON_GPU if v not in ELEMENTWISE]
 
 
 def flags(kind: str, steps: int, batch: int) -> dict[str, Tensor]:

@@ -17,6 +17,7 @@ import torch
 from benchmarks.records import INTEGER, WORDS, RecordFile
 from benchmarks.recurrence import training_plans
 from linnet.program.plan import Plan
+from linnet.program.trace import name_in_unit
 from linnet.triton.kernels import compile_ahead
 from linnet.triton.loop import Recipe
 from linnet.units import UNITS
@@ -36,7 +37,9 @@ HALVES = ("sru", "lstm")
 def kernels() -> Iterator[tuple[str, Plan, torch.dtype]]:
     for unit in UNITS:
         plans = training_plans(unit)
-        for plan in [] if isinstance(plans, str) or any(p.traced.sizes for p in plans) else plans:
+        # On a GPU there are none for steps that are not elementwise, and none for products within a step.
+        on_cpu = isinstance(plans, str) or any(plan.traced.sizes or plan.traced.inner for plan in plans)
+        for plan in [] if on_cpu else plans:
             yield unit, plan, torch.float32
             if unit in HALVES:
                 yield unit, plan, torch.bfloat16
@@ -56,7 +59,7 @@ def row(
     recipe = Recipe.of(plan, plan.all_gradients() if name == "backward" else ())
     compiled = compile_ahead(recipe, name, both, dtype, capability)
     check_offsets(compiled.intermediate, f"{unit} {name}")
-    kernel, states = f"{name}_both" if both else name, "+".join(plan.traced.states)
+    kernel, states = f"{name}_both" if both else name, "+".join(map(name_in_unit, plan.traced.states))
     known = (capability, f"{unit} {states}", kernel, str(dtype).removeprefix("torch."))
     figures = (compiled.registers, compiled.spilled, compiled.shared, "cp.async" in compiled.ptx)
     return dict(zip(COLUMNS, (*known, *figures), strict=True))

@@ -27,6 +27,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "memory.pairs": LENGTHS,
     "memory.cycle": LENGTHS,
     "memory.modular": LENGTHS,
+    "memory.fitzhugh": {"span": 20, "sequences": 13, "batch": 4, "eval_batch": 3, "eval_examples": 5},
     "memory.smnist": IMAGES,
     "memory.psmnist": IMAGES,
     "tag": {"set": "own", "batch": 5, "eval_batch": 3, "embedding_size": 4, "character_hidden": 3},

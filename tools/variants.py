@@ -86,6 +86,11 @@ STEPS = [
     variant(linnet.MinLSTM, normalised=False),
     variant(linnet.MinLSTM, activation="identity", learned_start=True),
     variant(linnet.IndRNN, activation="tanh", bias=False),
+    variant(linnet.FastRNN, update="quantTanh", bias=False),
+    variant(linnet.FastGRNN, gate="quantSigm", update="quantTanh"),
+    variant(linnet.FastGRNN, gate="quantSigm4", update="relu", rank=2, bias=False),
+    variant(linnet.CoRNN, dt=0.3, gamma=1.0, epsilon=0.8, bias=False),
+    variant(linnet.UnICORNN, dt=0.5, alpha=0.0, bias=False),
     # With block-diagonal matrices.
     variant(linnet.LSTM, heads=2),
     variant(linnet.LSTM, square=True, heads=2, input_heads=2),
@@ -101,6 +106,9 @@ STEPS = [
     variant(linnet.LSTM, proj_size=20, peepholes=True),
     variant(linnet.RAN, proj_size=3),
     variant(linnet.RAN, square=True, reduced=True, proj_size=5),
+    variant(linnet.FastRNN, rank=2, recurrent_rank=3),
+    variant(linnet.FastGRNN, recurrent_rank=3, gate="quantSigm"),
+    variant(linnet.LEM, dt=0.3, bias=False),
     # With a norm within the step.
     variant(linnet.LSTM, norm="rms", norm_on="all"),
     variant(linnet.LSTM, norm="layer", norm_on="all", content="linear"),
@@ -192,6 +200,16 @@ CHOICES: dict[str, dict[str, tuple[Any, ...]]] = {
     "mgu": {"heads": HEADS},
     "minimalrnn": {"heads": HEADS},
     "sgu": {"deep": YES_NO, "heads": HEADS},
+    "fastrnn": {"update": ("tanh", "sigmoid", "quantTanh"), "rank": (0, 2), "recurrent_rank": (0, 3)},
+    "fastgrnn": {
+        "gate": ("sigmoid", "quantSigm", "quantSigm4"),
+        "update": ("tanh", "quantTanh"),
+        "rank": (0, 2),
+        "recurrent_rank": (0, 3),
+    },
+    "cornn": {"dt": (0.042, 0.3), "gamma": (2.7, 0.5), "epsilon": (4.7, 0.5)},
+    "unicornn": {"dt": (0.19, 0.5), "alpha": (30.65, 0.0)},
+    "lem": {"dt": (1.0, 0.3)},
 }
 SHARED: dict[str, tuple[Any, ...]] = {
     "num_layers": (1, 1, 2),

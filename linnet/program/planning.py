@@ -45,6 +45,8 @@ def make_plans(cell: Unit, extras: Sequence[str], after: After, options: tuple[A
     try:
         return elementwise_plans(cell, extras, after, options)
     except CannotFuse:
+        if cell.is_quantised:  # there are no kernels of int8 for steps that are not elementwise
+            raise
         return [whole_plan(cell, extras, after, options)]
 
 

@@ -22,6 +22,7 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -456,9 +457,11 @@ def total(gradients: Sequence[Tensor | None]) -> Tensor | None:
 def interpret(graph: Pointwise, values: Values) -> Values:
     """Run a traced graph with torch, to compare it with the step that it was traced from."""
     known: dict[str, Tensor] = dict(values)
+    # On their device, whatever the default is, and of their kind: the values may be fake tensors.
+    number = partial(next(iter(values.values())).new_full, (), dtype=torch.float64)
 
     def tensor(operand: Operand) -> Tensor:
-        return known[operand] if isinstance(operand, str) else torch.tensor(operand, dtype=torch.float64)
+        return known[operand] if isinstance(operand, str) else number(fill_value=operand)
 
     for line in graph.lines:
         known[line.result] = getattr(torch, line.op)(*map(tensor, line.operands))

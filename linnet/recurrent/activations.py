@@ -19,12 +19,28 @@ def positive(x: Tensor) -> Tensor:
     return torch.where(x >= 0, x + 0.5, torch.sigmoid(x))
 
 
+def quant_tanh(x: Tensor) -> Tensor:
+    return x.clamp(-1, 1)
+
+
+def quant_sigmoid(x: Tensor) -> Tensor:
+    return ((x + 1) / 2).clamp(0, 1)
+
+
+def quant_sigmoid4(x: Tensor) -> Tensor:
+    return ((x + 2) / 4).clamp(0, 1)
+
+
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "tanh": torch.tanh,
     "identity": identity,
     "relu": torch.relu,
     "sigmoid": torch.sigmoid,
     "positive": positive,
+    # Piecewise linear, for processors on which an exponential is slow; the names are those of EdgeML.
+    "quantTanh": quant_tanh,
+    "quantSigm": quant_sigmoid,
+    "quantSigm4": quant_sigmoid4,
 }
 
 

@@ -20,6 +20,13 @@ def uniform_(cell: nn.Module, bound: float) -> None:
         nn.init.uniform_(weight, -bound, bound)
 
 
+def linear_(projection: Projection, bound: float) -> None:
+    """U(-bound, bound) for the matrix and the biases, as torch.nn.Linear starts."""
+    for weight in (projection.weight, projection.bias):
+        if weight is not None:
+            nn.init.uniform_(weight, -bound, bound)
+
+
 def clear_(cell: nn.Module) -> None:
     """Biases to 0 and norms to their start: what every initialisation below begins with."""
     for module in cell.modules():

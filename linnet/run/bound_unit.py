@@ -215,10 +215,10 @@ class BoundUnit:
     ) -> None:
         """Raise CannotFuse if an operand does not fit the plan. Kernels read operands by their addresses."""
         x = source.x
-        kind = (number, x.shape[-1], x.dtype, x.device)
+        plan = self.plans[number]
+        kind = (number, plan.text, x.shape[-1], x.dtype, x.device)
         if kind in answers.fits and not is_autocast_enabled(x.device.type):
             return
-        plan = self.plans[number]
         reason = scan_module().misfit(plan, source, tensors)
         if reason is not None:
             raise CannotFuse(f"{reason}, which is not what {cell.unit_name} was built with")

@@ -154,7 +154,8 @@ class Decision(Answers):
         self.units: dict[tuple, Any] = {}
         # The dtypes and widths of inputs that passed all checks, and that kernels have run on.
         self.accepted: set[tuple[torch.dtype, int]] = set()
-        self.weights: dict[int, Weights] = {}
+        # Of each stage, with their plan: a call with other extra inputs may have a plan of another sort.
+        self.weights: dict[int, tuple[Plan, Weights]] = {}
         self.input: Input | None = None
         # The fused.BoundUnit that warm calls run without further questions; None: not known yet.
         self.direct: Any = None
@@ -178,13 +179,14 @@ class Decision(Answers):
     def weights_of(self, cell: Unit, number: int, plan: Plan) -> Weights:
         if plan.before is not None:
             return super().weights_of(cell, number, plan)
-        kept = self.weights.get(number)
+        known, kept = self.weights.get(number, (None, None))
+        kept = kept if known is plan else None
         if kept is not None and (not torch.is_grad_enabled() or kept.are_parameters):
             return kept
         weights = super().weights_of(cell, number, plan)
         if kept is None and self.are_fixed(cell, [*weights.own, *weights.matrices]):
             with torch.no_grad():
-                self.weights[number] = super().weights_of(cell, number, plan)
+                self.weights[number] = plan, super().weights_of(cell, number, plan)
         return weights
 
     def input_of(self, cell: Unit) -> Input:

@@ -18,7 +18,7 @@ from linnet.base.suggest import did_you_mean
 from linnet.tasks import TASKS
 
 OPTIMISERS = ("adam", "adamw", "adamax", "adadelta", "adagrad", "sgd", "asgd", "nt-asgd")
-SCHEDULES = ("linear", "constant", "after", "plateau", "patient", "cosine", "noam", "gnmt")
+SCHEDULES = ("linear", "constant", "after", "once", "plateau", "patient", "cosine", "noam", "gnmt")
 LOGGERS = ("tensorboard", "csv", "mlflow", "wandb")
 SEEDS = 2**62  # each process adds to it, and torch takes 64 bits
 PRECISIONS = ("32-true", "64-true", "16-mixed", "bf16-mixed", "bf16-true")
@@ -71,15 +71,16 @@ class ScheduleConfig(Checked):
     schedule: str = option(
         "linear",
         "linear: rise for the first twentieth of the run, then fall to 0 at its planned end; "
-        "after: decay each epoch after --decay-after; plateau: decay if validation is no better; "
+        "after: decay each epoch after --decay-after; once: decay once after that epoch; "
+        "plateau: decay if validation is no better; "
         "patient: decay if --decay-patience validations in a row are no better; "
         "cosine: warm up, then decay to 0 at the end of the run; noam: warm up, then decay as t^-1/2; "
         "gnmt: warm up to --peak times the learning rate, stay, then decay exponentially",
         choices=SCHEDULES,
     )
-    decay: float = option(0.5, "after, plateau, patient: the factor of one decay", least=0)
+    decay: float = option(0.5, "after, once, plateau, patient: the factor of one decay", least=0)
     decay_patience: int = option(3, "patient: validations without improvement before a decay", least=1)
-    decay_after: int = option(0, "after: the last epoch with the initial learning rate", least=0)
+    decay_after: int = option(0, "after, once: the last epoch with the initial learning rate", least=0)
     warmup: int = option(
         0, "cosine, noam: updates until the learning rate is highest (gnmt: --peak times as many)", least=0
     )

@@ -97,6 +97,7 @@ TASKS = Tasks(
         "memory.pairs": "linnet.tasks.tracking:EvenPairs",
         "memory.cycle": "linnet.tasks.tracking:Cycle",
         "memory.modular": "linnet.tasks.tracking:Modular",
+        "memory.fitzhugh": "linnet.tasks.fitzhugh:Predict",
         "memory.smnist": "linnet.tasks.pixels:Pixels",
         "memory.psmnist": "linnet.tasks.pixels:PermutedPixels",
         "tag": "linnet.tasks.tag:Tag",

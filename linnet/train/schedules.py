@@ -3,6 +3,7 @@
 linear     lr min(p / w, (1 - p) / (1 - w))                p: the share of the run that is done, w: 1/20
 constant   lr
 after      lr decay^max(epoch - n, 0)                      RAN; SCRN with variational dropout
+once       lr decay^(1 if epoch > n else 0)                LEM, coRNN and UnICORNN on images
 plateau    lr decay^(number of validations that did not improve on the best)       SCRN, naive dropout
 patient    lr decay^(number of times that decay_patience validations in a row were no better than a
            reference, which is the best one, or after a decay the last one)         R-Net
@@ -53,6 +54,10 @@ def after(settings: ScheduleConfig, moment: Moment) -> float:
     return settings.decay ** max(moment.epoch - settings.decay_after, 0)
 
 
+def once(settings: ScheduleConfig, moment: Moment) -> float:
+    return settings.decay if moment.epoch > settings.decay_after else 1.0
+
+
 def plateau(settings: ScheduleConfig, moment: Moment) -> float:
     return settings.decay ** disappointments(moment.history)
 
@@ -88,6 +93,7 @@ FACTORS: dict[str, Callable[[ScheduleConfig, Moment], float]] = {
     "linear": linear,
     "constant": constant,
     "after": after,
+    "once": once,
     "plateau": plateau,
     "patient": patient,
     "cosine": cosine,

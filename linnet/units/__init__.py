@@ -23,6 +23,11 @@ from linnet.units.rnn import RNN as RNN, RNNCell as RNNCell
 from linnet.units.statistical import StatisticalRU as StatisticalRU, StatisticalRUCell as StatisticalRUCell
 from linnet.units.eurnn import EURNN as EURNN, EURNNCell as EURNNCell
 from linnet.units.goru import GORU as GORU, GORUCell as GORUCell
+from linnet.units.fastrnn import FastRNN as FastRNN, FastRNNCell as FastRNNCell
+from linnet.units.fastgrnn import FastGRNN as FastGRNN, FastGRNNCell as FastGRNNCell
+from linnet.units.cornn import CoRNN as CoRNN, CoRNNCell as CoRNNCell
+from linnet.units.unicornn import UnICORNN as UnICORNN, UnICORNNCell as UnICORNNCell
+from linnet.units.lem import LEM as LEM, LEMCell as LEMCell
 from linnet.units.hgrn import HGRN as HGRN, HGRNCell as HGRNCell
 from linnet.units.lru import LRU as LRU, LRUCell as LRUCell
 from linnet.units.linoss import LinOSS as LinOSS, LinOSSCell as LinOSSCell

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from fused_runs import FUSED, OF_ANY_SIZE, WITH_INNER_PRODUCTS, Variant, draw, over, plans_of
+from fused_runs import FUSED, OF_ANY_SIZE, ON_GPU, WITH_INNER_PRODUCTS, Variant, draw, over, plans_of
 from user_units import Leaky
 
 import linnet
@@ -20,7 +20,7 @@ def same(one: linnet.Recurrent, other: linnet.Recurrent) -> bool:
     return all(a is b for a, b in zip(traced(one), traced(other), strict=True))
 
 
-@over("variant", OF_ANY_SIZE)
+@over("variant", ON_GPU)
 def test_cells_of_any_size_share_a_trace(variant: Variant):
     assert same(variant.build(3), variant.build(5, torch.float32))
 

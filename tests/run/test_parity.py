@@ -14,7 +14,6 @@ from fused_runs import (
     CONTINUOUS,
     FLAGS,
     FUSED,
-    JUMPING,
     NOT_ELEMENTWISE,
     OF_ANY_SIZE,
     OTHER_STEPS,
@@ -29,6 +28,7 @@ from fused_runs import (
     draw_state,
     flags,
     identical,
+    jumps,
     over,
     plans_of,
     run,
@@ -112,9 +112,9 @@ def test_every_form_of_a_step_that_is_not_elementwise(variant: Variant, size: Si
     check(variant, size)
 
 
-@over("variant", [v for v in (*OTHER_STEPS, *WITH_INNER_PRODUCTS) if v.unit not in JUMPING])
+@over("variant", [v for v in (*OTHER_STEPS, *WITH_INNER_PRODUCTS) if not jumps(v)])
 def test_every_form_of_a_step_in_bfloat16(variant: Variant):
-    """But for modReLU, which jumps where bfloat16 takes a small number for 0."""
+    """But for those that jump, such as modReLU, where bfloat16 takes a small number for 0."""
     check(variant, FEW_SIZES[1], torch.bfloat16)
 
 

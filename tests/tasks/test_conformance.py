@@ -43,6 +43,7 @@ INPUTS: dict[str, list[str]] = {
     "memory.pairs": ["1101"],
     "memory.cycle": ["++0-"],
     "memory.modular": ["1+2*3-4"],
+    "memory.fitzhugh": ["-0.5 -0.41 -0.3"],
     "memory.smnist": [" ".join(["3"] * 64)],
     "memory.psmnist": [" ".join(["3"] * 64)],
     "tag": ["Anna sang in Rome.", "", "unheard"],

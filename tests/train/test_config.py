@@ -100,6 +100,11 @@ def test_after_falls_from_the_epoch_after():
     assert rates(settings, [Moment(e, 1, []) for e in (1, 2, 3, 4)]) == [1, 1, 0.5, 0.25]
 
 
+def test_once_falls_once():
+    settings = ScheduleConfig(schedule="once", decay=0.1, decay_after=2)
+    assert rates(settings, [Moment(e, 1, []) for e in (1, 2, 3, 4)]) == [1, 1, 0.1, 0.1]
+
+
 def test_plateau_falls_whenever_a_validation_is_no_better_than_the_best():
     settings = ScheduleConfig(schedule="plateau", decay=0.5)
     history = [3.0, 2.0, 2.5, 2.0, 1.9]
@@ -206,6 +211,9 @@ def test_no_recipe_depends_on_the_default_optimiser(name: str):
         ("lrn-ptb", "nt-asgd", 10.0, 0.25),
         ("sru-enwik8-6", "adam", 3.0, 0.3),
         ("nru-copy-100-eurnn", "adam", 1e-3, 0.0),
+        ("lem-psmnist", "adam", 0.0073, 1.1),
+        ("cornn-adding-100", "adam", 0.02, 0.0),
+        ("unicornn-psmnist", "adam", 0.00251, 0.0),
     ],
 )
 def test_recipes_train_as_their_papers_do(name: str, optimiser: str, lr: float, clip: float):

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 import triton_cases
-from fused_runs import OF_ANY_SIZE, Variant, finish, over, plans_of
+from fused_runs import ON_GPU, Variant, finish, over, plans_of
 from user_units import Leaky
 
 import linnet
@@ -63,7 +63,7 @@ def test_every_operation_of_a_trace_can_be_written():
     assert set(ARITHMETIC) | set(FUNCTIONS) == set(OPERATIONS)
 
 
-@over("variant", [*OF_ANY_SIZE, Variant(Leaky, {})])
+@over("variant", [*ON_GPU, Variant(Leaky, {})])
 def test_the_source_is_python_and_always_the_same(variant: Variant):
     for forward, backward in recipes(variant):
         for made, again in (

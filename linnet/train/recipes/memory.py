@@ -1,8 +1,9 @@
-"""The memory tasks of the NRU paper."""
+"""The memory tasks of the NRU paper, and those of the papers of LEM, coRNN and UnICORNN."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from linnet.train.recipes.book import Settings, put
 
@@ -87,3 +88,58 @@ def add_nru_checks(nru: Settings) -> None:
     for span in (100, 200, 500):
         words = f"NRU, Stability: copying, T = {span}, random labels"
         put("memory.copy", f"nru-stable-{span}", words, *shared, {"span": span, "random_labels": True})
+
+
+# ------------------------------------------------------------------------------------- oscillators
+
+# The settings are the defaults of the authors' scripts, which have no dropout where nothing is said of it.
+WITHOUT_CLIP: Settings = {"optimiser": "adam", "clip": 0.0}
+ADDING_RUN: Settings = {**WITHOUT_CLIP, "batch": 50, "eval_examples": 1000, "evaluate_every": 100}
+IMAGE_RUN: Settings = {
+    **{**WITHOUT_CLIP, "images": "mnist", "eval_batch": 1000, "epochs": 120},
+    **{"schedule": "once", "decay": 0.1, "decay_after": 100},
+}
+
+
+def oscillator(unit: str, hidden_size: int, lr: float, constants: Settings, **more: Any) -> Settings:
+    return {"unit": unit, "hidden_size": hidden_size, "lr": lr, "unit_options": constants, **more}
+
+
+LEM_IMAGES: Settings = {"batch": 128, "seed": 5544}
+# name: its words and settings
+ON_IMAGES: dict[str, tuple[str, Settings]] = {
+    "lem-smnist": (
+        "LEM: sequential MNIST",
+        oscillator("lem", 128, 0.0018, {"dt": 0.21}, clip=1.0, **LEM_IMAGES),
+    ),
+    "lem-psmnist": (
+        "LEM: permuted MNIST",
+        oscillator("lem", 128, 0.0073, {"dt": 0.31}, clip=1.1, **LEM_IMAGES),
+    ),
+    "cornn-smnist": (
+        "coRNN: sequential MNIST",
+        oscillator("cornn", 256, 0.0021, {"dt": 0.042, "gamma": 2.7, "epsilon": 4.7}, batch=120),
+    ),
+    "cornn-psmnist": (
+        "coRNN: permuted MNIST",
+        oscillator("cornn", 256, 0.0054, {"dt": 0.076, "gamma": 0.4, "epsilon": 8.0}, batch=120, seed=12008),
+    ),
+    "unicornn-psmnist": (
+        "UnICORNN: permuted MNIST, without dropout",
+        oscillator("unicornn", 256, 0.00251, {"dt": 0.19, "alpha": 30.65}, num_layers=3, batch=32, seed=5544)
+        | {"epochs": 2600, "decay_after": 650},
+    ),
+}
+
+
+def add_oscillators() -> None:
+    for name, (words, its) in ON_IMAGES.items():
+        put(f"memory.{name.partition('-')[2]}", name, words, IMAGE_RUN, its)
+    for span in (2000, 5000, 10_000):
+        lem = oscillator("lem", 128, 0.0026, {"dt": 0.0242}, span=span, steps=30_000)
+        put("memory.adding", f"lem-adding-{span}", f"LEM: the adding problem, T = {span}", ADDING_RUN, lem)
+    constants = {"dt": 0.06, "gamma": 66.0, "epsilon": 15.0}
+    cornn = oscillator("cornn", 128, 0.02, constants, span=100, steps=60_000)
+    put("memory.adding", "cornn-adding-100", "coRNN: the adding problem, T = 100", ADDING_RUN, cornn)
+    fitzhugh = oscillator("lem", 16, 0.00904, {"dt": 1.0}, epochs=400, seed=1234)
+    put("memory.fitzhugh", "lem-fitzhugh", "LEM: the FitzHugh-Nagumo system", WITHOUT_CLIP, fitzhugh)
