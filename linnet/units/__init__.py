@@ -23,6 +23,7 @@ from linnet.units.rnn import RNN as RNN, RNNCell as RNNCell
 from linnet.units.statistical import StatisticalRU as StatisticalRU, StatisticalRUCell as StatisticalRUCell
 from linnet.units.eurnn import EURNN as EURNN, EURNNCell as EURNNCell
 from linnet.units.goru import GORU as GORU, GORUCell as GORUCell
+from linnet.units.rglru import RGLRU as RGLRU, RGLRUCell as RGLRUCell
 
 from linnet.recurrent.recurrent import Recurrent as _Recurrent
 
