@@ -24,6 +24,7 @@ from linnet.units.statistical import StatisticalRU as StatisticalRU, Statistical
 from linnet.units.eurnn import EURNN as EURNN, EURNNCell as EURNNCell
 from linnet.units.goru import GORU as GORU, GORUCell as GORUCell
 from linnet.units.rglru import RGLRU as RGLRU, RGLRUCell as RGLRUCell
+from linnet.units.slstm import SLSTM as SLSTM, SLSTMCell as SLSTMCell
 
 from linnet.recurrent.recurrent import Recurrent as _Recurrent
 

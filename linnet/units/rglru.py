@@ -4,7 +4,7 @@ De, Smith, Fernando et al. (2024), section 2.4:
 
     r_t = sigmoid(W_a x_t + b_a)                            (1)  recurrence gate
     i_t = sigmoid(W_x x_t + b_x)                            (2)  input gate
-    log a_t = -8 r_t softplus(Lambda)                       (3)  Lambda: a parameter of each channel
+    log a_t = -8 r_t softplus(Lambda)                       (3)  Lambda: one number for each channel
     h_t = a_t h_{t-1} + sqrt(1 - a_t^2) (i_t x_t)           (4)
 
 W_a and W_x are block-diagonal, with `heads` blocks. The factor sqrt(1 - a^2) preserves the variance of a
@@ -14,10 +14,10 @@ that a reset, or a call without a state, leaves out the factor as well.
 
 The derivative of the root is bounded: 1 / sqrt(max(4 v, 1e-6)) at v = 1 - a^2, at most 1000.
 
-Differs from the paper, as the authors' code (recurrentgemma) does: the paper does not mention the first step
-or the bounded derivative, and its a is sigmoid(Lambda), which is exp(-softplus(-Lambda)): the sign of the
-parameter is another. Both start with a^(1/(8 r)) between 0.9 and 0.999. Differs from the authors' code where
-x and h differ in size, which it does not allow: x_t in (4) is then a product W_u x_t.
+Differs from the paper, as the authors' code (recurrentgemma) does: the paper mentions neither the first step
+nor the bounded derivative; its log a is -8 r softplus(-Lambda), the parameter with the other sign; and it
+starts with exp(-8 softplus) between 0.9 and 0.999, the code with exp(-softplus). Differs from both where x
+and h differ in size, which they do not allow: x_t in (4) is then a product W_u x_t.
 """
 
 from __future__ import annotations

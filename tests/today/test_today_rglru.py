@@ -3,41 +3,42 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import golden_today
 import pytest
 import torch
 from golden_cases import Vectors
+from helpers import identical, liven, randn, same
 from torch import Tensor
 
 import linnet
+from linnet.deploy.checkpoints import convert
 from linnet.units.rglru import a_param_of
 
 Named = dict[str, Tensor]
-UNITS = "[!b]*.npz"  # all but those of a block
 
 
-def gates(v: Vectors, prefix: str = "") -> Named:
-    """The parameters of the cell; the source's blocks are [heads, in, out]."""
-    pairs = [(v[f"w.{prefix}{name}.w"], v[f"w.{prefix}{name}.b"]) for name in ("input_gate", "a_gate")]
-    return {
-        "input.weight": torch.cat([w.transpose(1, 2).flatten(0, 1) for w, _ in pairs]),
-        "input.bias": torch.cat([b.flatten() for _, b in pairs]),
-        "a_param": v[f"w.{prefix}a_param"],
-    }
-
-
-@golden_today.over_files("rglru")
-def test_recorded_numbers(path: Path, backend: str | None):
+@golden_today.over_files_with("rglru", "w.a_param")
+def test_recorded_numbers_of_the_unit(path: Path, backend: str | None):
     v = Vectors(path)
-    if "w.a_param" not in v:
-        pytest.skip("not of the unit")
     width = v["x"].shape[-1]
     rnn = linnet.RGLRU(width, width, heads=v.meta["num_heads"])
-    parameters = {f"directions.0.cell.{name}": value for name, value in gates(v).items()}
-    state = None
-    if "s0.h" in v:
-        h = v["s0.h"][None]
-        state = (h, torch.ones_like(h))
-    y, final = golden_today.run(rnn, parameters, v["x"], state, resets=v["reset"].bool(), backend=backend)
+    # A state that is given is one after some steps.
+    start = (v["s0.h"][None], torch.ones_like(v["s0.h"])[None]) if "s0.h" in v else None
+    parameters = convert(rnn, v.weights(), "recurrentgemma")
+    y, final = golden_today.run(rnn, parameters, v["x"], start, resets=v["reset"].bool(), backend=backend)
     golden_today.check(v, y, {"h": final.h[0]})
+
+
+@golden_today.over_files_with("rglru", "w.linear_x.weight")
+def test_recorded_numbers_of_the_block(path: Path, backend: str | None):
+    v = Vectors(path)
+    sizes = v.meta["width"], v.meta["lru_width"], v.meta["num_heads"], v.meta["conv1d_temporal_width"]
+    block = linnet.GriffinBlock(*sizes)
+    start = block.initial_state(v["x"])
+    if "s0.h" in v:
+        start = start._replace(h=v["s0.h"], started=torch.ones_like(v["s0.h"]))
+    parameters = convert(block, v.weights(), "recurrentgemma")
+    y, final = golden_today.run(block, parameters, v["x"], start, v["reset"].bool(), backend=backend)
+    golden_today.check(v, y, {"h": final.h})
