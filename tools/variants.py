@@ -84,6 +84,9 @@ STEPS = [
     variant(linnet.SRU, square=True, input_heads=2),
     variant(linnet.SCRN, context_size=4, heads=2),
     variant(linnet.GRU, form="before", heads=2),
+    variant(linnet.RGLRU, square=True, heads=2),
+    variant(linnet.RGLRU, square=True, bias=False),
+    variant(linnet.SLSTM, heads=2, recurrent_init="uniform"),
     # With a matrix product within the step.
     variant(linnet.GRU, form="before"),
     variant(linnet.LSTM, proj_size=3),
@@ -97,6 +100,7 @@ STEPS = [
     variant(linnet.GRU, norm="layer", norm_on="all", form="ran"),
     variant(linnet.GRU, norm="rms", norm_on="all"),
     variant(linnet.ATR, norm="rms", norm_on="all"),
+    variant(linnet.SLSTM, heads=2, group_norm=True, bias=False),
 ]
 
 # Options of the layer around the step, on units that read their state in different ways.
@@ -171,6 +175,7 @@ CHOICES: dict[str, dict[str, tuple[Any, ...]]] = {
     },
     "gru": {"form": ("after", "before", "ran"), "heads": HEADS},
     "rnn": {"nonlinearity": ("tanh", "relu", "sigmoid"), "layer_norm": (False, False, True), "heads": HEADS},
+    "slstm": {"heads": HEADS, "group_norm": (False, False, True)},
 }
 SHARED: dict[str, tuple[Any, ...]] = {
     "num_layers": (1, 1, 2),

@@ -13,7 +13,7 @@ from torch import Tensor
 import linnet
 
 UNITS = list(linnet.UNITS.values())
-ELEMENTWISE = [linnet.SRU, linnet.LRN, linnet.OLRN, linnet.GLRN, linnet.ELRN, linnet.QRNN]
+ELEMENTWISE = [unit for unit in UNITS if unit(4, 4, device="meta").first_cell.is_elementwise]
 WITH_RECURRENT_MATRIX = [unit for unit in UNITS if unit not in ELEMENTWISE]
 # Units whose projected output recurs; elsewhere the projection stands behind the layer.
 PROJECTED_INSIDE = [linnet.LSTM, linnet.RAN]
