@@ -40,7 +40,7 @@ from linnet.recurrent.recurrent import Recurrent
 DECAY = 8.0
 # The range of exp(-softplus(Lambda)) at the start.
 LEAST_RADIUS, GREATEST_RADIUS = 0.9, 0.999
-# The least 4 v at which the derivative of sqrt(v), 1 / sqrt(4 v), is computed.
+# The least 4 v for which the derivative of sqrt(v) is 1 / sqrt(4 v).
 LEAST_SLOPE_ARGUMENT = 1e-6
 
 
@@ -133,15 +133,16 @@ class BoundedRoot(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, above: Tensor) -> Tensor:
-        return above * slope(*ctx.saved_tensors)
+        return above / twice_the_root(*ctx.saved_tensors)
 
     @staticmethod
     def jvp(ctx: Any, tangent: Tensor) -> Tensor:
-        return tangent * slope(*ctx.saved_tensors)
+        return tangent / twice_the_root(*ctx.saved_tensors)
 
 
-def slope(v: Tensor) -> Tensor:
-    return 1 / torch.sqrt(torch.clamp(4 * v, min=LEAST_SLOPE_ARGUMENT))
+def twice_the_root(v: Tensor) -> Tensor:
+    """By which the derivative of a root divides; not smaller than 0.001."""
+    return torch.sqrt(torch.clamp(4 * v, min=LEAST_SLOPE_ARGUMENT))
 
 
 def bounded_root(v: Tensor) -> Tensor:
