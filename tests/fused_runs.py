@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
-from helpers import each, possible, tensors
+from helpers import each, tensors
 from torch import Tensor
 
 import linnet
@@ -54,8 +54,8 @@ def has_inner_products(variant: variants.Variant) -> bool:
 
 
 FUSED = [Variant(*each) for each in variants.PLAIN if fuses(each)]
-# Without those whose modReLU, or the gradient of whose ReLU or maximum, jumps at 0: in bfloat16, a number near
-# 0 may have either sign.
+# Without those whose modReLU, or the gradient of whose ReLU or maximum, jumps: in bfloat16, a number near 0
+# may have either sign.
 JUMPING = (linnet.EURNN, linnet.GORU, linnet.NRU, linnet.StatisticalRU, linnet.SLSTM)
 CONTINUOUS = [variant for variant in FUSED if variant.unit not in JUMPING]
 # Those whose channels depend on each other by matrix products only: kernels of any size, also on a GPU.
@@ -95,7 +95,7 @@ def draw_state(rnn: linnet.Recurrent, batch: int, seed: int = 1) -> Any:
         name: draw(rows, batch, size, seed=seed + i, dtype=dtype)
         for i, (name, size) in enumerate(cell.states.items())
     }
-    return possible(cell.pack_state(states))
+    return variants.possible(cell.pack_state(states))
 
 
 FLAGS = ("nothing", "lengths", "mask", "resets", "mask and resets")

@@ -45,7 +45,9 @@ def over_both_ways(found: list[Path]) -> Any:
     return marked
 
 
-def run(module: nn.Module, parameters: Named, *inputs: Any, backend: str | None = None, **options: Any) -> Any:
+def run(
+    module: nn.Module, parameters: Named, *inputs: Any, backend: str | None = None, **options: Any
+) -> Any:
     """Call the module in float64 with these parameters, which have to be all that it has."""
     assert set(parameters) == {name for name, _ in module.named_parameters()}
     with linnet.backend(backend):
@@ -53,7 +55,7 @@ def run(module: nn.Module, parameters: Named, *inputs: Any, backend: str | None 
 
 
 def check(v: Vectors, y: Tensor, finals: Named) -> None:
-    """Compare the output, the final states (by name, without "sT.") and all gradients with those of a file."""
+    """Compare the output, the final states (by name, without "sT.") and all gradients with a file's."""
     close(y, v["out"], OUTPUT, "output")
     loss = (y * v["R"]).sum()
     for name, final in finals.items():

@@ -16,7 +16,7 @@ import linnet
 from linnet.data.files import File, find
 from linnet.runs.config import RunConfig
 from linnet.tasks import TASKS
-from linnet.units.slstm import SLSTMState
+from tools.variants import possible
 
 # Tests are many small products, in several processes: threads within each cost more than they bring.
 torch.set_num_threads(1)
@@ -66,11 +66,6 @@ def random_state(rnn: linnet.Recurrent, batch: int, seed: int = 0) -> Any:
     )
     generator = torch.Generator().manual_seed(seed)
     return possible(each(lambda s: torch.randn(s.shape, generator=generator, dtype=torch.double), like))
-
-
-def possible(state: Any) -> Any:
-    """A state as a unit can have it: the normaliser of sLSTM, by which it divides, is at least 1."""
-    return state._replace(n=state.n.abs() + 1) if isinstance(state, SLSTMState) else state
 
 
 class Ran(NamedTuple):

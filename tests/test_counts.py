@@ -382,6 +382,9 @@ FORMULAS: dict[str, tuple[Any, int]] = {
     "StatisticalRU": (linnet.StatisticalRU(D, H), (5 * H + 1) * 4 + (D + 4 + 1) * H + (5 * H + 1) * H),
     "EURNN": (linnet.EURNN(D, 16), D * 16 + 4 * 8 + 16),
     "GORU": (linnet.GORU(D, 16), 3 * D * 16 + 2 * 16 * 16 + 4 * 8 + 3 * 16),
+    "RGLRU": (linnet.RGLRU(D, H), 3 * D * H + 3 * H),
+    "RGLRU square": (linnet.RGLRU(H, H, heads=4), 2 * (H * H // 4 + H) + H),
+    "SLSTM": (linnet.SLSTM(D, H, heads=4), 4 * D * H + 4 * H * H // 4 + 4 * H),
 }
 
 

@@ -154,8 +154,8 @@ def is_unstable(unit: str, options: dict[str, Any], channels: int) -> bool:
     At a kink, rounding may change the side of a number and therefore its gradient. A norm over one channel
     has a gradient of 0; its backward pass computes rounding times 1 / sqrt(eps).
     """
-    has_kinks = unit in ("nru", "eurnn", "goru") or options.get("nonlinearity") == "relu"
-    has_norm = any(options.get(name) for name in ("norm", "prenorm", "layer_norm"))
+    has_kinks = unit in ("nru", "eurnn", "goru", "slstm") or options.get("nonlinearity") == "relu"
+    has_norm = any(options.get(name) for name in ("norm", "prenorm", "layer_norm", "group_norm"))
     return has_kinks or (has_norm and channels == 1)
 
 

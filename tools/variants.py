@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import linnet
+from linnet.units.slstm import SLSTMState
 
 
 class Variant(NamedTuple):
@@ -36,6 +37,11 @@ class Variant(NamedTuple):
 def variant(unit: type[linnet.Recurrent], square: bool = False, least: int = 1, **options: Any) -> Variant:
     heads = max(options.get("heads", 1), options.get("input_heads", 1))
     return Variant(unit, options, square, least, heads)
+
+
+def possible(state: Any) -> Any:
+    """A drawn state as a unit can have it: the normaliser of sLSTM, by which it divides, is at least 1."""
+    return state._replace(n=state.n.abs() + 1) if isinstance(state, SLSTMState) else state
 
 
 PLAIN = [variant(unit) for unit in linnet.UNITS.values()]

@@ -26,7 +26,9 @@ def check_state(block: nn.Module, state: Any, like: tuple[Tensor, ...]) -> tuple
     given = tuple(state) if isinstance(state, (tuple, list)) else (state,)
     if len(given) != len(names) or not all(isinstance(tensor, Tensor) for tensor in given):
         got = ", ".join(type(tensor).__name__ for tensor in given)
-        raise InputTypeError(f"the state of {type(block).__name__} is a tuple ({', '.join(names)}); got ({got})")
+        raise InputTypeError(
+            f"the state of {type(block).__name__} is a tuple ({', '.join(names)}); got ({got})"
+        )
     for name, tensor, expected in zip(names, given, like, strict=True):
         if tensor.shape != expected.shape:
             raise InputError(

@@ -31,7 +31,9 @@ from linnet.units.slstm import HeadNorm, SLSTMCell
 class OfBoth(Projection):
     """[x', x] side by side -> the gates: the first half of the parts reads x', the other x."""
 
-    def __init__(self, input_size: int, parts: Mapping[str, int], biased: Sequence[str] | bool, **options: Any):
+    def __init__(
+        self, input_size: int, parts: Mapping[str, int], biased: Sequence[str] | bool, **options: Any
+    ):
         super().__init__(input_size // 2, parts, biased, **options)
 
     def multiply(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -98,7 +100,11 @@ class SLSTMBlock(nn.Module):
         self.size = size
         where: dict[str, Any] = {"device": device, "dtype": dtype}
         self.convolution = CausalConvolution(size, conv, **where) if conv else None
-        starts: dict[str, Any] = {"forget_bias": forget_bias, "depth": depth, "recurrent_init": recurrent_init}
+        starts: dict[str, Any] = {
+            "forget_bias": forget_bias,
+            "depth": depth,
+            "recurrent_init": recurrent_init,
+        }
         self.rnn = SLSTMOfBoth(2 * size, size, heads=heads, input_heads=heads, **where, **starts)
         self.norm = HeadNorm(size, heads, **where)
 

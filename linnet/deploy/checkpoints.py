@@ -108,8 +108,8 @@ def convert(rnn: nn.Module, state_dict: Mapping[str, Tensor], source: str) -> di
     units, converter = SOURCES[source]
     if not isinstance(rnn, units):
         names = " or ".join(unit.__name__ for unit in units)
-        ours = (Recurrent, GriffinBlock, SLSTMBlock)
-        got = type(rnn).__name__ if isinstance(rnn, ours) else f"{type(rnn)}, which is not linnet's"
+        is_ours = isinstance(rnn, (Recurrent, GriffinBlock, SLSTMBlock))
+        got = type(rnn).__name__ if is_ours else f"{type(rnn)}, which is not linnet's"
         raise TypeError(f"source {source!r} has weights of {names}; got {got}")
     foreign = Foreign(state_dict)
     converted = converter(rnn, foreign)
@@ -216,7 +216,9 @@ def from_xlstm(block: SLSTMBlock, foreign: Foreign) -> dict[str, Tensor]:
     size, heads = block.size, block.norm.heads
     within = size // heads
     # Their forward calls `fgate` for the input gate, and `igate` for the forget gate.
-    gates = [foreign.take(f"{name}.weight", heads, within, within) for name in ("fgate", "igate", "zgate", "ogate")]
+    gates = [
+        foreign.take(f"{name}.weight", heads, within, within) for name in ("fgate", "igate", "zgate", "ogate")
+    ]
     of_h = foreign.take("slstm_cell._recurrent_kernel_", heads, 4 * within, within)
     ours = "rnn.directions.0.cell."
     converted = {
@@ -235,7 +237,9 @@ def from_xlstm(block: SLSTMBlock, foreign: Foreign) -> dict[str, Tensor]:
 def from_recurrentgemma(module: RGLRU | GriffinBlock, foreign: Foreign) -> dict[str, Tensor]:
     if not isinstance(module, GriffinBlock):
         return from_rg_lru(module, foreign, "")
-    converted = {f"rnn.{name}": tensor for name, tensor in from_rg_lru(module.rnn, foreign, "rg_lru.").items()}
+    converted = {
+        f"rnn.{name}": tensor for name, tensor in from_rg_lru(module.rnn, foreign, "rg_lru.").items()
+    }
     for name, linear in module.named_children():
         if isinstance(linear, nn.Linear):
             converted[f"{name}.weight"] = foreign.take(f"{name}.weight", *linear.weight.shape)

@@ -127,7 +127,7 @@ class CausalConvolution(nn.Module):
         nn.init.uniform_(self.bias, -bound, bound)
 
     def forward(self, x: Tensor, window: Tensor, resets: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """window [width - 1, B, channels]: the steps before x. resets [T, B]: True where a sequence starts."""
+        """window [width - 1, B, channels]: the steps before x; resets [T, B]: where new sequences start."""
         steps, rows = len(x), torch.cat([window, x])
         # The number of the sequence in its row of the batch that each step belongs to.
         number = None if resets is None else F.pad(resets.cumsum(0), (0, 0, self.width - 1, 0))

@@ -148,7 +148,7 @@ FORGET_BIASES = {"powerlaw": powerlaw, "small": small}
 
 
 class HeadNorm(nn.Module):
-    """Layer norm of each head for itself, without a shift; the scale is 1 + weight, and weight starts at 0."""
+    """Layer norm of each head for itself, without a shift; the scale is 1 + weight, which starts at 1."""
 
     def __init__(self, size: int, heads: int, device: Device = None, dtype: torch.dtype | None = None):
         super().__init__()
