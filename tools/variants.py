@@ -90,9 +90,9 @@ STEPS = [
     variant(linnet.SRU, square=True, input_heads=2),
     variant(linnet.SCRN, context_size=4, heads=2),
     variant(linnet.GRU, form="before", heads=2),
-    variant(linnet.RGLRU, square=True, heads=2),
+    variant(linnet.RGLRU, square=True, input_heads=2),
     variant(linnet.RGLRU, square=True, bias=False),
-    variant(linnet.SLSTM, heads=2, recurrent_init="uniform"),
+    variant(linnet.SLSTM, heads=2),
     # With a matrix product within the step.
     variant(linnet.GRU, form="before"),
     variant(linnet.LSTM, proj_size=3),

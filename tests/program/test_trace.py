@@ -188,6 +188,7 @@ POINTWISE: dict[str, Function] = {
     "power of a tensor": lambda x, h: torch.pow(x.abs() + 0.1, h),
     "power of a number": lambda x, h: 2.0**x * h,
     "softplus": lambda x, h: F.softplus(x + h) * h,
+    "logsigmoid": lambda x, h: F.logsigmoid(x + h) * h,
     "elu": lambda x, h: F.elu(x + h, alpha=0.7) * h,
     "abs": lambda x, h: (x * h).abs() + h,
     "log": lambda x, h: torch.log(x.abs() + 1) * h,
