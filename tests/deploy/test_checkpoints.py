@@ -379,7 +379,9 @@ def test_a_subclass_loads_what_its_unit_loads():
 
 
 def test_an_unknown_source_is_told_the_known_ones():
-    with pytest.raises(ValueError, match=r"source must be one of 'sru', 'torch', 'nru', 'lrn', .*; got 'keras'"):
+    with pytest.raises(
+        ValueError, match=r"source must be one of 'sru', 'torch', 'nru', 'lrn', .*; got 'keras'"
+    ):
         linnet.load_foreign(linnet.LSTM(3, 4), {}, source="keras")
 
 
