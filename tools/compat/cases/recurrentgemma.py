@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 import linnet
 from tools.compat.contestants import RNN
-from tools.compat.examples import CHANNELS, CLASSES, HIDDEN, check_plainly, work_plainly
+from tools.compat.examples import BlockClassifier, check_plainly, drawn, work_plainly
 
 
 @cache
@@ -55,28 +55,8 @@ def positions(resets: Tensor) -> Tensor:
 CONTESTANTS: dict[str, RNN] = {"recurrentgemma.RecurrentBlock": Block, "GriffinBlock": linnet.GriffinBlock}
 
 
-class Model(nn.Module):
-    def __init__(self, rnn: RNN):
-        super().__init__()
-        self.embed = nn.Linear(CHANNELS, HIDDEN)
-        self.rnn = rnn(HIDDEN, heads=4)
-        self.out = nn.Linear(HIDDEN, CLASSES)
-
-    def forward(self, x: Tensor) -> Tensor:
-        output, _ = self.rnn(self.embed(x.transpose(0, 1)))
-        return self.out(output.mean(0))
-
-
-@torch.no_grad()
-def drawn(module: nn.Module) -> nn.Module:
-    """With all parameters at work: their biases start at 0."""
-    for parameter in module.parameters():
-        parameter.normal_(std=0.5)
-    return module
-
-
 def check(rnn: RNN, folder: Path) -> None:
-    check_plainly(partial(Model, rnn), folder)
+    check_plainly(partial(BlockClassifier, rnn), folder)
     x, resets = torch.randn(9, 3, 12), torch.rand(9, 3) < 0.2
     for sizes in ((12, 12, 4), (12, 20, 1)):
         theirs, ours = drawn(Block(*sizes)), rnn(*sizes)
@@ -86,4 +66,4 @@ def check(rnn: RNN, folder: Path) -> None:
 
 
 def work(rnn: RNN) -> Callable[[], object]:
-    return work_plainly(partial(Model, rnn))
+    return work_plainly(partial(BlockClassifier, rnn))

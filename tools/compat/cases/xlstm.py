@@ -13,7 +13,7 @@ from xlstm import sLSTMLayer, sLSTMLayerConfig
 
 import linnet
 from tools.compat.contestants import RNN
-from tools.compat.examples import CHANNELS, CLASSES, HIDDEN, check_plainly, work_plainly
+from tools.compat.examples import BlockClassifier, check_plainly, drawn, work_plainly
 
 TYPES = dict.fromkeys(("dtype", "dtype_b", "dtype_r", "dtype_w", "dtype_g", "dtype_s", "dtype_a"), "float32")
 
@@ -33,28 +33,8 @@ class Layer(nn.Module):
 CONTESTANTS: dict[str, RNN] = {"xlstm.sLSTMLayer": Layer, "SLSTMBlock": linnet.SLSTMBlock}
 
 
-class Model(nn.Module):
-    def __init__(self, rnn: RNN):
-        super().__init__()
-        self.embed = nn.Linear(CHANNELS, HIDDEN)
-        self.rnn = rnn(HIDDEN)
-        self.out = nn.Linear(HIDDEN, CLASSES)
-
-    def forward(self, x: Tensor) -> Tensor:
-        output, _ = self.rnn(self.embed(x.transpose(0, 1)))
-        return self.out(output[-1])
-
-
-@torch.no_grad()
-def drawn(module: nn.Module) -> nn.Module:
-    """With all parameters at work: their recurrent matrices start at 0."""
-    for parameter in module.parameters():
-        parameter.normal_(std=0.5)
-    return module
-
-
 def check(rnn: RNN, folder: Path) -> None:
-    check_plainly(partial(Model, rnn), folder)
+    check_plainly(partial(BlockClassifier, rnn), folder)
     x = torch.randn(9, 3, 12)
     for sizes in ((12, 4, 4), (12, 3, 0), (12, 1, 2)):
         theirs, ours = drawn(Layer(*sizes)), rnn(*sizes)
@@ -64,4 +44,4 @@ def check(rnn: RNN, folder: Path) -> None:
 
 
 def work(rnn: RNN) -> Callable[[], object]:
-    return work_plainly(partial(Model, rnn))
+    return work_plainly(partial(BlockClassifier, rnn))
