@@ -9,6 +9,8 @@ import linnet.base.command as _command  # noqa: F401, Ctrl-C during the imports 
 import linnet.run.ops as _registered  # noqa: F401, a saved program needs its operations
 from linnet.base.memory import reuse_memory
 from linnet.base.version import __version__ as __version__
+from linnet.blocks.griffin import GriffinBlock
+from linnet.blocks.xlstm import SLSTMBlock
 from linnet.deploy.c import export_c
 from linnet.deploy.checkpoints import load_foreign
 from linnet.deploy.javascript import export_js
@@ -74,6 +76,7 @@ __all__ = [
     "export_wasm",
     "FallbackWarning",
     "freeze",
+    "GriffinBlock",
     "lens",
     "load",
     "load_foreign",
@@ -83,6 +86,7 @@ __all__ = [
     "record",
     "Recurrent",
     "reuse_memory",
+    "SLSTMBlock",
     "stream",
     "Stream",
     "unfreeze",

@@ -54,9 +54,9 @@ def has_inner_products(variant: variants.Variant) -> bool:
 
 
 FUSED = [Variant(*each) for each in variants.PLAIN if fuses(each)]
-# Without those whose modReLU, or the gradient of whose ReLU, jumps at 0: in bfloat16, a number near 0 may
-# have either sign. And without LRU, whose exponentials of exponentials torch rounds to 8 bits.
-JUMPING = (linnet.EURNN, linnet.GORU, linnet.LiGRU, linnet.NRU, linnet.StatisticalRU)
+# Without those whose modReLU, or the gradient of whose ReLU or maximum, jumps: in bfloat16, a number near 0
+# may have either sign. And without LRU, whose exponentials of exponentials torch rounds to 8 bits.
+JUMPING = (linnet.EURNN, linnet.GORU, linnet.LiGRU, linnet.NRU, linnet.StatisticalRU, linnet.SLSTM)
 
 
 def jumps(variant: variants.Variant) -> bool:
@@ -105,7 +105,7 @@ def draw_state(rnn: linnet.Recurrent, batch: int, seed: int = 1) -> Any:
         name: draw(rows, batch, size, seed=seed + i, dtype=dtype)
         for i, (name, size) in enumerate(cell.states.items())
     }
-    return cell.pack_state(states)
+    return variants.possible(cell.pack_state(states))
 
 
 FLAGS = ("nothing", "lengths", "mask", "resets", "mask and resets")
@@ -149,8 +149,11 @@ def run(backend: str, rnn: Any, x: Tensor, state: Any = None, **how: Any) -> Res
     }
     leaves = {name: leaf for name, leaf in leaves.items() if leaf.requires_grad}
     weights = [draw(*r.shape, seed=9 + i, dtype=r.dtype) for i, r in enumerate(results.values())]
+    # A state that is a constant has no gradient.
+    varying = [(r, weight) for r, weight in zip(results.values(), weights, strict=True) if r.requires_grad]
+    outputs, above = zip(*varying, strict=True)
     gradients = torch.autograd.grad(
-        list(results.values()), list(leaves.values()), weights, allow_unused=True, materialize_grads=True
+        outputs, list(leaves.values()), above, allow_unused=True, materialize_grads=True
     )
     named = {f"gradient of {name}": g for name, g in zip(leaves, gradients, strict=True)}
     return {name: tensor.detach() for name, tensor in (results | named).items()}

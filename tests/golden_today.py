@@ -28,10 +28,18 @@ def paths(unit: str, *patterns: str) -> list[Path]:
 
 def over_files(unit: str, *patterns: str) -> Any:
     """Run a test for each of these files, with kernels and with the reference loop."""
+    return over_both_ways(paths(unit, *patterns))
 
+
+def over_files_with(unit: str, key: str) -> Any:
+    """Run a test for each file of a unit that has this tensor, with kernels and with the reference loop."""
+    return over_both_ways([path for path in paths(unit) if key in Vectors(path)])
+
+
+def over_both_ways(found: list[Path]) -> Any:
     def marked(test: Any) -> Any:
         over_backends = pytest.mark.parametrize("backend", [None, "reference"], ids=["kernels", "loop"])
-        over = pytest.mark.parametrize("path", paths(unit, *patterns), ids=lambda path: path.stem)
+        over = pytest.mark.parametrize("path", found, ids=lambda path: path.stem)
         return over_backends(over(test))
 
     return marked
@@ -47,7 +55,7 @@ def run(
 
 
 def check(v: Vectors, y: Tensor, finals: Named) -> None:
-    """Compare the output, the final states (by name, without "sT.") and all gradients with a file."""
+    """Compare the output, the final states (by name, without "sT.") and all gradients with a file's."""
     close(y, v["out"], OUTPUT, "output")
     loss = (y * v["R"]).sum()
     for name, final in finals.items():

@@ -16,6 +16,7 @@ import linnet
 from linnet.data.files import File, find
 from linnet.runs.config import RunConfig
 from linnet.tasks import TASKS
+from tools.variants import possible
 
 # Tests are many small products, in several processes: threads within each cost more than they bring.
 torch.set_num_threads(1)
@@ -74,7 +75,7 @@ def random_state(rnn: linnet.Recurrent, batch: int, seed: int = 0) -> Any:
         torch.zeros(1, batch, rnn.input_size, dtype=torch.double).transpose(0, int(rnn.batch_first))
     )
     generator = torch.Generator().manual_seed(seed)
-    return each(lambda s: torch.randn(s.shape, generator=generator, dtype=torch.double), like)
+    return possible(each(lambda s: torch.randn(s.shape, generator=generator, dtype=torch.double), like))
 
 
 class Ran(NamedTuple):

@@ -403,6 +403,9 @@ FORMULAS: dict[str, tuple[Any, int]] = {
     "CoRNN": (linnet.CoRNN(D, H), H * (D + 2 * H + 1)),
     "UnICORNN": (linnet.UnICORNN(D, H), H * (D + 3)),
     "LEM": (linnet.LEM(D, H), 4 * H * (D + H + 2)),
+    "RGLRU": (linnet.RGLRU(D, H), 3 * D * H + 3 * H),
+    "RGLRU square": (linnet.RGLRU(H, H, heads=4), 2 * (H * H // 4 + H) + H),
+    "SLSTM": (linnet.SLSTM(D, H, heads=4), 4 * D * H + 4 * H * H // 4 + 4 * H),
 }
 
 

@@ -20,7 +20,7 @@ PACKAGE = Path(linnet.__file__).parent
 
 # From low to high; a folder may import from those below it and from itself. `data` imports `base` only.
 FOLDERS = (
-    *("base", "data", "program", "cpu", "run", "recurrent", "layers", "units", "models"),
+    *("base", "data", "program", "cpu", "run", "recurrent", "layers", "units", "blocks", "models"),
     *("tasks", "runs", "train", "analysis", "cli"),
 )
 RANK = {folder: rank for rank, folder in enumerate(FOLDERS)} | {

@@ -155,8 +155,8 @@ def is_unstable(unit: str, options: dict[str, Any], channels: int) -> bool:
     has a gradient of 0; its backward pass computes rounding times 1 / sqrt(eps).
     """
     kinked = {options.get("nonlinearity"), options.get("activation")} & {"relu", "positive"}
-    has_kinks = unit in ("nru", "eurnn", "goru", "sgu") or bool(kinked)
-    has_norm = any(options.get(name) for name in ("norm", "prenorm", "layer_norm"))
+    has_kinks = unit in ("nru", "eurnn", "goru", "sgu", "slstm") or bool(kinked)
+    has_norm = any(options.get(name) for name in ("norm", "prenorm", "layer_norm", "group_norm"))
     return has_kinks or (has_norm and channels == 1)
 
 

@@ -17,6 +17,7 @@ from linnet.cpu import threads
 from linnet.recurrent.recurrent import Recurrent
 from linnet.run.choose import backend
 from tools.cases import Case
+from tools.variants import possible
 
 Results = dict[str, Tensor]
 Change = Callable[[Tensor], Tensor]
@@ -107,13 +108,14 @@ def given_state(case: Case, rnn: Recurrent, dtype: torch.dtype) -> Any:
         return None
     sizes = rnn.first_cell.states.items()
     rows = len(rnn.directions)
-    wants = case.gradients == "all"
-    return rnn.first_cell.pack_state(
-        {
-            name: randn(case.number + i, rows, case.batch, size).to(dtype).requires_grad_(wants)
-            for i, (name, size) in enumerate(sizes, start=1)
-        }
-    )
+    drawn = {
+        name: randn(case.number + i, rows, case.batch, size).to(dtype)
+        for i, (name, size) in enumerate(sizes, start=1)
+    }
+    state = possible(rnn.first_cell.pack_state(drawn))
+    for tensor in tensors(state):
+        tensor.requires_grad_(case.gradients == "all")
+    return state
 
 
 def call(case: Case, rnn: Recurrent, x: Tensor, state: Any) -> tuple[Tensor, Any]:

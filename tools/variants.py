@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import linnet
+from linnet.units.slstm import SLSTMState
 
 
 class Variant(NamedTuple):
@@ -36,6 +37,11 @@ class Variant(NamedTuple):
 def variant(unit: type[linnet.Recurrent], square: bool = False, least: int = 1, **options: Any) -> Variant:
     heads = max(options.get("heads", 1), options.get("input_heads", 1))
     return Variant(unit, options, square, least, heads)
+
+
+def possible(state: Any) -> Any:
+    """A drawn state as a unit can have it: the normaliser of sLSTM, by which it divides, is at least 1."""
+    return state._replace(n=state.n.abs() + 1) if isinstance(state, SLSTMState) else state
 
 
 # By batch norm, the sequences of a batch depend on each other, and training on more than the weights.
@@ -98,6 +104,9 @@ STEPS = [
     variant(linnet.SCRN, context_size=4, heads=2),
     variant(linnet.GRU, form="before", heads=2),
     variant(linnet.MGU, heads=2),
+    variant(linnet.RGLRU, square=True, input_heads=2),
+    variant(linnet.RGLRU, square=True, bias=False),
+    variant(linnet.SLSTM, heads=2),
     # With a matrix product within the step.
     variant(linnet.MinimalRNN, bias=False),
     variant(linnet.SGU, deep=True),
@@ -116,6 +125,7 @@ STEPS = [
     variant(linnet.GRU, norm="layer", norm_on="all", form="ran"),
     variant(linnet.GRU, norm="rms", norm_on="all"),
     variant(linnet.ATR, norm="rms", norm_on="all"),
+    variant(linnet.SLSTM, heads=2, group_norm=True, bias=False),
 ]
 
 # Options of the layer around the step, on units that read their state in different ways.
@@ -210,6 +220,7 @@ CHOICES: dict[str, dict[str, tuple[Any, ...]]] = {
     "cornn": {"dt": (0.042, 0.3), "gamma": (2.7, 0.5), "epsilon": (4.7, 0.5)},
     "unicornn": {"dt": (0.19, 0.5), "alpha": (30.65, 0.0)},
     "lem": {"dt": (1.0, 0.3)},
+    "slstm": {"heads": HEADS, "group_norm": (False, False, True)},
 }
 SHARED: dict[str, tuple[Any, ...]] = {
     "num_layers": (1, 1, 2),

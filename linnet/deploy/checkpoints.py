@@ -1,9 +1,10 @@
-"""Load weights of other implementations: packages, torch.nn, and the code of papers' authors.
+"""Load weights of other implementations: of torch.nn, of packages, and of authors' code.
 
     rnn = linnet.SRU(300, 128, num_layers=2)
     linnet.load_foreign(rnn, torch.load("sru.pt"), source="sru")
 
-Each source has one function, which computes the parameters of a Linnet stack from the tensors of the source.
+Each source has one function, which computes the parameters of a Linnet stack, or of a block around one, from
+the tensors of the source.
 Nothing is loaded unless everything fits.
 """
 
@@ -14,12 +15,14 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from linnet.base.options import choose
+from linnet.blocks.griffin import GriffinBlock
+from linnet.blocks.xlstm import SLSTMBlock
 from linnet.layers.torch_names import TorchStack, convert_state_dict
 from linnet.recurrent.recurrent import Recurrent
-from linnet.units import GRU, LRN, LSTM, NRU, RNN, SRU, MinGRU, MinLSTM
+from linnet.units import GRU, LRN, LSTM, NRU, RGLRU, RNN, SRU, MinGRU, MinLSTM
 
 
 class Foreign:
@@ -54,7 +57,7 @@ class Foreign:
     def ignore(self, *keys: str) -> None:
         self.unused.difference_update(keys)
 
-    def check(self, source: str, rnn: Recurrent) -> None:
+    def check(self, source: str, rnn: nn.Module) -> None:
         problems = [*self.problems, *(f"{key} is not used" for key in sorted(self.unused))]
         if problems:
             listed = "\n  ".join(problems)
@@ -63,9 +66,9 @@ class Foreign:
 
 
 def load_foreign(
-    rnn: Recurrent, state_dict: Mapping[str, Tensor], source: str, *, normalize_after: bool | None = None
+    rnn: nn.Module, state_dict: Mapping[str, Tensor], source: str, *, normalize_after: bool | None = None
 ) -> None:
-    """Load a state dict of another implementation; source is one of these:
+    """Load a state dict of another implementation, of which `source` is the name.
 
     sru     the `sru` package's SRU, any depth, direction, low rank or layer norm. If its layer norms fit both
             before and after each layer, pass the `normalize_after` it was built with; Linnet has the norm
@@ -79,6 +82,8 @@ def load_foreign(
     minrnns          minGRU or minLSTM of the authors' code, or a ModuleList of them, into MinGRU or MinLSTM
                      with learned_start=True and proj_size; their MinLSTM has normalised=False
     pufferlib        MinGRU of PufferLib into MinGRU(bias=False, highway=True)
+    xlstm            the `xlstm` package's sLSTMLayer into SLSTMBlock. Its two swapped names are put right
+    recurrentgemma   its torch RGLRU into RGLRU, or its RecurrentBlock into GriffinBlock
     """
     if source == "sru" and isinstance(rnn, SRU):
         check_norm_position(rnn, state_dict, normalize_after)
@@ -103,13 +108,14 @@ def check_norm_position(
         )
 
 
-def convert(rnn: Recurrent, state_dict: Mapping[str, Tensor], source: str) -> dict[str, Tensor]:
+def convert(rnn: nn.Module, state_dict: Mapping[str, Tensor], source: str) -> dict[str, Tensor]:
     """Return the state dict of `rnn` that corresponds to one of another implementation."""
     choose("source", source, SOURCES)
     units, converter = SOURCES[source]
     if not isinstance(rnn, units):
         names = " or ".join(unit.__name__ for unit in units)
-        got = type(rnn).__name__ if isinstance(rnn, Recurrent) else f"{type(rnn)}, which is not linnet's"
+        is_ours = isinstance(rnn, (Recurrent, GriffinBlock, SLSTMBlock))
+        got = type(rnn).__name__ if is_ours else f"{type(rnn)}, which is not linnet's"
         raise TypeError(f"source {source!r} has weights of {names}; got {got}")
     foreign = Foreign(state_dict)
     converted = converter(rnn, foreign)
@@ -238,8 +244,64 @@ def from_pufferlib(rnn: Recurrent, foreign: Foreign) -> dict[str, Tensor]:
     }
 
 
-Converter = Callable[[Recurrent, Foreign], dict[str, Tensor]]
-SOURCES: dict[str, tuple[tuple[type[Recurrent], ...], Converter]] = {
+def from_xlstm(block: SLSTMBlock, foreign: Foreign) -> dict[str, Tensor]:
+    """Convert a sLSTMLayer: blocks [heads, out, in], and those of h with the gates within each head."""
+    size, heads = block.size, block.norm.heads
+    within = size // heads
+    # Their forward calls `fgate` for the input gate, and `igate` for the forget gate.
+    gates = [
+        foreign.take(f"{name}.weight", heads, within, within) for name in ("fgate", "igate", "zgate", "ogate")
+    ]
+    of_h = foreign.take("slstm_cell._recurrent_kernel_", heads, 4 * within, within)
+    ours = "rnn.directions.0.cell."
+    converted = {
+        f"{ours}input.weight": torch.cat([gate.flatten(0, 1) for gate in gates]),
+        f"{ours}input.bias": foreign.take("slstm_cell._bias_", 4 * size),
+        f"{ours}recurrent.weight": of_h.unflatten(1, (4, within)).transpose(0, 1).flatten(0, 2),
+        "norm.weight": foreign.take("group_norm.weight", size),
+    }
+    if block.convolution is not None:
+        width = block.convolution.width
+        converted["convolution.weight"] = foreign.take("conv1d.conv.weight", size, 1, width)[:, 0].T
+        converted["convolution.bias"] = foreign.take("conv1d.conv.bias", size)
+    return converted
+
+
+def from_recurrentgemma(module: RGLRU | GriffinBlock, foreign: Foreign) -> dict[str, Tensor]:
+    if not isinstance(module, GriffinBlock):
+        return from_rg_lru(module, foreign, "")
+    converted = {
+        f"rnn.{name}": tensor for name, tensor in from_rg_lru(module.rnn, foreign, "rg_lru.").items()
+    }
+    for name, linear in module.named_children():
+        if isinstance(linear, nn.Linear):
+            converted[f"{name}.weight"] = foreign.take(f"{name}.weight", *linear.weight.shape)
+            converted[f"{name}.bias"] = foreign.take(f"{name}.bias", *linear.bias.shape)
+    converted["convolution.weight"] = foreign.take("conv_1d.w", *module.convolution.weight.shape)
+    converted["convolution.bias"] = foreign.take("conv_1d.b", module.lru_width)
+    return converted
+
+
+def from_rg_lru(rnn: RGLRU, foreign: Foreign, prefix: str) -> dict[str, Tensor]:
+    """Convert gates whose blocks are [heads, in, out]."""
+    if len(rnn.cells) > 1:
+        foreign.problems.append("an RGLRU of this source is one layer in one direction")
+    size, heads = rnn.hidden_size, rnn.cells[0].input.heads
+    within, gates = size // heads, [f"{prefix}{name}" for name in ("input_gate", "a_gate")]
+    blocks = [foreign.take(f"{gate}.w", heads, within, within).transpose(1, 2) for gate in gates]
+    ours = "directions.0.cell."
+    converted = {
+        f"{ours}input.weight": torch.cat([block.flatten(0, 1) for block in blocks]),
+        f"{ours}a_param": foreign.take(f"{prefix}a_param", size),
+    }
+    if rnn.bias:
+        biases = [foreign.take(f"{gate}.b", heads, within).flatten() for gate in gates]
+        converted[f"{ours}input.bias"] = torch.cat(biases)
+    return converted
+
+
+Converter = Callable[[Any, Foreign], dict[str, Tensor]]
+SOURCES: dict[str, tuple[tuple[type[nn.Module], ...], Converter]] = {
     "sru": ((SRU,), from_sru),
     "torch": ((LSTM, GRU, RNN), from_torch),
     "nru": ((NRU,), from_nru),
@@ -247,4 +309,6 @@ SOURCES: dict[str, tuple[tuple[type[Recurrent], ...], Converter]] = {
     "mingru_pytorch": ((MinGRU, MinLSTM), partial(from_min, own_name=True)),
     "minrnns": ((MinGRU, MinLSTM), partial(from_min, own_name=False)),
     "pufferlib": ((MinGRU,), from_pufferlib),
+    "xlstm": ((SLSTMBlock,), from_xlstm),
+    "recurrentgemma": ((RGLRU, GriffinBlock), from_recurrentgemma),
 }

@@ -1,9 +1,15 @@
-"""Convolutions over time and their largest values: the encoder of Kim's (2014) sentence classifier.
+"""Convolutions over time.
+
+MaxConvolution, the encoder of Kim's (2014) sentence classifier, keeps the largest values:
 
     z_t = W_k [x_t; ...; x_{t+k-1}]          for each width k
     feature = relu(max over t of z_t + b)    [B, maps] for each width, side by side
 
 As the bias and relu keep the order of values, they come after the maximum.
+
+CausalConvolution reads the last steps of each channel, and of the same sequence:
+
+    y_t = sum over k of w_k x_{t-width+1+k} + b
 """
 
 from __future__ import annotations
@@ -91,6 +97,56 @@ class MaxConvolution(nn.Module):
 
     def extra_repr(self) -> str:
         return f"{self.input_size}, {len(self.filters[0])}, widths={self.widths}, zero_pads={self.zero_pads}"
+
+
+class CausalConvolution(nn.Module):
+    """x [T, B, channels], the steps before it -> y [T, B, channels], the last steps.
+
+    width   steps that each output reads, with its own; a weight for each of them and each channel
+    """
+
+    def __init__(
+        self, channels: int, width: int = 4, device: Device = None, dtype: torch.dtype | None = None
+    ):
+        super().__init__()
+        check_size("channels", channels)
+        check_size("width", width)
+        # The last row is that of the present step.
+        self.weight = nn.Parameter(torch.empty(width, channels, device=device, dtype=dtype))
+        self.bias = nn.Parameter(torch.empty(channels, device=device, dtype=dtype))
+        self.reset_parameters()
+
+    @property
+    def width(self) -> int:
+        return len(self.weight)
+
+    def reset_parameters(self) -> None:
+        """As nn.Conv1d with a group for each channel."""
+        bound = self.width**-0.5
+        nn.init.uniform_(self.weight, -bound, bound)
+        nn.init.uniform_(self.bias, -bound, bound)
+
+    def forward(self, x: Tensor, window: Tensor, resets: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """window [width - 1, B, channels]: the steps before x; resets [T, B]: where new sequences start."""
+        steps, rows = len(x), torch.cat([window, x])
+        # The number of the sequence in its row of the batch that each step belongs to.
+        number = None if resets is None else F.pad(resets.cumsum(0), (0, 0, self.width - 1, 0))
+        y = self.bias
+        for first, weight in enumerate(self.weight):
+            read = rows[first : first + steps]
+            if number is not None:
+                read = only_where(number[first : first + steps] == number[self.width - 1 :], read)
+            y = y + weight * read
+        last = rows[steps:]
+        return y, last if number is None else only_where(number[steps:] == number[-1], last)
+
+    def extra_repr(self) -> str:
+        return f"{self.weight.shape[1]}, width={self.width}"
+
+
+def only_where(flags: Tensor, x: Tensor) -> Tensor:
+    """x [T, B, D] where the flags [T, B] are True, else 0."""
+    return x.masked_fill(~flags[..., None], 0)
 
 
 def check_widths(widths: Sequence[int]) -> None:

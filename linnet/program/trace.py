@@ -391,12 +391,13 @@ class Recorder(DispatchMode):
 
     def decompose(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Replace an operation by known ones, as torch does; raise NotPointwise if torch cannot."""
-        if func not in decompositions():
+        by_others = DECOMPOSED.get(func._schema.name) or decompositions().get(func)
+        if by_others is None:
             raise NotPointwise(
                 f"step uses {func}, which is not an elementwise operation that can be fused{user_line()}"
             )
         with self:
-            return decompositions()[func](*args, **kwargs)
+            return by_others(*args, **kwargs)
 
     def operand(self, value: Any) -> Any:
         if not isinstance(value, Tensor):
@@ -487,6 +488,22 @@ def clamped(record: Recorder, x: Any, min: Any = None, max: Any = None) -> Any:
 
 def one_minus(record: Recorder, x: Any) -> str:
     return record.add("sub", 1.0, x)
+
+
+def log_sigmoid(x: Tensor) -> tuple[Tensor, Tensor]:
+    """F.logsigmoid; and a tensor for its gradient, which does not read it."""
+    return torch.clamp(x, max=0) - torch.log1p(torch.exp(-torch.abs(x))), x
+
+
+def log_sigmoid_backward(above: Tensor, x: Tensor, _: Tensor) -> Tensor:
+    return above * torch.sigmoid(-x)
+
+
+# Operations that torch's decompositions compute by new tensors or by integers, which cannot be recorded.
+DECOMPOSED: dict[str, Callable[..., Any]] = {
+    "aten::log_sigmoid_forward": log_sigmoid,
+    "aten::log_sigmoid_backward": log_sigmoid_backward,
+}
 
 
 def recorded_as(op: str) -> Callable[..., str]:

@@ -34,7 +34,9 @@ def gradients(rnn: Any, x: Any, given: dict[str, Any], backend: str | None = Non
     results += state if isinstance(state, tuple) else [state]
     draws = torch.Generator().manual_seed(3)
     weights = [torch.randn(r.shape, generator=draws, dtype=r.dtype) for r in results]
-    torch.autograd.backward(results, weights)
+    # A state that is a constant has no gradient.
+    varying = [i for i, result in enumerate(results) if result.requires_grad]
+    torch.autograd.backward([results[i] for i in varying], [weights[i] for i in varying])
     return [*results, *(p.grad for p in rnn.parameters() if p.grad is not None)]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -33,6 +34,28 @@ class Classifier(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         _, (h, _) = self.rnn(x)
         return self.out(h[-1])
+
+
+class BlockClassifier(nn.Module):
+    """The same by a block, rnn(HIDDEN, heads=4), whose input and output are [STEPS, batch, HIDDEN]."""
+
+    def __init__(self, rnn: RNN):
+        super().__init__()
+        self.embed = nn.Linear(CHANNELS, HIDDEN)
+        self.rnn = rnn(HIDDEN, heads=4)
+        self.out = nn.Linear(HIDDEN, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        output, _ = self.rnn(self.embed(x.transpose(0, 1)))
+        return self.out(output.mean(0))
+
+
+@torch.no_grad()
+def drawn(module: Any) -> Any:
+    """The module with all parameters at work: none starts at 0."""
+    for parameter in module.parameters():
+        parameter.normal_(std=0.5)
+    return module
 
 
 def accuracy(logits: Tensor, classes: Tensor) -> float:
