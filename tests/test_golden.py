@@ -46,6 +46,5 @@ def test_every_file_at_hand_is_tried():
     elsewhere = {"sru/PAPER_alg1_variant_k3"}  # tried below, in the other direction
     whole_models = {name for name in here if name.split("/")[1].startswith(("lm_mos", "lm_step", "task_"))}
     whole_models |= {name for name in here if name.startswith("scrn/") and "tf_cell" not in name}
-    whole_models |= {name for name in here if name.startswith("tasks_")}
     assert here - elsewhere - whole_models <= set(CASES)
     assert len(here & set(CASES)) >= 33

@@ -55,7 +55,9 @@ LOOKS = {
     **{"nru": (BROWN, DOTS)},
     **{"gru": (OLIVE, SOLID), "gru-before": (OLIVE, DASHED)},
     **{"janet": (SKY, SOLID), "janet-chrono": (SKY, DASH_DOT)},
-    **{"rglru": (BROWN, SOLID), "slstm": (OLIVE, LONG)},
+    **{"mingru": (SKY, DASHED), "minlstm": (SKY, DOTTED), "mgu": (OLIVE, DOTTED)},
+    **{"indrnn": (FAINT, LONG), "minimalrnn": (BROWN, SOLID), "sgu": (BROWN, DASHED)},
+    **{"rglru": (BROWN, LONG), "slstm": (OLIVE, LONG), "hgrn": (SKY, LONG)},
 }
 MORE_STYLES = (PAIRS, SPARSE, SHORT)  # for a second group of the same unit, and for units of your own
 # For groups that are all of one unit: the colour need not tell units apart.
