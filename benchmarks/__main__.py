@@ -52,7 +52,7 @@ DESCRIPTION = (
     "matching of word-by-word "
     "attention, language of a language model, int8 and bfloat16 of units in these formats, onnx of LSTM, "
     "GRU and RNN in onnxruntime, options of options whose kernels are compared with the loop, exported "
-    "of SRU and LSTM in C and WebAssembly, padding of sequences of different lengths, "
+    "of SRU and LSTM in C and WebAssembly, today of newer units, padding of sequences of different lengths, "
     "loop of language models of SRU, LSTM and SCRN. "
     "With --plot and without --what, nothing is measured: the plot is drawn from the recorded rows."
 )

@@ -28,6 +28,7 @@ from benchmarks import (
     start,
     steps,
     tagging,
+    today,
     translating,
 )
 from benchmarks.children import ROOT
@@ -136,6 +137,7 @@ PARTS: dict[str, Part] = {
     "padding": one_table("sequences of different lengths, one thread", padding.measure),
     "one sequence": one_table("one sequence on one thread, relative to onnxruntime", one_sequence.measure),
     "options": one_table("units and options with kernels, relative to the loop over time", options.measure),
+    "today": one_table("newer units, relative to their products and to other packages", today.measure),
     "exported": one_table("steps of exported models, one thread", exported.measure),
     "loop": one_table("the training loop, relative to the model alone", measure_loop),
 }

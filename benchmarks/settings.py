@@ -48,6 +48,7 @@ QUANTISED, EXPORTED = (STEP, Shape(100, 8, 512)), Shape(1000, 1, 128)
 OPTIONAL = (Shape(100, 32, 128), Shape(100, 32, 256))  # of options with kernels, relative to the loop
 # One sequence on one thread.
 ALONE = tuple(Shape(steps, 1, d) for d in (32, 64, 128, 256, 512) for steps in (12, 50, 100))
+TODAY = (Shape(256, 32, 512), Shape(1024, 8, 512))  # of newer units, relative to their own products
 PADDED = (Shape(32, 32, 64), Shape(100, 32, 128), Shape(100, 32, 256))  # sequences of different lengths
 MODES = ("inference", "training")
 
@@ -89,6 +90,7 @@ class Settings:
     optional: tuple[Shape, ...] = OPTIONAL
     alone: tuple[Shape, ...] = ALONE
     padded: tuple[Shape, ...] = PADDED
+    today: tuple[Shape, ...] = TODAY
     repeats: int = 3  # of measurements that need a new process
 
     def __post_init__(self) -> None:
@@ -133,5 +135,6 @@ def quick(settings: Settings) -> Settings:
         optional=(Shape(6, 3, 16),),
         alone=(Shape(9, 1, 16),),
         padded=(Shape(6, 5, 16),),
+        today=(Shape(6, 3, 16),),
         repeats=1,
     )

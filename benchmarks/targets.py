@@ -8,7 +8,10 @@ from benchmarks.settings import RACED, SOFTMAXES, Shape
 
 ANY = Shape(0, 0, 0)
 LIGHT, MATRIX = ("sru", "lrn"), ("ran", "scrn", "atr")
-WITH_MATRICES = ("ran", "scrn", "atr", "janet", "gru", "lstm")
+WITH_MATRICES = ("ran", "scrn", "atr", "janet", "gru", "lstm", "slstm", "fastgrnn")
+TODAY = ("mingru", "minlstm", "indrnn", "hgrn", "rglru", "lru", "unicornn", "linoss")
+RACED_TODAY = ("mingru", "minlstm", "slstm", "cfc", "lem")
+PACKAGES = ("minGRU-pytorch", "xlstm", "ncps", "loop in torch")
 LOSSES = tuple(dict.fromkeys(map(str, SOFTMAXES)))
 # Bytes: recurrences that fit into the cache are not limited by the bandwidth of the memory.
 BEYOND_CACHE = 64e6
@@ -55,6 +58,9 @@ TARGETS = (
     Target(LIGHT, ("training",), "limit", 1.30, most=255),
     Target(WITH_MATRICES, ("inference",), "own products", 1.25),
     Target(WITH_MATRICES, ("training",), "own products", 1.40),
+    Target(TODAY, ("inference",), "own products", 1.15),
+    Target(TODAY, ("training",), "own products", 1.30),
+    *(Target(RACED_TODAY, ("training",), to, 1 / 3) for to in PACKAGES),
     Target(("lrn",), ("training",), "sru", 1.0),
     Target(MATRIX, ("inference", "training"), "nn.LSTM", 0.55),
     Target(("lstm",), ("inference", "training"), "nn.LSTM", 1.0),
