@@ -349,6 +349,9 @@ def single_numbers(cell: Unit, stage: Stage) -> Named:
 
 def computed_weights(before: Pointwise, own: Named, names: Sequence[str]) -> Named:
     """The weights of these names: those of the unit, and what is computed from them."""
+    for name, weight in own.items():
+        if not weight.is_floating_point():  # the operations of the step itself may not take it
+            raise CannotFuse(f"its weight {name} has the dtype {weight.dtype}")
     known = {**own, **interpret(before, own)}
     size = next(iter(own.values())).shape
     return {name: known[name].expand(size).contiguous() for name in names}
