@@ -31,6 +31,7 @@ from linnet.recurrent.projection import Projection
 from linnet.recurrent.signature import named_arguments
 from linnet.recurrent.timespans import refuse_timespans, timed
 from linnet.run.choose import bound_step, run_step
+from linnet.run.devices import check_devices
 from linnet.run.hooks import hooked_submodule
 
 # x [T, B, input_size], state -> y [T, B, output_size], state.
@@ -156,7 +157,7 @@ class Cell(ShowsOptions, CopiedFast, Unit):
         """One time step. `visible_state` is what the recurrent matrices read, if not the state itself."""
         y, new = self.run_stages(inputs, state, visible_state)
         y = self.output(y, new)
-        return (self.read_out(y, inputs[READ]) if self.reads_out else y), new
+        return (self.checked_read_out(y, inputs[READ]) if self.reads_out else y), new
 
     def run_stages(
         self, inputs: Named, state: Named, visible_state: Named | None = None
@@ -282,7 +283,7 @@ class Cell(ShowsOptions, CopiedFast, Unit):
         again = bound_step(self, x, self.given_states(x, state))
         if again is not None:
             y, states = again
-            y = self.read_out(y, x) if self.reads_out else y
+            y = self.checked_read_out(y, x)
             return y, self.pack_state(dict(zip(self.states, states, strict=True)))
         adapters = adapters_of(self)
         if adapters:
@@ -300,7 +301,14 @@ class Cell(ShowsOptions, CopiedFast, Unit):
             y, new = y[0], {name: s[0] for name, s in new.items()}
         else:
             y, new = run_step(self, x, named)
-        return self.read_out(y, x), self.pack_state(new)
+        return self.checked_read_out(y, x), self.pack_state(new)
+
+    def checked_read_out(self, y: Tensor, x: Tensor) -> Tensor:
+        """`read_out`, after checking where its weights are: torch multiplies by a matrix on meta silently."""
+        if not self.reads_out:
+            return y
+        check_devices(self, self.unit_name, y)
+        return self.read_out(y, x)
 
     def given_states(self, x: Any, state: Any) -> tuple:
         """The tensors of a state, unchecked; zeros for None, if x is a batch."""

@@ -205,7 +205,7 @@ class Direction(nn.Module):
         y, new = run(self, x, state, flags, reset_state)
         if not self.cell.reads_out:
             return y, new
-        y = self.cell.read_out(y, cleared(x))
+        y = self.cell.checked_read_out(y, cleared(x))
         return (y if flags[0] is None else y.masked_fill(~flags[0][..., None], 0)), new
 
     def flags(self, mask: Tensor | None, resets: Tensor | None) -> Flags:

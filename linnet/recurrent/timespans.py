@@ -22,7 +22,7 @@ class WithoutTime(Projection):
     """The projection of an input whose last channel is the time, which it leaves out."""
 
     def prepare(self, x: Tensor) -> Tensor:
-        return super().prepare(x[..., :-1])
+        return super().prepare(x[..., :-1].contiguous())
 
     @property
     def is_bare(self) -> bool:

@@ -149,7 +149,8 @@ class HGRNCell(Cell):
         return side_by_side(state, "re", "im") if self.complex else y
 
     def read_out(self, y: Tensor, x: Tensor) -> Tensor:
-        y = y.to(self.example.dtype)  # autocast may have computed it in another one than the norm's
+        # Autocast may have computed it in another dtype than that of the norm.
+        y = y.to(getattr(self.norm, "weight", self.out.weight).dtype)
         g = OUTPUT_GATES[self.output_gate](self.gate(x)["g"])
         y = self.norm(y) * g if self.norm_of == "state" else self.norm(y * g)
         return self.out(y)["y"]
