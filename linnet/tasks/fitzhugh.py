@@ -51,7 +51,7 @@ class Predict(Memory):
 
     name, about = "memory.fitzhugh", "the next value of the FitzHugh-Nagumo system, a model of a neuron"
     Data = FitzHughData
-    defaults = {**ADAM, "clip": 0.0, "unit": "lem", "hidden_size": 16, "epochs": 50}
+    defaults = {**ADAM, "unit": "lem", "hidden_size": 16, "epochs": 50}
     comparison = Comparison(UNITS, budget=1_300)
     remedies = "a longer training (--epochs, --minutes), or a larger network (--hidden-size)"
     judged_by = (RMSE, LOSS, PERSISTENCE)

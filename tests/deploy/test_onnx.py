@@ -126,7 +126,7 @@ def test_every_unit_in_both_directions_with_all_it_can_be_given(units: list[Vari
     x, states, given = arguments(3, 4)
     linnet.export_onnx(model, path, x, states, **given)
     onnx.checker.check_model(path, full_check=True)
-    assert kinds(path).count("Scan") == sum(len(d.plans_for(())) for d in directions_of(model))
+    assert kinds(path).count("Scan") == sum(len(d.plans_of_mode()) for d in directions_of(model))
     run = load(path)
     for sizes in OTHER_SIZES:
         x, states, given = arguments(*sizes)

@@ -8,8 +8,8 @@ from linnet.runs.config import RunConfig
 from linnet.tasks import TASKS
 from linnet.tasks.language import BY_LETTERS
 
-LIGHT = ("sru", "lrn", "ran", "scrn", "nru")
-"""The units of the five papers."""
+LIGHT = ("sru", "lrn", "ran", "scrn", "nru", "lem")
+"""The units of the five papers, and one of the paper that poses the FitzHugh-Nagumo task."""
 
 
 @pytest.mark.parametrize("name", [name for name in TASKS if name != "toy"])

@@ -15,7 +15,7 @@ from linnet.runs.config import RunConfig, differences, from_json, options, overr
 from linnet.runs.load import load
 from linnet.runs.records import read_config, read_metrics, read_result
 from linnet.tasks import TASKS
-from linnet.tasks.memory import rival_forms
+from linnet.tasks.memory import EndlessData, rival_forms
 from linnet.train.compare import plans, shared_task, variations
 from linnet.train.loop import train
 from linnet.train.recipes import RECIPES, recipe
@@ -25,7 +25,7 @@ BRIEF = {"span": 5, "symbols": 3, "recalled": 2, "hidden_size": 6, "unit": "ran"
 FAST = {"steps": 8, "log_every": 2, "evaluate_every": 4, "eval_examples": 20}
 CHECKS = ("nru-forget-5", "nru-stable-500")
 QUICK = {"memory.selective", "memory.parity", "memory.pairs", "memory.cycle", "memory.modular"}
-ENDLESS = [name for name in TASKS if name.startswith("memory.") and "mnist" not in name]
+ENDLESS = [name for name, task in TASKS.items() if issubclass(task.Data, EndlessData)]
 
 
 def run_of(task: str = "memory.copy", **given: object) -> RunConfig:
@@ -234,7 +234,7 @@ def test_the_checks_of_the_paper_are_those_of_its_model():
     assert differences(plain, stable) == {"span": (100, 500), "random_labels": (False, True)}
 
 
-@pytest.mark.parametrize("name", [n for n, found in RECIPES.items() if found.task == "memory.psmnist"])
+@pytest.mark.parametrize("name", [name for name in RECIPES if name.startswith("nru-psmnist")])
 def test_the_rivals_at_permuted_mnist_have_as_many_parameters(name: str):
     config = override(RunConfig(task="memory.psmnist"), recipe(name).settings)
     count = SequenceModel(1, 10, config.model, device="meta").count()
