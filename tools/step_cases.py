@@ -48,8 +48,8 @@ def case(name: str, model: nn.Module, run: Callable[[Tensor], Tensor], inputs: T
 def stack(unit: type[linnet.Recurrent], layers: int, steps: int, size: int = 7, **options: Any) -> Case:
     torch.manual_seed(1)
     rnn = unit(INPUT_SIZE, size, layers, **options)
-    if unit is linnet.NRU:
-        # An untrained NRU amplifies its state at each step, and with it every difference in rounding.
+    if unit in (linnet.NRU, linnet.LinOSS):
+        # Untrained, they amplify their state from step to step, and with it every difference in rounding.
         for weight in rnn.parameters():
             weight.data.mul_(0.1)
     named = "-".join([unit.__name__, str(layers), *map(str, options.values())])
