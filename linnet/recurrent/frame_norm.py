@@ -65,6 +65,8 @@ class FrameNorm(nn.Module):
             scale = self.weight * torch.rsqrt(self.running_var + self.eps)
             return (x - self.running_mean) * scale + self.bias
         rows, count = self.rows_of(x)
+        if not count:
+            return x * self.weight + self.bias
         mean, variance = statistics(rows, count)
         self.follow(mean, variance, count)
         if 1 < len(rows) == count == x[..., 0].numel():  # torch's own is faster, and refuses a single frame

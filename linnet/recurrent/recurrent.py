@@ -269,10 +269,11 @@ class Recurrent(ShowsOptions, CopiedFast, Pretrained):
             state = self.learned_state(x)
         if not is_compiling():
             plain = lengths is None and mask is None and resets is None and reset_state is None
+            plain = plain and timespans is None
             made = self.inference.run(self, x, state, plain)
             if made is not None:
                 return made
-        if lengths is None and mask is None and reset_state is None:
+        if lengths is None and mask is None and reset_state is None and timespans is None:
             bound = self.bound_call(x, state, resets)
             if bound is not None:
                 return bound
@@ -439,7 +440,7 @@ class Recurrent(ShowsOptions, CopiedFast, Pretrained):
     ) -> tuple[Tensor, Named]:
         """x [T, B, input_size]; states [num_layers * num_directions, B, size]."""
         finals: list[Named] = []
-        times = x[..., -1:] if self.first_cell.reads_time else None
+        times = x[..., self.input_size :] if x.shape[-1] > self.input_size else None
         for number in range(self.num_layers):
             x = torch.cat([x, times], -1) if times is not None and number else x
             layer, first = self.layer(number), len(finals)

@@ -1,8 +1,8 @@
 """The time between steps, for units that read it.
 
-Users give `timespans=`, one number for each step: the time since the step before. Inside, it is the last
+Users give `timespans=`, one number for each step: the time since the step before. Inside, it is one more
 channel of the input of each layer, which every way of running a unit then treats as it treats x: padding,
-directions, kernels, exports.
+directions, kernels, exports. Without that channel the time is 1.
 """
 
 from __future__ import annotations
@@ -19,10 +19,14 @@ from linnet.recurrent.projection import Projection
 
 
 class WithoutTime(Projection):
-    """The projection of an input whose last channel is the time, which it leaves out."""
+    """The projection of an input that may have one more channel, the time, which it leaves out."""
+
+    def __init__(self, input_size: int, *args: Any, **options: Any):
+        super().__init__(input_size, *args, **options)
+        self.input_size = input_size
 
     def prepare(self, x: Tensor) -> Tensor:
-        return super().prepare(x[..., :-1].contiguous())
+        return super().prepare(x[..., : self.input_size].contiguous())
 
     @property
     def is_bare(self) -> bool:
@@ -32,10 +36,15 @@ class WithoutTime(Projection):
         raise CannotFuse(ByNature("its input has a channel of time, which the projection leaves out"))
 
 
+def times_of(x: Tensor, input_size: int) -> Tensor:
+    """[..., 1]: the time before each step of x."""
+    return x[..., input_size:] if x.shape[-1] > input_size else x.new_ones(*x.shape[:-1], 1)
+
+
 def timed(x: Tensor, timespans: Any, unit: str) -> Tensor:
-    """x [..., input_size] with the time as a further channel; 1 where none is given."""
+    """x [..., input_size] with the time, if it is given, as a further channel."""
     if timespans is None:
-        return torch.cat([x, x.new_ones(*x.shape[:-1], 1)], -1)
+        return x
     if not isinstance(timespans, Tensor):
         raise InputTypeError(f"{unit} takes timespans as a Tensor; got {type(timespans).__name__}")
     if timespans.shape == x.shape[:-1]:

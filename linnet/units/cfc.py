@@ -34,7 +34,7 @@ from linnet.recurrent.cell import Cell
 from linnet.recurrent.init import clear_, orthogonal_, xavier_uniform_
 from linnet.recurrent.projection import Projection
 from linnet.recurrent.recurrent import Recurrent
-from linnet.recurrent.timespans import WithoutTime
+from linnet.recurrent.timespans import WithoutTime, times_of
 
 MODES = {"default": ("a1", "a2", "ta", "tb"), "no_gate": ("a1", "a2", "ta", "tb"), "pure": ("a1",)}
 
@@ -68,6 +68,7 @@ class CfCCell(Cell):
     """
 
     reads_time = True
+    recurrence = {"recurrent": "h"}
 
     def __init__(
         self,
@@ -97,13 +98,10 @@ class CfCCell(Cell):
         first = {"v": backbone_units} if backbone_layers else heads
         gates = dict.fromkeys(("i", "ig", "f", "o"), hidden_size) if mixed_memory else {}
         self.input = WithoutTime(input_size, {**gates, **first}, bias, **where, **projection)
-        self.recurrent = Projection(hidden_size, {f"{name}_h": size for name, size in first.items()}, **where)
-        self.memory = (
-            Projection(hidden_size, {f"{name}_h": size for name, size in gates.items()}, **where)
-            if mixed_memory
-            else None
-        )
-        self.recurrence = {"memory": "h"} if mixed_memory else {"recurrent": "h"}
+        # What the previous h contributes: to the memory if there is one, which then makes the h that v reads.
+        of_h, of_gates = ({f"{n}_h": size for n, size in parts.items()} for parts in (first, gates))
+        self.recurrent = Projection(hidden_size, of_gates if mixed_memory else of_h, **where)
+        self.inner = Projection(hidden_size, of_h, **where) if mixed_memory else None
         further = [
             Projection(backbone_units, {"v": backbone_units}, bias, **where)
             for _ in range(backbone_layers - 1)
@@ -123,15 +121,15 @@ class CfCCell(Cell):
         for module in self.modules():
             if isinstance(module, Projection):
                 xavier_uniform_(module)
-        if self.memory is not None:
-            orthogonal_(self.memory.weight)
+        if self.mixed_memory:
+            orthogonal_(self.recurrent.weight)
         if self.mode == "pure":
             nn.init.zeros_(self.w_tau)
             nn.init.ones_(self.a)
 
     @only_selects
     def extra_inputs(self, x: Tensor) -> Named:
-        return {"ts": x[..., -1:]}
+        return {"ts": times_of(x, self.input_size)}
 
     def step(self, **known: Tensor) -> tuple[Tensor, Named]:
         ts, h = known["ts"], known["h"]
@@ -150,8 +148,8 @@ class CfCCell(Cell):
 
     def values_of(self, known: Named, h: Tensor) -> Named:
         """What the heads make of x and h."""
-        of_h = self.recurrent(h) if self.mixed_memory else known
-        read = [name.removesuffix("_h") for name in self.recurrent.parts]
+        of_h = known if self.inner is None else self.inner(h)
+        read = ("v",) if self.backbone_layers else MODES[self.mode]
         sums = {name: known[name] + of_h[f"{name}_h"] for name in read}
         if self.heads is None:
             return sums

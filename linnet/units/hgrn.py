@@ -51,7 +51,8 @@ class HGRNCell(Cell):
     norm_of        "state": norm(h) g; "gated": norm(h g), as in the paper
     output_gate    the activation of g: "silu" or "sigmoid"
     norm_eps       that of the norm; by default 1e-6 for "rms" and 1e-5 for "layer", as in the sources
-    layer, layers  the place of the cell in a stack, which sets them
+    layer          the place of the cell in a stack, which sets it
+    layers         how many layers the stack has, which sets it
     """
 
     # Gamma and theta say what every step does; they are trained slowly, and without weight decay.

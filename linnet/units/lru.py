@@ -37,7 +37,8 @@ class LRUCell(Cell):
     """One step of LRU: x_t [B, input_size], (re, im) [B, hidden_size] -> y_t [B, output_size], (re, im).
 
     model_size     the size of y; by default hidden_size
-    r_min, r_max   between which absolute values of lambda start; r_max is at most 1
+    r_min          the least absolute value of lambda at the start
+    r_max          the greatest; at most 1
     max_phase      the largest phase at the start; 6.28 is the whole circle
     feedthrough    False: without D x
     """

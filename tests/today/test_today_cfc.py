@@ -37,7 +37,7 @@ def parameters_of(v: Vectors, cell: linnet.CfCCell) -> dict[str, Tensor]:
     parameters = {
         "input.weight": torch.cat([*memory, first["weight"][:, :size]]),
         "input.bias": torch.cat([*biases, first["bias"]]),
-        "recurrent.weight": first["weight"][:, size:],
+        "inner.weight" if cell.mixed_memory else "recurrent.weight": first["weight"][:, size:],
     }
     for number in range(cell.backbone_layers - 1):
         # In the source each layer is followed by its activation.
@@ -48,7 +48,7 @@ def parameters_of(v: Vectors, cell: linnet.CfCCell) -> dict[str, Tensor]:
     if cell.mode == "pure":
         parameters |= {"w_tau": theirs["w_tau"].flatten(), "a": theirs["A"].flatten()}
     if cell.mixed_memory:
-        parameters["memory.weight"] = theirs["lstm.recurrent_map.weight"]
+        parameters["recurrent.weight"] = theirs["lstm.recurrent_map.weight"]
     return parameters
 
 
