@@ -54,6 +54,8 @@ def has_inner_products(variant: variants.Variant) -> bool:
 
 
 FUSED = [Variant(*each) for each in variants.PLAIN if fuses(each)]
+# One unit for each form of kernel, for tests of what does not depend on the equations.
+FORMS = [each for each in FUSED if each.unit not in variants.ALIKE]
 # Without those whose modReLU, or the gradient of whose ReLU or maximum, jumps: in bfloat16, a number near 0
 # may have either sign. And without LRU, whose exponentials of exponentials torch rounds to 8 bits.
 JUMPING = (linnet.EURNN, linnet.GORU, linnet.LiGRU, linnet.NRU, linnet.StatisticalRU, linnet.SLSTM)
@@ -65,7 +67,7 @@ def jumps(variant: variants.Variant) -> bool:
     return variant.unit in JUMPING or piecewise
 
 
-CONTINUOUS = [variant for variant in FUSED if not jumps(variant) and variant.unit is not linnet.LRU]
+CONTINUOUS = [variant for variant in FORMS if not jumps(variant) and variant.unit is not linnet.LRU]
 # Those whose channels depend on each other by matrix products only: kernels of any size. Those without a
 # product within the step have kernels on a GPU, too.
 OF_ANY_SIZE = [variant for variant in FUSED if is_of_any_size(variant)]

@@ -46,6 +46,11 @@ def possible(state: Any) -> Any:
 
 # By batch norm, the sequences of a batch depend on each other, and training on more than the weights.
 LAWFUL: dict[Any, dict[str, Any]] = {linnet.LiGRU: {"normalization": "layer"}}
+# Units whose kernels have the form of others': enough where a test is of kernels, and not of units.
+ALIKE = (
+    *(linnet.OLRN, linnet.GLRN, linnet.ELRN, linnet.JANET, linnet.MinLSTM, linnet.IndRNN, linnet.UnICORNN),
+    *(linnet.CoRNN, linnet.FastRNN, linnet.MGU, linnet.MinimalRNN, linnet.SGU, linnet.HGRN, linnet.LinOSS),
+)
 PLAIN = [variant(unit, **LAWFUL.get(unit, {})) for unit in linnet.UNITS.values()]
 
 # Options that change the step itself.

@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 import torch
-from fused_runs import FUSED, NOT_ELEMENTWISE, OTHER_STEPS, WITH_INNER_PRODUCTS, Variant, draw, over
+from fused_runs import FORMS, NOT_ELEMENTWISE, OTHER_STEPS, WITH_INNER_PRODUCTS, Variant, draw, over
 from helpers import each, tensors
 from user_units import SortingCell
 
@@ -17,7 +17,7 @@ import linnet
 from benchmarks.recurrence import launches
 
 CELLS = [
-    *FUSED,
+    *FORMS,
     *OTHER_STEPS,
     *WITH_INNER_PRODUCTS,
     *NOT_ELEMENTWISE,
@@ -47,7 +47,7 @@ def test_a_step_by_the_kernel_is_a_step_by_the_loop(sort: Variant, batch: tuple[
         torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12)
 
 
-@over("sort", [*FUSED, *WITH_INNER_PRODUCTS])
+@over("sort", [*FORMS, *WITH_INNER_PRODUCTS])
 def test_steps_in_float32_and_without_gradients(sort: Variant):
     cell = build(sort, torch.float32)
     x = draw(3, cell.input_size, seed=1, dtype=torch.float32)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from fused_runs import FUSED, Variant
+from fused_runs import FORMS, Variant
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
@@ -61,7 +61,7 @@ def test_lengths_and_masks_with_holes(unit: Variant, options: dict[str, Any]):
     check(unit.build(5, **options), HOLES, {"mask": ~HOLES})
 
 
-@pytest.mark.parametrize("unit", FUSED, ids=str)
+@pytest.mark.parametrize("unit", FORMS, ids=str)
 def test_resets_and_initial_states(unit: Variant):
     rnn = unit.build(5, bidirectional=True)
     resets = torch.rand(STEPS, BATCH) < 0.3

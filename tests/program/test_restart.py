@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 from fused_runs import (
-    FUSED,
+    FORMS,
     NOT_ELEMENTWISE,
     OTHER_STEPS,
     WITH_INNER_PRODUCTS,
@@ -47,7 +47,7 @@ def check(variant: Variant, size: Size, dtype: torch.dtype = torch.double, **mor
 
 
 @over("size", SIZES)
-@over("variant", FUSED)
+@over("variant", FORMS)
 def test_every_unit_in_both_directions(variant: Variant, size: Size):
     check(variant, size)
 

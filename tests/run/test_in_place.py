@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
-from fused_runs import FUSED, variant
+from fused_runs import FORMS, variant
 
 import linnet
 
-UNITS = [*FUSED, variant(linnet.NRU)]
+UNITS = [*FORMS, variant(linnet.NRU)]
 
 
 @pytest.mark.parametrize("backend", ["reference", "cpu"])

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
-from fused_runs import FUSED, draw, draw_state, variant
+from fused_runs import FORMS, draw, draw_state, variant
 from helpers import tensors
 
 import linnet
 
-UNITS = [*FUSED, variant(linnet.NRU)]
+UNITS = [*FORMS, variant(linnet.NRU)]
 falls_back = pytest.mark.filterwarnings("ignore::linnet.FallbackWarning")
 
 

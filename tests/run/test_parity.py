@@ -13,6 +13,7 @@ import torch
 from fused_runs import (
     CONTINUOUS,
     FLAGS,
+    FORMS,
     FUSED,
     NOT_ELEMENTWISE,
     OF_ANY_SIZE,
@@ -431,7 +432,7 @@ def test_an_attribute_changed_after_building_counts(attribute: str):
 # ------------------------------------------------------------------------------ NaN, buffers, threads
 
 
-@over("variant", FUSED)
+@over("variant", FORMS)
 def test_what_stands_at_padded_steps_reaches_nothing(variant: Variant):
     rnn = variant.build(9, bidirectional=True)
     x, mask = draw(8, 3, 7, seed=5), flags("mask", 8, 3)["mask"]
@@ -444,7 +445,7 @@ def test_what_stands_at_padded_steps_reaches_nothing(variant: Variant):
 
 
 @over("value", [torch.nan, torch.inf])
-@over("variant", FUSED)
+@over("variant", FORMS)
 def test_nan_and_infinity_spread_as_in_the_reference(variant: Variant, value: float):
     rnn = variant.build(9)
     x = draw(6, 3, 7, seed=5)
@@ -558,7 +559,7 @@ def threads():
 
 
 @over("dtype", [torch.float32, torch.bfloat16])
-@over("variant", FUSED)
+@over("variant", FORMS)
 def test_results_are_the_same_bits_for_any_number_of_threads(
     variant: Variant, dtype: torch.dtype, threads, monkeypatch
 ):
@@ -576,7 +577,7 @@ def test_results_are_the_same_bits_for_any_number_of_threads(
                 assert all(map(torch.equal, found[0], again))
 
 
-@over("variant", FUSED)
+@over("variant", FORMS)
 def test_results_are_right_with_several_threads(variant: Variant, threads, monkeypatch):
     monkeypatch.setattr("linnet.cpu.threads.WORTH", 1)
     threads(3)
@@ -586,7 +587,7 @@ def test_results_are_right_with_several_threads(variant: Variant, threads, monke
 
 @pytest.mark.parametrize(("dtype", "kind"), [(torch.float32, "nothing"), (torch.bfloat16, "mask")])
 # What is computed after a scan are torch's products, which it divides among threads in its own way.
-@over("variant", [variant for variant in FUSED if not variant.unit(4, 4).first_cell.reads_out])
+@over("variant", [variant for variant in FORMS if not variant.unit(4, 4).first_cell.reads_out])
 def test_without_gradients_any_number_of_threads_gives_the_same_bits(
     variant: Variant, dtype: torch.dtype, kind: str, threads, monkeypatch
 ):
@@ -605,7 +606,7 @@ def test_without_gradients_any_number_of_threads_gives_the_same_bits(
             assert all(map(torch.equal, found[0], again))
 
 
-@over("variant", FUSED)
+@over("variant", FORMS)
 def test_results_are_the_same_bits_from_run_to_run(variant: Variant, threads):
     threads(2)
     rnn = variant.build(100, torch.float32, bidirectional=True)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
-from fused_runs import FUSED, variant
+from fused_runs import FORMS, variant
 from torch.autograd.functional import hessian, jacobian
 
 import linnet
 from linnet.layers.softmax import mixture_nll
 
-UNITS = [*FUSED, variant(linnet.NRU)]
+UNITS = [*FORMS, variant(linnet.NRU)]
 
 
 def one_by_one(outputs, inputs, above):

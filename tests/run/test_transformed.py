@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from fused_runs import (
-    FUSED,
+    FORMS,
     WITH_INNER_PRODUCTS,
     Variant,
     draw,
@@ -40,7 +40,7 @@ def weights_of(rnn: Any) -> dict[str, torch.Tensor]:
     return {name: parameter.detach() for name, parameter in rnn.named_parameters()}
 
 
-@over("variant", FUSED)
+@over("variant", FORMS)
 def test_a_batch_of_calls_and_its_gradients(variant: Variant):
     rnn = variant.build(5)
     xs = draw(3, 4, 2, rnn.input_size, seed=5).requires_grad_()
@@ -52,7 +52,7 @@ def test_a_batch_of_calls_and_its_gradients(variant: Variant):
     close(both(xs, vmap(lambda x: rnn(x)[0])(xs)), expected)
 
 
-@over("variant", FUSED)
+@over("variant", FORMS)
 def test_gradients_of_each_call(variant: Variant):
     rnn = variant.build(5)
     weights, xs = weights_of(rnn), draw(3, 4, 2, rnn.input_size, seed=5)
