@@ -21,7 +21,8 @@ w, sensory_w, cm and gleak have to be at least 0. Call `clip_parameters()` after
 implicit=True, with which their softplus is in their place.
 
 Differs from ncps: numerator and denominator are multiplied by ts, so that h stays as it is over a time of 0,
-for which ncps computes NaN. Its layer has implicit_param_constraints=True by default, its cell False, as here.
+for which ncps computes NaN. In ncps, implicit_param_constraints is True by default in the layer, and False in
+the cell, as here.
 """
 
 from __future__ import annotations
@@ -66,8 +67,8 @@ class LTCCell(Cell):
     wiring        two matrices of 0 and 1: the synapses from inputs, [input_size, hidden_size], and those
                   between neurons, [hidden_size, hidden_size], from row to column; None: all. Matrices that
                   have a -1, too, as ncps' adjacency matrices, are also the start of erev
-    input_heads   by default input_size, so that x' has one number for each channel; any other makes x' a
-                  product with a block-diagonal matrix of this many blocks
+    input_heads   by default each channel of x is scaled on its own; 2 or more: x' is a product with a
+                  block-diagonal matrix of this many blocks
     """
 
     reads_time = True
@@ -85,21 +86,18 @@ class LTCCell(Cell):
         unfolds: int = 6,
         implicit: bool = False,
         wiring: tuple[Matrix, Matrix] | None = None,
-        input_heads: int = 0,
         **projection: Any,
     ):
         check_size("input_size", input_size)
         check_size("hidden_size", hidden_size)
         check_size("motors", motors, least=0, most=hidden_size)
         check_size("unfolds", unfolds)
-        check_size("input_heads", input_heads, least=0)
         super().__init__(input_size, hidden_size, {"h": hidden_size}, motors)
         self.motors, self.unfolds, self.implicit = motors, unfolds, implicit
         where: dict[str, Any] = {"device": device, "dtype": dtype}
-        heads = input_heads or input_size
-        self.input = WithoutTime(
-            input_size, {"x": input_size}, bias, input_heads=heads, **where, **projection
-        )
+        if projection.get("input_heads", 1) == 1:
+            projection["input_heads"] = input_size
+        self.input = WithoutTime(input_size, {"x": input_size}, bias, **where, **projection)
         for name in NEURONS:
             self.register_parameter(name, nn.Parameter(torch.empty(hidden_size, **where)))
         for kind, name in product(KINDS, (*SYNAPSES, "erev")):
@@ -185,8 +183,8 @@ def identity_like(weight: Tensor) -> Tensor:
 def checked(wiring: Any, input_size: int, hidden_size: int) -> tuple:
     """The two matrices as tuples of rows."""
     expected = (
-        f"wiring is two matrices of 0, 1 and -1: of the synapses from inputs, {(input_size, hidden_size)}, and "
-        f"of those between neurons, {(hidden_size, hidden_size)}"
+        f"wiring is two matrices of 0, 1 and -1: of the synapses from inputs, {(input_size, hidden_size)}, "
+        f"and of those between neurons, {(hidden_size, hidden_size)}"
     )
     if not isinstance(wiring, (tuple, list)) or len(wiring) != 2:
         raise TypeError(f"{expected}; got {type(wiring).__name__}")
