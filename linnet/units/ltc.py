@@ -74,6 +74,20 @@ class LTCCell(Cell):
     reads_time = True
     constant_buffers = ("sensory_mask", "mask")
 
+    gleak: Tensor
+    vleak: Tensor
+    cm: Tensor
+    w: Tensor
+    sigma: Tensor
+    mu: Tensor
+    erev: Tensor
+    mask: Tensor | None
+    sensory_w: Tensor
+    sensory_sigma: Tensor
+    sensory_mu: Tensor
+    sensory_erev: Tensor
+    sensory_mask: Tensor | None
+
     def __init__(
         self,
         input_size: int,
