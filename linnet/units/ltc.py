@@ -3,11 +3,11 @@
 Hasani, Lechner, Amini, Rus and Grosu (2021), as in the authors' package ncps. A synapse from i to j has the
 conductance a_ij, which drives the potential h_j towards erev_ij:
 
-    x'_i   = input_i x_i + b_i
-    s_ij   = sensory_w_ij sigmoid(sensory_sigma_ij (x'_i - sensory_mu_ij))
-    a_ij   = w_ij sigmoid(sigma_ij (h_i - mu_ij))
+    x'_i = input_i x_i + b_i
+    s_ij = sensory_w_ij sigmoid(sensory_sigma_ij (x'_i - sensory_mu_ij))
+    a_ij = w_ij sigmoid(sigma_ij (h_i - mu_ij))
     cm_j h_j' = gleak_j (vleak_j - h_j) + sum_i s_ij (sensory_erev_ij - h_j) + sum_i a_ij (erev_ij - h_j)
-    y_j    = output_j h_j + b'_j                       for the first `motors` neurons
+    y_j  = output_j h_j + b'_j                       for the first `motors` neurons
 
 At each step an implicit Euler method solves the equation of h over the time ts since the step before, in
 `unfolds` parts of the same length, in each of which a is that of its begin:
