@@ -40,9 +40,11 @@ class Reference:
 
 def read_part(part: Reference, results: Sequence[Tensor]) -> Tensor:
     base = results[part.number]
-    if (tuple(base.shape), base.stride(), base.storage_offset()) == (part.shape, part.strides, part.offset):
+    # Where `base` starts in its memory, which it may share with other parameters.
+    start = base.storage_offset()
+    if (tuple(base.shape), base.stride(), 0) == (part.shape, part.strides, part.offset):
         return base
-    return base.as_strided(part.shape, part.strides, part.offset)
+    return base.as_strided(part.shape, part.strides, start + part.offset)
 
 
 @dataclass(frozen=True)

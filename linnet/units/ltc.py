@@ -166,9 +166,10 @@ class LTCCell(Cell):
         s = torch.sigmoid(self.sensory_sigma * (x[..., None] - self.sensory_mu))
         current = gleak * self.vleak + (s * (sensory_w * self.sensory_erev)).sum(-2)
         conductance = gleak + (s * sensory_w).sum(-2) + EPSILON
+        driven = w * self.erev
         for _ in range(self.unfolds):
             a = torch.sigmoid(self.sigma * (h[..., None] - self.mu))
-            above = current + (a * (w * self.erev)).sum(-2)
+            above = current + (a * driven).sum(-2)
             below = conductance + (a * w).sum(-2)
             h = (capacity * h + ts * above) / (capacity + ts * below)
         return h, {"h": h}
