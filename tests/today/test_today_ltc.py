@@ -21,6 +21,7 @@ def build(v: Vectors) -> linnet.LTC:
     return linnet.LTC(
         meta["input_size"],
         meta["units"],
+        bias="w.input_b" in v,
         motors=meta["output_size"],
         unfolds=meta["ode_unfolds"],
         implicit=meta["implicit_param_constraints"],
@@ -30,7 +31,9 @@ def build(v: Vectors) -> linnet.LTC:
 
 def parameters_of(v: Vectors) -> dict[str, Tensor]:
     theirs = v.weights()
-    mapping = {"input.weight": theirs.pop("input_w")[:, None], "input.bias": theirs.pop("input_b")}
+    mapping = {"input.weight": theirs.pop("input_w")[:, None]}
+    if "input_b" in theirs:
+        mapping["input.bias"] = theirs.pop("input_b")
     return {**mapping, **theirs}
 
 
