@@ -387,6 +387,8 @@ FORMULAS: dict[str, tuple[Any, int]] = {
     "LRU square": (linnet.LRU(H, H), 4 * H * H + 4 * H),
     "LinOSS": (linnet.LinOSS(D, H), 2 * D * H + 2 * H * H + 2 * H + D * H),
     "CfC": (linnet.CfC(D, H), (D + H + 1) * 128 + 4 * 129 * H),
+    "LTC": (linnet.LTC(D, H), 4 * H * H + 4 * D * H + 3 * H + 2 * D + 2 * H),
+    "LTC with 3 motors": (linnet.LTC(D, H, motors=3), 4 * H * H + 4 * D * H + 3 * H + 2 * D + 2 * 3),
     "LiGRU": (linnet.LiGRU(D, H), 2 * (D * H + H * H + 2 * H)),
     "MinGRU": (linnet.MinGRU(D, H), 2 * D * H + 2 * H),
     "MinGRU highway": (linnet.MinGRU(H, H, highway=True), 3 * H * H + 3 * H),

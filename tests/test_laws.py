@@ -184,8 +184,10 @@ def test_the_first_input_and_state_reach_the_last_output(variant: Variant):
     state = each(Tensor.requires_grad_, random_state(rnn, 3))
     y, _ = rnn(x, state)
     of_x, *of_state = torch.autograd.grad(y[-1].sin().sum(), [x, *tensors(state)])
-    assert of_x[0].abs().amax(-1).gt(1e-9).all()
-    assert sum(g[0].abs().amax(-1) for g in of_state).gt(1e-9).all()
+    # The synapses of LTC leak: with such weights, a step keeps less than a hundredth of its state.
+    least = 1e-14 if variant.unit is linnet.LTC else 1e-9
+    assert of_x[0].abs().amax(-1).gt(least).all()
+    assert sum(g[0].abs().amax(-1) for g in of_state).gt(least).all()
 
 
 # ---------------------------------------------------------------------------- padding

@@ -216,6 +216,11 @@ class Buffers(Buffer):
         self.register_buffer("w", torch.linspace(0, 1, size, **where))
 
 
+@odd("a buffer that kernels read")
+class ConstantBuffer(Buffers):
+    constant_buffers = ("w",)
+
+
 @odd("a part that the step does not read")
 class Unread(OddCell):
     parts = ("a", "unread", "b")

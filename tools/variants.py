@@ -45,7 +45,11 @@ def possible(state: Any) -> Any:
 
 
 # By batch norm, the sequences of a batch depend on each other, and training on more than the weights.
-LAWFUL: dict[Any, dict[str, Any]] = {linnet.LiGRU: {"normalization": "layer"}}
+# LTC divides by sums of weights, which must not be negative.
+LAWFUL: dict[Any, dict[str, Any]] = {
+    linnet.LiGRU: {"normalization": "layer"},
+    linnet.LTC: {"implicit": True},
+}
 # Units whose kernels have the form of others': enough where a test is of kernels, and not of units.
 ALIKE = (
     *(linnet.OLRN, linnet.GLRN, linnet.ELRN, linnet.JANET, linnet.MinLSTM, linnet.IndRNN, linnet.UnICORNN),
@@ -123,6 +127,7 @@ STEPS = [
     variant(linnet.FastRNN, rank=2, recurrent_rank=3),
     variant(linnet.FastGRNN, recurrent_rank=3, gate="quantSigm"),
     variant(linnet.LEM, dt=0.3, bias=False),
+    variant(linnet.LTC, implicit=True, motors=3, least=3, unfolds=2, bias=False),
     # With a norm within the step.
     variant(linnet.LSTM, norm="rms", norm_on="all"),
     variant(linnet.LSTM, norm="layer", norm_on="all", content="linear"),
@@ -225,6 +230,7 @@ CHOICES: dict[str, dict[str, tuple[Any, ...]]] = {
     "cornn": {"dt": (0.042, 0.3), "gamma": (2.7, 0.5), "epsilon": (4.7, 0.5)},
     "unicornn": {"dt": (0.19, 0.5), "alpha": (30.65, 0.0)},
     "lem": {"dt": (1.0, 0.3)},
+    "ltc": {"implicit": (True,), "unfolds": (6, 1, 2)},
     "slstm": {"heads": HEADS, "group_norm": (False, False, True)},
 }
 SHARED: dict[str, tuple[Any, ...]] = {

@@ -12,6 +12,7 @@ import ctypes
 from array import array
 from collections.abc import Sequence
 from functools import partial
+from itertools import accumulate
 
 import torch
 from torch import Tensor
@@ -93,8 +94,14 @@ class StepProgram:
         weight = self.weight("a matrix", weight, (columns, x.shape[-1] // heads))
         target, biased = self.buffer(columns), 0 if bias is None else min(bias.numel(), columns)
         if heads > 1:
-            bias = zeros(0, self.dtype) if bias is None else self.weight("a bias", bias, (biased,))
-            self.products(x, weight, bias, target, heads, parts)
+            none = zeros(0, self.dtype)
+            bias = none if bias is None else self.weight("a bias", bias, (biased,))
+            # A bias that was replaced by a shorter one may start within a part.
+            whole = columns - biased in accumulate(parts, initial=0)
+            self.products(x, weight, bias if whole else none, target, heads, parts)
+            if not whole:
+                shifted = target[:, columns - biased :]
+                self.add(shifted, bias, shifted)
             return target
         if biased < columns:
             self.product(x, weight[: columns - biased], zeros(columns, self.dtype), target)

@@ -10,7 +10,7 @@ Nothing is loaded unless everything fits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -22,7 +22,7 @@ from linnet.blocks.griffin import GriffinBlock
 from linnet.blocks.xlstm import SLSTMBlock
 from linnet.layers.torch_names import TorchStack, convert_state_dict
 from linnet.recurrent.recurrent import Recurrent
-from linnet.units import GRU, LRN, LSTM, NRU, RGLRU, RNN, SRU, MinGRU, MinLSTM
+from linnet.units import GRU, LRN, LSTM, LTC, NRU, RGLRU, RNN, SRU, CfC, MinGRU, MinLSTM
 
 
 class Foreign:
@@ -84,6 +84,9 @@ def load_foreign(
     pufferlib        MinGRU of PufferLib into MinGRU(bias=False, highway=True)
     xlstm            the `xlstm` package's sLSTMLayer into SLSTMBlock. Its two swapped names are put right
     recurrentgemma   its torch RGLRU into RGLRU, or its RecurrentBlock into GriffinBlock
+    ncps             the torch CfC or LTC of `ncps`, one of their cells, or a ModuleList of them as layers,
+                     into CfC or LTC. An LTC of theirs has implicit=True unless it was built with
+                     implicit_param_constraints=False, which its state dict does not tell
     """
     if source == "sru" and isinstance(rnn, SRU):
         check_norm_position(rnn, state_dict, normalize_after)
@@ -300,6 +303,99 @@ def from_rg_lru(rnn: RGLRU, foreign: Foreign, prefix: str) -> dict[str, Tensor]:
     return converted
 
 
+def from_ncps(rnn: Recurrent, foreign: Foreign) -> dict[str, Tensor]:
+    """Convert layers, whose names start with `rnn_cell.`, or a cell."""
+    first, convert_cell = ("gleak", from_ltc_cell) if isinstance(rnn, LTC) else ("ff1.weight", from_cfc_cell)
+    cell_prefix = "" if first in foreign.tensors else "rnn_cell."
+    converted: dict[str, Tensor] = {}
+    for number, direction in enumerate(rnn.directions):
+        prefix = prefix_of(foreign, rnn, f"{cell_prefix}{first}", f"{number}.")
+        inner = convert_cell(direction.cell, foreign, f"{prefix}{cell_prefix}")
+        if getattr(direction.cell, "mixed_memory", False):
+            inner = with_memory(inner, direction.cell, foreign, f"{prefix}lstm.")
+        converted |= {f"directions.{number}.cell.{name}": tensor for name, tensor in inner.items()}
+        for name, parameter in direction.named_parameters():
+            if name.startswith("projection."):
+                theirs = name.replace("projection", f"{prefix}fc")
+                converted[f"directions.{number}.{name}"] = foreign.take(theirs, *parameter.shape)
+    return converted
+
+
+def from_ltc_cell(cell: Any, foreign: Foreign, prefix: str) -> dict[str, Tensor]:
+    """Convert parameters of the same names, except those of the input; their masks are parameters, too."""
+    converted = {}
+    for name, parameter in cell.named_parameters():
+        if name == "input.weight":
+            converted[name] = foreign.take(f"{prefix}input_w", cell.input_size)[:, None]
+        else:
+            theirs = "input_b" if name == "input.bias" else name
+            converted[name] = foreign.take(f"{prefix}{theirs}", *parameter.shape)
+    for name, w in (("mask", cell.w), ("sensory_mask", cell.sensory_w)):
+        theirs = name.replace("mask", "sparsity_mask")
+        mask = foreign.take(f"{prefix}{theirs}", *w.shape)
+        if getattr(cell, name) is not None:
+            converted[name] = mask
+        elif f"{prefix}{theirs}" in foreign.tensors and not mask.all():
+            foreign.problems.append(f"{prefix}{theirs} has zeros; build the LTC with wiring=")
+    return converted
+
+
+NCPS_HEADS = {"a1": "ff1", "a2": "ff2", "ta": "time_a", "tb": "time_b"}
+
+
+def from_cfc_cell(cell: Any, foreign: Foreign, prefix: str) -> dict[str, Tensor]:
+    """Convert Linear layers, of which the first reads [x; h]."""
+    size, hidden = cell.input_size, cell.hidden_size
+    names = [theirs for ours, theirs in NCPS_HEADS.items() if ours in (cell.heads or cell.input).parts]
+    width = cell.backbone_units if cell.backbone_layers else size + hidden
+    heads = linear_layers(foreign, cell, [f"{prefix}{name}" for name in names], hidden, width)
+    layers = backbone_of(foreign, f"{prefix}backbone.", cell)
+    first = layers[0] if layers else heads
+    converted = {f"input.{kind}": tensor for kind, tensor in first.items()}
+    converted["input.weight"], converted["recurrent.weight"] = first["weight"].split([size, hidden], 1)
+    for number, layer in enumerate(layers[1:]):
+        converted |= {f"backbone.{number}.{kind}": tensor for kind, tensor in layer.items()}
+    if layers:
+        converted |= {f"heads.{kind}": tensor for kind, tensor in heads.items()}
+    if cell.mode == "pure":
+        for ours, theirs in (("w_tau", "w_tau"), ("a", "A")):
+            converted[ours] = foreign.take(f"{prefix}{theirs}", 1, hidden).flatten()
+    return converted
+
+
+def with_memory(converted: dict[str, Tensor], cell: Any, foreign: Foreign, prefix: str) -> dict[str, Tensor]:
+    """Add the LSTM of mixed memory; its gates are the first that read x."""
+    size, hidden = cell.input_size, cell.hidden_size
+    gates = linear_layers(foreign, cell, [f"{prefix}input_map"], 4 * hidden, size)
+    added = {f"input.{kind}": torch.cat([gates[kind], converted[f"input.{kind}"]]) for kind in gates}
+    of_h = foreign.take(f"{prefix}recurrent_map.weight", 4 * hidden, hidden)
+    return {**converted, **added, "inner.weight": converted["recurrent.weight"], "recurrent.weight": of_h}
+
+
+def linear_layers(
+    foreign: Foreign, cell: Any, names: Sequence[str], rows: int, columns: int
+) -> dict[str, Tensor]:
+    """The weights and, if the cell has biases, the biases of several Linear layers as those of one."""
+    shapes = {"weight": (rows, columns), "bias": (rows,)}
+    kinds = ("weight",) if cell.input.bias is None else ("weight", "bias")
+    return {
+        kind: torch.cat([foreign.take(f"{name}.{kind}", *shapes[kind]) for name in names]) for kind in kinds
+    }
+
+
+def backbone_of(foreign: Foreign, prefix: str, cell: Any) -> list[dict[str, Tensor]]:
+    """The layers of the backbone: between these are activations, and dropouts if theirs has them."""
+    count, units = cell.backbone_layers, cell.backbone_units
+    found = {key[len(prefix) :].split(".")[0] for key in foreign.tensors if key.startswith(prefix)}
+    # Without dropouts, every other module is a Linear.
+    places = sorted(found, key=int) if len(found) == count else [str(2 * number) for number in range(count)]
+    widths = [cell.input_size + cell.hidden_size, *[units] * count]
+    return [
+        linear_layers(foreign, cell, [f"{prefix}{place}"], units, width)
+        for place, width in zip(places, widths, strict=False)
+    ]
+
+
 Converter = Callable[[Any, Foreign], dict[str, Tensor]]
 SOURCES: dict[str, tuple[tuple[type[nn.Module], ...], Converter]] = {
     "sru": ((SRU,), from_sru),
@@ -310,5 +406,6 @@ SOURCES: dict[str, tuple[tuple[type[nn.Module], ...], Converter]] = {
     "minrnns": ((MinGRU, MinLSTM), partial(from_min, own_name=False)),
     "pufferlib": ((MinGRU,), from_pufferlib),
     "xlstm": ((SLSTMBlock,), from_xlstm),
+    "ncps": ((CfC, LTC), from_ncps),
     "recurrentgemma": ((RGLRU, GriffinBlock), from_recurrentgemma),
 }

@@ -40,9 +40,11 @@ class Reference:
 
 def read_part(part: Reference, results: Sequence[Tensor]) -> Tensor:
     base = results[part.number]
-    if (tuple(base.shape), base.stride(), base.storage_offset()) == (part.shape, part.strides, part.offset):
+    # Where `base` starts in its memory, which it may share with other parameters.
+    start = base.storage_offset()
+    if (tuple(base.shape), base.stride(), 0) == (part.shape, part.strides, part.offset):
         return base
-    return base.as_strided(part.shape, part.strides, part.offset)
+    return base.as_strided(part.shape, part.strides, start + part.offset)
 
 
 @dataclass(frozen=True)
@@ -330,14 +332,16 @@ class Marking(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         tensors = [leaf for leaf in tree_leaves((args, kwargs or {})) if isinstance(leaf, Tensor)]
+        static = [tensor for tensor in tensors if self.recorder.is_static(tensor)]
         if any(map(self.recorder.is_dynamic, tensors)):
-            for tensor in tensors:
-                if (
-                    self.recorder.is_static(tensor)
-                    and tensor.is_floating_point()
-                    and not tensor.requires_grad
-                ):
+            for tensor in static:
+                if tensor.is_floating_point() and not tensor.requires_grad:
                     self.marked.append(tensor.requires_grad_())
+        elif static:
+            # What is computed from a marked tensor and others is marked when it is read: if autograd went
+            # through it to the marked one, the gradients of the others would be lost.
+            with torch.no_grad():
+                return func(*args, **(kwargs or {}))
         return func(*args, **(kwargs or {}))
 
 

@@ -164,6 +164,8 @@ def elsewhere(cell: Unit, name: str) -> Hashable:
         return cell._parameters[name] is None
     if name in cell._modules:
         return described(cell._modules[name])
+    if name in cell.constant_buffers:
+        return cell._buffers[name] is None
     if name in cell._buffers:
         # A trace rejects buffers, unless the step has read their numbers without torch.
         return described(cell._buffers[name])

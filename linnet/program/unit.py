@@ -130,6 +130,9 @@ class Unit(nn.Module):
     states: dict[str, int]
     # Whether its matrices are int8, and their inputs are rounded; see linnet/recurrent/int8.py.
     is_quantised = False
+    # The buffers that `step` reads: kernels get them as they get parameters. If its step reads a buffer that
+    # is not named here, a unit runs on the reference loop.
+    constant_buffers: ClassVar[tuple[str, ...]] = ()
     # The names of the arguments of each method.
     arguments: ClassVar[dict[str, tuple[str, ...]]]
 

@@ -271,7 +271,7 @@ class Cell(ShowsOptions, CopiedFast, Unit):
             return run_sequence(x, state)  # type: ignore[arg-type]
         x, state = either("x", x, "input", input), either("state", state, "hx", hx)
         if not self.reads_time:
-            refuse_timespans(timespans, type(self).__name__, ["linnet.CfCCell"])
+            refuse_timespans(timespans, type(self).__name__, ["linnet.CfCCell", "linnet.LTCCell"])
         return self.returned(*self.run_step(x, state, timespans))
 
     def returned(self, y: Tensor, state: Any) -> Any:

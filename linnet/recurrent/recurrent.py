@@ -362,7 +362,7 @@ class Recurrent(ShowsOptions, CopiedFast, Pretrained):
     def with_time(self, x: Tensor, timespans: Any) -> Tensor:
         if self.first_cell.reads_time:
             return timed(x, timespans, type(self).__name__)
-        refuse_timespans(timespans, type(self).__name__, ["linnet.CfC"])
+        refuse_timespans(timespans, type(self).__name__, ["linnet.CfC", "linnet.LTC"])
         return x
 
     def run_packed(

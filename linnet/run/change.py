@@ -72,9 +72,10 @@ class Watch:
         self.kind, self.size, self.read_root = type(root), len(own), itemgetter(*watched)
         self.root_objects = self.read_root(own)
         # A module that had no buffers can only gain some, which nothing reads that was decided before.
-        self.with_buffers = [space for space in (own, *self.spaces) if space["_buffers"]]
+        self.with_buffers = [space for space in self.spaces if space["_buffers"]]
         self.objects = self.objects_now(own)
-        held = (own["_parameters"], *map(PARAMETERS, self.spaces), *map(BUFFERS, self.with_buffers))
+        inside = (*map(PARAMETERS, self.spaces), *map(BUFFERS, self.with_buffers))
+        held = (own["_parameters"], own["_buffers"], *inside)
         self.placed = [tensor for tensors in held for tensor in tensors.values() if tensor is not None]
         # Of these, two that are not the same object may be equal; larger ones cannot be compared as a whole.
         self.tiny = any(tensor.numel() == 1 for tensor in self.placed)
@@ -118,7 +119,7 @@ class Watch:
         """Attributes, modules, parameters and buffers."""
         spaces = self.spaces
         inside = chain(map(MODULES, spaces), map(PARAMETERS, spaces), map(BUFFERS, self.with_buffers))
-        held = chain((own["_modules"], own["_parameters"]), spaces, inside)
+        held = chain((own["_modules"], own["_parameters"], own["_buffers"]), spaces, inside)
         return list(chain.from_iterable(map(VALUES, held)))
 
     def addresses_now(self) -> list:

@@ -37,6 +37,7 @@ from linnet.units.lem import LEM as LEM, LEMCell as LEMCell
 from linnet.units.fastrnn import FastRNN as FastRNN, FastRNNCell as FastRNNCell
 from linnet.units.fastgrnn import FastGRNN as FastGRNN, FastGRNNCell as FastGRNNCell
 from linnet.units.cfc import CfC as CfC, CfCCell as CfCCell
+from linnet.units.ltc import LTC as LTC, LTCCell as LTCCell
 from linnet.units.ligru import LiGRU as LiGRU, LiGRUCell as LiGRUCell
 from linnet.units.mgu import MGU as MGU, MGUCell as MGUCell
 from linnet.units.minimalrnn import MinimalRNN as MinimalRNN, MinimalRNNCell as MinimalRNNCell

@@ -217,6 +217,147 @@ def test_lrn_computes_what_the_authors_cells_do(bare: bool, layers: int):
     same(y, x)
 
 
+# ---------------------------------------------------------------------------- ncps
+
+
+def linear_weights(sizes: dict[str, tuple[int, int]], seed: int = 0) -> Weights:
+    """nn.Linear layers of these sizes, [outputs, inputs]."""
+    weights: Weights = {}
+    for number, (name, (rows, columns)) in enumerate(sizes.items()):
+        weights[f"{name}.weight"] = 0.5 * randn(rows, columns, seed=seed + number)
+        weights[f"{name}.bias"] = randn(rows, seed=seed + 50 + number)
+    return weights
+
+
+def cfc_weights(
+    size: int, hidden: int, units: int, places: tuple[int, ...], mode: str = "default"
+) -> Weights:
+    """Those of the cell; `places` are those of the layers in its backbone."""
+    widths = [size + hidden, *[units] * len(places)]
+    sizes = {f"backbone.{place}": (units, w) for place, w in zip(places, widths, strict=False)}
+    heads = ("ff1",) if mode == "pure" else ("ff1", "ff2", "time_a", "time_b")
+    sizes |= dict.fromkeys(heads, (hidden, widths[-1]))
+    pure = {"w_tau": randn(1, hidden), "A": randn(1, hidden, seed=1)} if mode == "pure" else {}
+    return {**linear_weights(sizes), **pure}
+
+
+def cfc_step(w: Weights, x: Tensor, h: Tensor, ts: Tensor, places: tuple[int, ...], mode: str) -> Tensor:
+    def linear(name: str, v: Tensor) -> Tensor:
+        return F.linear(v, w[f"{name}.weight"], w[f"{name}.bias"])
+
+    v = torch.cat([x, h], -1)
+    for place in places:
+        v = 1.7159 * torch.tanh(0.666 * linear(f"backbone.{place}", v))
+    if mode == "pure":
+        f = linear("ff1", v)
+        return w["A"] - w["A"] * torch.exp(-ts * (w["w_tau"].abs() + f.abs())) * f
+    g = torch.sigmoid(linear("time_a", v) * ts + linear("time_b", v))
+    first, second = torch.tanh(linear("ff1", v)), torch.tanh(linear("ff2", v))
+    return first * (1 if mode == "no_gate" else 1 - g) + g * second
+
+
+@pytest.mark.parametrize("mode", ["default", "no_gate", "pure"])
+@pytest.mark.parametrize("places", [(), (0,), (0, 2, 4), (0, 2, 5)], ids=["none", "1", "3", "dropout"])
+@pytest.mark.parametrize("bare", [True, False], ids=["cell", "layer"])
+def test_cfc_computes_what_ncps_does(bare: bool, places: tuple[int, ...], mode: str):
+    w = cfc_weights(3, 4, 6, places, mode)
+    rnn = linnet.CfC(3, 4, mode=mode, backbone_units=6, backbone_layers=len(places), dtype=torch.double)
+    linnet.load_foreign(rnn, w if bare else prefixed("rnn_cell.", w), source="ncps")
+    x, ts, h = randn(5, 2, 3), randn(5, 2, 1, seed=1).abs(), randn(2, 4, seed=2)
+    y, final = rnn(x, h[None], timespans=ts)
+    for row, times, expected in zip(x, ts, y, strict=True):
+        h = cfc_step(w, row, h, times, places, mode)
+        same(expected, h)
+    same(final[0], h)
+
+
+def prefixed(prefix: str, weights: Weights) -> Weights:
+    return {f"{prefix}{key}": tensor for key, tensor in weights.items()}
+
+
+def test_cfc_with_memory_and_an_output_product_computes_what_ncps_does():
+    w, memory = cfc_weights(3, 4, 6, (0,)), linear_weights({"input_map": (16, 3)}, 100)
+    memory["recurrent_map.weight"] = randn(16, 4, seed=120)
+    out = linear_weights({"fc": (2, 4)}, 200)
+    rnn = linnet.CfC(3, 4, backbone_units=6, mixed_memory=True, proj_size=2, dtype=torch.double)
+    linnet.load_foreign(rnn, {**prefixed("rnn_cell.", w), **prefixed("lstm.", memory), **out}, source="ncps")
+    x, h, c = randn(5, 2, 3), randn(2, 4, seed=2), randn(2, 4, seed=3)
+    y, _ = rnn(x, (h[None], c[None]))
+    for row, expected in zip(x, y, strict=True):
+        gates = F.linear(row, memory["input_map.weight"], memory["input_map.bias"])
+        i, ig, f, o = (gates + F.linear(h, memory["recurrent_map.weight"])).chunk(4, -1)
+        c = c * torch.sigmoid(f + 1) + torch.tanh(i) * torch.sigmoid(ig)
+        h = cfc_step(w, row, torch.tanh(c) * torch.sigmoid(o), torch.ones(2, 1).double(), (0,), "default")
+        same(expected, F.linear(h, out["fc.weight"], out["fc.bias"]))
+
+
+def ltc_weights(size: int, hidden: int, motors: int, seed: int = 0) -> Weights:
+    """Positive numbers, and one synapse of each kind less than all."""
+    weights = {name: randn(hidden, seed=seed + n) for n, name in enumerate(("gleak", "vleak", "cm"))}
+    for n, (kind, rows) in enumerate((("", hidden), ("sensory_", size))):
+        for m, name in enumerate(("w", "sigma", "mu", "erev")):
+            weights[kind + name] = randn(rows, hidden, seed=seed + 10 * n + m)
+        weights[f"{kind}sparsity_mask"] = torch.ones(rows, hidden, dtype=torch.double)
+        weights[f"{kind}sparsity_mask"][0, 1] = 0
+    for n, (name, width) in enumerate({"input": size, "output": motors}.items()):
+        weights[f"{name}_w"] = randn(width, seed=seed + 50 + n)
+        weights[f"{name}_b"] = randn(width, seed=seed + 60 + n)
+    return {k: t.abs() if k in ("gleak", "cm", "w", "sensory_w") else t for k, t in weights.items()}
+
+
+def ltc_step(w: Weights, x: Tensor, h: Tensor, ts: Tensor, unfolds: int) -> Tensor:
+    def synapses(kind: str, v: Tensor) -> Tensor:
+        opened = torch.sigmoid(w[f"{kind}sigma"] * (v[..., None] - w[f"{kind}mu"]))
+        return w[f"{kind}w"] * opened * w[f"{kind}sparsity_mask"]
+
+    s, c = synapses("sensory_", x * w["input_w"] + w["input_b"]), unfolds * w["cm"] / ts
+    for _ in range(unfolds):
+        a = synapses("", h)
+        above = c * h + w["gleak"] * w["vleak"] + (a * w["erev"]).sum(1) + (s * w["sensory_erev"]).sum(1)
+        h = above / (c + w["gleak"] + a.sum(1) + s.sum(1) + 1e-8)
+    return h
+
+
+FULL = ([[1] * 4] * 3, [[1] * 4] * 4)
+
+
+@pytest.mark.parametrize("bare", [True, False], ids=["cell", "layer"])
+def test_ltc_computes_what_ncps_does(bare: bool):
+    w = ltc_weights(3, 4, 2)
+    rnn = linnet.LTC(3, 4, motors=2, unfolds=3, wiring=FULL, dtype=torch.double)
+    linnet.load_foreign(rnn, w if bare else prefixed("rnn_cell.", w), source="ncps")
+    x, ts, h = randn(5, 2, 3), randn(5, 2, 1, seed=1).abs() + 0.1, randn(2, 4, seed=2)
+    y, final = rnn(x, h[None], timespans=ts)
+    for row, times, expected in zip(x, ts, y, strict=True):
+        h = ltc_step(w, row, h, times, 3)
+        same(expected, h[:, :2] * w["output_w"] + w["output_b"])
+    same(final[0], h)
+
+
+def test_layers_of_ncps_are_a_list_of_modules():
+    layers = [prefixed(f"{n}.rnn_cell.", ltc_weights(4, 4, 4, seed=70 * n)) for n in range(2)]
+    wiring = ([[1] * 4] * 4,) * 2
+    both = linnet.LTC(4, 4, 2, wiring=wiring, dtype=torch.double)
+    linnet.load_foreign(both, layers[0] | layers[1], source="ncps")
+    x = randn(5, 2, 4)
+    y = x
+    for number, layer in enumerate(layers):
+        one = linnet.LTC(4, 4, wiring=wiring, dtype=torch.double)
+        linnet.load_foreign(
+            one, {key.removeprefix(f"{number}."): t for key, t in layer.items()}, source="ncps"
+        )
+        y, _ = one(y)
+    same(both(x)[0], y)
+
+
+def test_a_wired_ltc_of_ncps_needs_a_wiring():
+    refused(
+        linnet.LTC(3, 4, motors=2), ltc_weights(3, 4, 2), "ncps", "sensory_sparsity_mask has zeros", "wiring="
+    )
+    full = {k: torch.ones_like(t) if "mask" in k else t for k, t in ltc_weights(3, 4, 2).items()}
+    linnet.load_foreign(linnet.LTC(3, 4, motors=2), full, source="ncps")
+
+
 # ---------------------------------------------------------------------------- what does not fit
 
 
@@ -248,6 +389,17 @@ def good(source: str) -> tuple[linnet.Recurrent, Weights, list[str]]:
             cell,
             ["hmi2h.bias", "hm2alpha.weight", "hm2v_beta.bias"],
         )
+    if source == "ncps":
+        rnn = linnet.CfC(3, 4, backbone_units=6, backbone_layers=2)
+        return (
+            rnn,
+            prefixed("0.rnn_cell.", cfc_weights(3, 4, 6, (0, 2))),
+            [
+                "0.rnn_cell.ff1.bias",
+                "0.rnn_cell.backbone.2.weight",
+                "0.rnn_cell.time_b.bias",
+            ],
+        )
     weights = {
         "cell_0._W": randn(3, 12),
         "cell_0._W_b": randn(12),
@@ -257,7 +409,7 @@ def good(source: str) -> tuple[linnet.Recurrent, Weights, list[str]]:
     return linnet.LRN(3, 4, 2), weights, ["cell_0._W", "cell_0._W_b", "cell_1._W_b"]
 
 
-@pytest.mark.parametrize("source", ["sru", "torch", "nru", "lrn"])
+@pytest.mark.parametrize("source", ["sru", "torch", "nru", "lrn", "ncps"])
 def test_everything_that_does_not_fit_is_listed_and_nothing_is_loaded(source: str):
     rnn, weights, names = good(source)
     missing, bent, also_bent = (f"rnn_lst.1.{name}" if source == "sru" else name for name in names)
@@ -273,7 +425,7 @@ def test_everything_that_does_not_fit_is_listed_and_nothing_is_loaded(source: st
     assert "stranger is not used" in message
 
 
-@pytest.mark.parametrize("source", ["sru", "torch", "nru", "lrn"])
+@pytest.mark.parametrize("source", ["sru", "torch", "nru", "lrn", "ncps"])
 def test_an_empty_state_dict_lists_every_key(source: str):
     rnn, weights, _ = good(source)
     message = refused(rnn, {}, source)
@@ -281,7 +433,7 @@ def test_an_empty_state_dict_lists_every_key(source: str):
     assert all(key in message for key in wanted)
 
 
-@pytest.mark.parametrize("source", ["sru", "torch", "nru", "lrn"])
+@pytest.mark.parametrize("source", ["sru", "torch", "nru", "lrn", "ncps"])
 def test_good_weights_load(source: str):
     """So that the refusals around this test are not those of a bad example."""
     rnn, weights, _ = good(source)
@@ -334,6 +486,20 @@ UNFIT: dict[str, tuple[str, Any, Weights]] = {
     "LRN without biases": ("lrn", linnet.LRN(3, 4, bias=False), {"_W": randn(3, 12), "_W_b": randn(12)}),
     "LRN with a norm": ("lrn", linnet.LRN(3, 4, norm="rms"), {"_W": randn(3, 12), "_W_b": randn(12)}),
     "one LRN cell for two layers": ("lrn", linnet.LRN(4, 4, 2), {"_W": randn(4, 12), "_W_b": randn(12)}),
+    "CfC of another mode": ("ncps", linnet.CfC(3, 4, mode="pure"), cfc_weights(3, 4, 128, (0,))),
+    "CfC of another depth": ("ncps", linnet.CfC(3, 4, backbone_layers=2), cfc_weights(3, 4, 128, (0,))),
+    "CfC without memory": (
+        "ncps",
+        linnet.CfC(3, 4),
+        {**prefixed("rnn_cell.", cfc_weights(3, 4, 128, (0,))), "lstm.recurrent_map.weight": randn(16, 4)},
+    ),
+    "CfC without biases": ("ncps", linnet.CfC(3, 4, bias=False), cfc_weights(3, 4, 128, (0,))),
+    "LTC with another number of motors": ("ncps", linnet.LTC(3, 4, wiring=FULL), ltc_weights(3, 4, 2)),
+    "LTC with input heads": (
+        "ncps",
+        linnet.LTC(4, 4, input_heads=2, wiring=([[1] * 4] * 4,) * 2),
+        ltc_weights(4, 4, 4),
+    ),
     "two LRN layers for two directions": (
         "lrn",
         linnet.LRN(4, 4, bidirectional=True),

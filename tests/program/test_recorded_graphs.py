@@ -72,6 +72,9 @@ STEPS: dict[str, Function] = {
     ),
     "a norm of a product": lambda x, h, p: x + norm(h @ p["matrix"], p),
     "what derives from parameters": lambda x, h, p: x * torch.cos(p["w"] * p["v"]) + h * p["w"].sum(),
+    "a parameter that is read, and what derives from it": lambda x, h, p: (
+        x * p["w"] + h * (p["w"] * p["v"]) + x * (p["w"] * p["v"]).exp()
+    ),
     "a row of a parameter": lambda x, h, p: x * p["square"][0] + h * p["square"][1] + p["square"][0],
     "a matrix that is computed": lambda x, h, p: x + F.linear(h, torch.tanh(p["matrix"].T + 1)),
     "in place": lambda x, h, p: (x + h).mul_(h).sub_(x.mean(-1, True)),

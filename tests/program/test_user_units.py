@@ -170,6 +170,20 @@ def test_a_buffer_that_is_loaded_counts():
     assert not torch.allclose(before, after)
 
 
+def test_a_buffer_that_its_cell_names_is_an_operand_of_kernels():
+    rnn = user_units.ODD["a buffer that kernels read"](4, 5, dtype=torch.double)
+    x = draw(5, 2, 4, seed=5)
+    before, _ = rnn(x)
+    assert "cpu kernels" in str(linnet.explain(rnn, x))
+    for change in (lambda w: w.fill_(0.7), lambda w: w.mul_(2)):
+        change(rnn.first_cell.w)
+        after, _ = rnn(x)
+        with linnet.backend("reference"):
+            torch.testing.assert_close(after, rnn(x)[0], rtol=1e-12, atol=1e-12)
+        assert not torch.allclose(before, after)
+        before = after
+
+
 def test_one_step_of_a_unit_with_a_module_beside_its_projection():
     """Its extra inputs cannot be computed on meta, where programs of single steps look for them."""
     rnn = user_units.ODD["a module beside the projection"](4, 5, dtype=torch.double)

@@ -175,3 +175,19 @@ def test_a_text_that_reads_outside_of_a_value_is_refused():
     for wrong in (f'["{view.base}",{view.offset + 100},', f'["{view.base}",-1,', '["nothing",0,'):
         with pytest.raises(ValueError, match="cannot be read"):
             type(fusible.plan).read(text.replace(written, wrong))
+
+
+@over("kind", [linnet.LRU, linnet.LTC, linnet.StatisticalRU])
+def test_parameters_may_be_parts_of_one_tensor(kind: Any):
+    """Some of these are read by torch before a kernel runs, as views."""
+    rnn = kind(3, 5, dtype=torch.double)
+    with torch.no_grad():
+        numbers = torch.cat([torch.zeros(7, dtype=torch.double), *(p.flatten() for p in rnn.parameters())])
+        at = 7
+        for parameter in rnn.parameters():
+            parameter.data = numbers[at : at + parameter.numel()].view_as(parameter)
+            at += parameter.numel()
+    x = draw(6, 2, 3, seed=5)
+    found, _ = rnn(x)
+    with linnet.backend("reference"):
+        torch.testing.assert_close(found, rnn(x)[0], rtol=1e-12, atol=1e-12)

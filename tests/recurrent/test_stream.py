@@ -118,6 +118,24 @@ def test_a_unit_of_the_user_streams_and_its_options_are_seen():
     follows(stream, rnn, draw(3, 1, 4), state)
 
 
+@pytest.mark.parametrize("length", [6, 5, 1, 0])
+@pytest.mark.parametrize("heads", [1, 2])
+@pytest.mark.parametrize("name", ["elrn", "rnn", "indrnn", "sru"])
+def test_a_bias_that_is_replaced_by_a_shorter_one_is_that_of_the_last_channels(
+    name: str, heads: int, length: int
+):
+    """With heads there is a product for each part, within which such a bias may start."""
+    rnn = build(name, input_heads=heads)
+    xs = draw(3, 2, 12)
+    projection = rnn.first_cell.input
+    shorter = nn.Parameter(projection.bias[:length].detach().clone())
+    setattr(projection, projection.bias_name, shorter)
+    stream = linnet.stream(rnn, 2)
+    follows(stream, rnn, xs)
+    with torch.no_grad():
+        same(rnn(xs[:1])[0], torch.stack([linnet.stream(rnn, 2)(xs[0])]))
+
+
 # ------------------------------------------------------------------------------------------ state
 
 

@@ -57,6 +57,7 @@ LIST = (
         "mingru-pytorch", ("minGRU-pytorch==0.2.1",), "rnn = linnet.MinGRU(64, 64, num_layers=2, bias=False)"
     ),
     Project("xlstm", ("xlstm==2.0.6",), "self.rnn = linnet.SLSTMBlock(64, heads=4)"),
+    Project("ncps", ("ncps==1.0.1",), "rnn = linnet.CfC(64, 64, batch_first=True)"),
     Project("recurrentgemma", ("recurrentgemma==1.0.1",), "self.rnn = linnet.GriffinBlock(64, heads=4)"),
     Project("allennlp-light", ("allennlp-light==1.0.0",), "PytorchSeq2SeqWrapper(linnet.LSTM(...))"),
     Project("torchrecurrent", ("torchrecurrent==0.2.5",), "self.rnn = linnet.RAN(8, 64, num_layers=2)"),
