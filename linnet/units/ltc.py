@@ -42,7 +42,7 @@ from linnet.program.unit import Named
 from linnet.recurrent.cell import Cell
 from linnet.recurrent.init import clear_
 from linnet.recurrent.recurrent import Recurrent
-from linnet.recurrent.timespans import WithoutTime
+from linnet.recurrent.timespans import WithoutTime, times_of
 
 # Against a division by 0.
 EPSILON = 1e-8
@@ -158,7 +158,7 @@ class LTCCell(Cell):
 
     @only_selects
     def extra_inputs(self, x: Tensor) -> Named:
-        return {"ts": x[..., -1:]}
+        return {"ts": times_of(x, self.input_size)}
 
     def step(self, x: Tensor, ts: Tensor, h: Tensor) -> tuple[Tensor, Named]:
         sensory_w, w = self.strengths(self.sensory_w, self.sensory_mask), self.strengths(self.w, self.mask)
