@@ -94,7 +94,10 @@ def add_nru_checks(nru: Settings) -> None:
 
 # The settings are the defaults of the authors' scripts, which have no dropout where nothing is said of it.
 WITHOUT_CLIP: Settings = {"optimiser": "adam", "clip": 0.0}
-ADDING_RUN: Settings = {**WITHOUT_CLIP, "batch": 50, "eval_examples": 1000, "evaluate_every": 100}
+ADDING_RUN: Settings = {
+    **{**WITHOUT_CLIP, "batch": 50, "eval_examples": 1000},
+    **{"evaluate_every": 100, "log_every": 20},
+}
 IMAGE_RUN: Settings = {
     **{**WITHOUT_CLIP, "images": "mnist", "eval_batch": 1000, "epochs": 120},
     **{"schedule": "once", "decay": 0.1, "decay_after": 100},
