@@ -34,7 +34,7 @@ PAPERS = {
     *("nru_figure1", "nru_figure2", "nru_figure4", "nru_table3", "nru_figure8", "nru_analysis"),
 }
 OURS = {"units_on_ptb", "nru_copying", "nru_variable"}
-OURS |= {f"today_{name}" for name in ("adding", "fitzhugh", "parity", "selective")}
+OURS |= {f"today_{name}" for name in ("adding", "digits", "fitzhugh", "parity", "selective")}
 
 if sys.version_info < (3, 11):
     pytest.importorskip("tomli", reason="the tables are TOML, which Python reads from 3.11 on")

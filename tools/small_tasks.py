@@ -30,6 +30,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "memory.fitzhugh": {"span": 20, "sequences": 13, "batch": 4, "eval_batch": 3, "eval_examples": 5},
     "memory.smnist": IMAGES,
     "memory.psmnist": IMAGES,
+    "memory.rows": IMAGES,
     "tag": {"set": "own", "batch": 5, "eval_batch": 3, "embedding_size": 4, "character_hidden": 3},
     "translate": {"set": "own", "pieces": 260, "tokens": 60, "heads": 1, "num_layers": 1},
     "read": {"set": "own", "batch": 5, "eval_batch": 3, "embedding_size": 4, "num_layers": 1},

@@ -1,9 +1,9 @@
-"""Digits of MNIST, one pixel at a time."""
+"""Digits of MNIST, one pixel or one row at a time."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from torch import Tensor
@@ -18,7 +18,7 @@ from linnet.tasks.results import LOSS
 
 @dataclass(frozen=True)
 class ImageData(Checked):
-    """Images of digits, pixel by pixel."""
+    """Images of digits."""
 
     images: str = option(
         "auto", "mnist, the small digits, or auto: the small ones if MNIST is not found", choices=SOURCES
@@ -27,9 +27,15 @@ class ImageData(Checked):
     batch: int = option(100, "images in a batch, over all processes", least=1)
     data_seed: int | None = option(None, "seed of the order of the images in each epoch (--seed)", least=0)
     cut_seed: int = option(50, "seed of the validation set, and of the permutation", least=0)
-    permutation: str | None = option(None, "psmnist: a file with the order of the pixels, .npy or text")
     eval_batch: int = option(500, "images in a batch of an evaluation", least=1)
     eval_examples: int = option(0, "images of an evaluation (0: all of them)", least=0)
+
+
+@dataclass(frozen=True)
+class PixelData(ImageData):
+    """Images of digits, pixel by pixel."""
+
+    permutation: str | None = option(None, "psmnist: a file with the order of the pixels, .npy or text")
 
 
 class Pixels(Memory):
@@ -40,13 +46,13 @@ class Pixels(Memory):
     """
 
     name, about = "memory.smnist", "the digits of MNIST, one pixel at a time"
-    Data = ImageData
+    Data: ClassVar[type[ImageData]] = PixelData
     defaults = ADAM
     comparison = Comparison(UNITS, budget=165_000)
     judged_by = (ACCURACY, LOSS, BASELINE)
 
     @classmethod
-    def source_of(cls, data: ImageData) -> Digits:
+    def source_of(cls, data: Any) -> Digits:
         if data.permutation is not None:
             raise ValueError(
                 "memory.smnist reads the pixels in their own order; --permutation is for memory.psmnist"
@@ -75,8 +81,22 @@ class PermutedPixels(Pixels):
     name, about = "memory.psmnist", "the digits of MNIST, one pixel at a time in a fixed random order"
 
     @classmethod
-    def source_of(cls, data: ImageData) -> Digits:
+    def source_of(cls, data: Any) -> Digits:
         order = None if data.permutation is None else read_order(data.permutation)
         return load_digits(
             data.images, permuted=True, seed=data.cut_seed, order=order, data_dir=data.data_dir
         )
+
+
+class Rows(Pixels):
+    """The same, one row at a time."""
+
+    name, about = "memory.rows", "the digits of MNIST, one row of the image at a time"
+    Data = ImageData
+    defaults = {**ADAM, "unit": "fastgrnn", "hidden_size": 32, "lr": 0.01}
+    comparison = Comparison(("fastgrnn", "fastrnn", "lem", "lstm", "gru", "sru", "lrn"), budget=2_500)
+    remedies = "a longer training (--epochs, --minutes), or a larger network (--hidden-size)"
+
+    @classmethod
+    def source_of(cls, data: Any) -> Digits:
+        return load_digits(data.images, rows=True, seed=data.cut_seed, data_dir=data.data_dir)

@@ -100,6 +100,7 @@ TASKS = Tasks(
         "memory.fitzhugh": "linnet.tasks.fitzhugh:Predict",
         "memory.smnist": "linnet.tasks.pixels:Pixels",
         "memory.psmnist": "linnet.tasks.pixels:PermutedPixels",
+        "memory.rows": "linnet.tasks.pixels:Rows",
         "tag": "linnet.tasks.tag:Tag",
         "translate": "linnet.tasks.translate:Translate",
         "read": "linnet.tasks.read:Read",

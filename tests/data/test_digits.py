@@ -16,7 +16,16 @@ import pytest
 import torch
 
 from linnet.data import digits as module
-from linnet.data.digits import Digits, Part, load_digits, parse_idx, pixel_order, read_file, read_order
+from linnet.data.digits import (
+    Digits,
+    Part,
+    Rows,
+    load_digits,
+    parse_idx,
+    pixel_order,
+    read_file,
+    read_order,
+)
 from linnet.data.errors import DataError, MissingDataError
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "nru" / "task_psmnist_perm.npz"
@@ -88,6 +97,18 @@ def test_a_sequence_is_the_pixels_in_order_and_then_nothing():
     assert (batch.inputs[6] == 0).all()
     assert batch.targets.tolist() == [[0, 1, 2]]
     assert made.length == 7
+
+
+def test_row_by_row_a_step_is_a_row_and_the_last_one_is_answered():
+    images = part(4, pixels=9)
+    made = Rows("made", images, images, images, 255, np.arange(9))
+    (batch,) = made.evaluation("valid", 4)
+    assert (made.length, made.input_size) == (3, 3)
+    assert batch.inputs.shape == (3, 4, 3)
+    for row, image in np.ndindex(3, 4):
+        expected = torch.from_numpy(images.pixels[image, 3 * row : 3 * row + 3]) / 255
+        torch.testing.assert_close(batch.inputs[row, image], expected)
+    assert batch.targets.tolist() == [[0, 1, 2, 3]]
 
 
 def test_an_epoch_shows_each_image_at_most_once_and_can_go_on():
@@ -207,6 +228,9 @@ def test_the_small_digits_themselves():
     assert batch.inputs.shape == (65, 20, 1)
     assert (float(batch.inputs.max()), float(batch.inputs[-1].max())) == (1.0, 0.0)
     assert 2.3 < made.baseline <= np.log(10)
+    rows = load_digits("digits", rows=True)
+    assert next(rows.training(20, 1)).inputs.shape == (8, 20, 8)
+    np.testing.assert_array_equal(rows.test.pixels, made.test.pixels)
 
 
 def test_whoever_wants_mnist_gets_nothing_else(folder: Path):
@@ -232,3 +256,5 @@ def test_mnist_itself():
     (batch, *_) = made.training(100, 1)
     assert batch.inputs.shape == (785, 100, 1)
     assert 2.29 < made.baseline < np.log(10)
+    (batch, *_) = load_digits("mnist", rows=True).training(100, 1)
+    assert batch.inputs.shape == (28, 100, 28)

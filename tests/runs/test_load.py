@@ -95,8 +95,9 @@ def test_marked_numbers_are_typed_and_added():
 
 def test_pixels_are_typed_and_named():
     pytest.importorskip("sklearn")
-    (answer,) = predicted("memory.psmnist", [" ".join(["3"] * 64)], images="digits")
-    assert answer in range(10)
+    for name in ("memory.psmnist", "memory.rows"):
+        (answer,) = predicted(name, [" ".join(["3"] * 64)], images="digits")
+        assert answer in range(10)
     with pytest.raises(ValueError, match="64 pixels from 0 to 16; got 3 numbers"):
         predicted("memory.smnist", ["1 2 3"], images="digits")
 

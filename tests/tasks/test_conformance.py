@@ -46,6 +46,7 @@ INPUTS: dict[str, list[str]] = {
     "memory.fitzhugh": ["-0.5 -0.41 -0.3"],
     "memory.smnist": [" ".join(["3"] * 64)],
     "memory.psmnist": [" ".join(["3"] * 64)],
+    "memory.rows": [" ".join(["3"] * 64)],
     "tag": ["Anna sang in Rome.", "", "unheard"],
     "translate": ["a bird sings", "", "unheard-of words"],
     "read": ["Who sang? ||| A bird sang.", '{"question": "What?", "text": "Unheard-of words."}'],

@@ -8,8 +8,8 @@ from linnet.runs.config import RunConfig
 from linnet.tasks import TASKS
 from linnet.tasks.language import BY_LETTERS
 
-LIGHT = ("sru", "lrn", "ran", "scrn", "nru", "lem")
-"""The units of the five papers, and one of the paper that poses the FitzHugh-Nagumo task."""
+LIGHT = ("sru", "lrn", "ran", "scrn", "nru", "lem", "fastgrnn")
+"""The units of the five papers, and those whose papers the tasks memory.fitzhugh and memory.rows are from."""
 
 
 @pytest.mark.parametrize("name", [name for name in TASKS if name != "toy"])

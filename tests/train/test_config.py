@@ -214,6 +214,7 @@ def test_no_recipe_depends_on_the_default_optimiser(name: str):
         ("lem-psmnist", "adam", 0.0073, 1.1),
         ("cornn-adding-100", "adam", 0.02, 0.0),
         ("unicornn-psmnist", "adam", 0.00251, 0.0),
+        ("fastgrnn-rows", "adam", 0.01, 0.0),
     ],
 )
 def test_recipes_train_as_their_papers_do(name: str, optimiser: str, lr: float, clip: float):

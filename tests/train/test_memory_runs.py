@@ -26,6 +26,7 @@ FAST = {"steps": 8, "log_every": 2, "evaluate_every": 4, "eval_examples": 20}
 CHECKS = ("nru-forget-5", "nru-stable-500")
 QUICK = {"memory.selective", "memory.parity", "memory.pairs", "memory.cycle", "memory.modular"}
 ENDLESS = [name for name, task in TASKS.items() if issubclass(task.Data, EndlessData)]
+RATES = {**dict.fromkeys(QUICK, 3e-3), "memory.rows": 0.01}
 
 
 def run_of(task: str = "memory.copy", **given: object) -> RunConfig:
@@ -41,8 +42,9 @@ def words(**given: object) -> list[str]:
 def test_memory_tasks_have_settings_of_their_own():
     for name in (name for name in TASKS if name.startswith("memory.")):
         config = RunConfig(task=name)
-        assert (config.optimiser.optimiser, config.optimiser.clip) == ("adam", 1.0)
-        assert config.optimiser.lr == (3e-3 if name in QUICK else 1e-3)
+        clip = 0.0 if name == "memory.fitzhugh" else 1.0
+        assert (config.optimiser.optimiser, config.optimiser.clip) == ("adam", clip)
+        assert config.optimiser.lr == RATES.get(name, 1e-3)
         assert from_json(to_json(config)) == config
     assert RunConfig().optimiser.lr == 3e-3
 
@@ -249,6 +251,25 @@ def test_the_rivals_at_copying_have_as_many_parameters(name: str):
     assert (config.loop.seed, config.data.data_seed, config.loop.steps) == (5, 5, 200_000)
     assert config.optimiser.amsgrad == (name == "nru-copy-100")
     assert config.model.unit_options.get("chrono") == (120 if name.endswith(("chrono", "janet")) else None)
+
+
+@pytest.mark.parametrize(("name", "count"), [("fastgrnn-rows", 1932), ("fastrnn-rows", 1900)])
+def test_digits_by_rows_have_the_settings_of_the_authors_example(name: str, count: int):
+    """The example says that FastGRNN has 1,932 parameters for the 16 columns of USPS."""
+    config = override(RunConfig(task="memory.rows"), recipe(name).settings)
+    assert SequenceModel(16, 10, config.model, device="meta").count() == count
+    assert (config.data.batch, config.loop.epochs) == (100, 300)
+    schedule = config.schedule
+    assert (schedule.schedule, schedule.decay, schedule.decay_after) == ("once", 0.1, 200)
+
+
+def test_digits_by_rows_can_be_learned_and_have_no_permutation(tmp_path: Path):
+    pytest.importorskip("sklearn")
+    settings = {"images": "digits", "epochs": 20, "threads": 1}
+    result = train(override(RunConfig(task="memory.rows"), settings), tmp_path / "run")
+    assert result["test"]["accuracy"] > 0.85
+    with pytest.raises(ValueError, match="permutation"):
+        override(RunConfig(task="memory.rows"), {"permutation": "order.npy"})
 
 
 def test_the_recipes_of_newer_papers_are_there():

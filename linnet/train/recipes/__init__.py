@@ -16,7 +16,7 @@ __all__ = ["RECIPES", "Recipe", "recipe"]
 BOOKS: tuple[Callable[[], None], ...] = (
     *(language.add_ran, language.add_lrn, texts.add_lrn_ner, language.add_nru, memory.add_nru_memory),
     *(language.add_sru, language.add_scrn, texts.add_classification, texts.add_lrn_snli),
-    *(texts.add_reading, texts.add_translation, memory.add_oscillators),
+    *(texts.add_reading, texts.add_translation, memory.add_oscillators, memory.add_rows),
     *(tracking.add_minrnns, tracking.add_xlstm_parity),
 )
 for add_recipes in BOOKS:

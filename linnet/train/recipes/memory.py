@@ -1,4 +1,4 @@
-"""The memory tasks of the NRU paper, and those of the papers of LEM, coRNN and UnICORNN."""
+"""The memory tasks of the NRU paper, those of the papers of LEM, coRNN and UnICORNN, and digits by rows."""
 
 from __future__ import annotations
 
@@ -94,7 +94,10 @@ def add_nru_checks(nru: Settings) -> None:
 
 # The settings are the defaults of the authors' scripts, which have no dropout where nothing is said of it.
 WITHOUT_CLIP: Settings = {"optimiser": "adam", "clip": 0.0}
-ADDING_RUN: Settings = {**WITHOUT_CLIP, "batch": 50, "eval_examples": 1000, "evaluate_every": 100}
+ADDING_RUN: Settings = {
+    **{**WITHOUT_CLIP, "batch": 50, "eval_examples": 1000},
+    **{"evaluate_every": 100, "log_every": 20},
+}
 IMAGE_RUN: Settings = {
     **{**WITHOUT_CLIP, "images": "mnist", "eval_batch": 1000, "epochs": 120},
     **{"schedule": "once", "decay": 0.1, "decay_after": 100},
@@ -143,3 +146,23 @@ def add_oscillators() -> None:
     put("memory.adding", "cornn-adding-100", "coRNN: the adding problem, T = 100", ADDING_RUN, cornn)
     fitzhugh = oscillator("lem", 16, 0.00904, {"dt": 1.0}, epochs=400, seed=1234)
     put("memory.fitzhugh", "lem-fitzhugh", "LEM: the FitzHugh-Nagumo system", WITHOUT_CLIP, fitzhugh)
+
+
+# ----------------------------------------------------------------------------------- digits by rows
+
+# The defaults of the example of FastRNN and FastGRNN, which reads 7,291 images of USPS, 16 by 16 pixels, and
+# makes the mean of each pixel 0 and its variance 1. These read the small digits, from 0 to 1.
+ROWS: Settings = {
+    **{**WITHOUT_CLIP, "images": "digits", "batch": 100, "hidden_size": 32, "lr": 0.01},
+    **{"epochs": 300, "schedule": "once", "decay": 0.1, "decay_after": 200},
+}
+BY_ROWS = {
+    "fastgrnn": "FastGRNN: digits by rows",
+    "fastrnn": "FastRNN: digits by rows",
+    "lem": "LEM with the settings of FastGRNN: digits by rows",
+}
+
+
+def add_rows() -> None:
+    for unit, words in BY_ROWS.items():
+        put("memory.rows", f"{unit}-rows", words, ROWS, {"unit": unit})
