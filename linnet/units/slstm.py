@@ -133,7 +133,14 @@ class SLSTMCell(Cell):
         c = f * c + i * torch.tanh(z)  # (5)
         n = f * n + i  # (6)
         h = torch.sigmoid(o) * c / n  # (7)
-        return self.norm(h), {"h": h, "c": c, "n": n, "m": m}
+        return h, {"h": h, "c": c, "n": n, "m": m}
+
+    @property
+    def reads_out(self) -> bool:
+        return isinstance(self.norm, HeadNorm)
+
+    def read_out(self, y: Tensor, x: Tensor) -> Tensor:
+        return self.norm(y)
 
 
 def powerlaw(within: Tensor, depth: float) -> Tensor:
