@@ -145,7 +145,7 @@ def stage_names(cell: Unit, stage: Stage, extras: Sequence[str]) -> StageNames:
         extras=(*(name for name in extras if name in reads or name in added), *of_new_states),
         of_new_states=tuple(of_new_states),
         products=products,
-        weights=tuple(weights_of(cell, stage)),
+        weights=tuple(weight_sizes(cell, stage)),
     )
     check_names(names.inputs, stage.states, names.weights)
     return names
@@ -312,7 +312,7 @@ def check_groups(cell: Unit, stage: Stage, plan: Plan) -> None:
         expected |= {safe_name(name): size for name, size in getattr(cell, attribute).parts.items()}
     states = [torch.empty(1, cell.states[name], device="meta") for name in stage.states]
     try:
-        weights = list(weights_of(cell, stage, inner).values())
+        weights = [torch.empty(n, device="meta") for n in weight_sizes(cell, stage, inner).values()]
         sizes = plan.sizes(weights, states, matrices_of(cell, stage, inner))
     except ValueError as error:
         raise CannotFuse(ByNature(f"its states and parts are of different sizes: {error}")) from error
@@ -337,6 +337,19 @@ def weights_of(cell: Unit, stage: Stage, inner: Sequence[str] = ()) -> Named:
         if matrix.bias is not None:
             weights |= {bias_of(name): bias for name, bias in matrix.biases().items()}
     return weights
+
+
+def weight_sizes(cell: Unit, stage: Stage, inner: Sequence[str] = ()) -> dict[str, int]:
+    """The names and sizes of `weights_of`, without a view of any: these may be inside of a transform."""
+    states = {cell.states[name] for name in stage.states}
+    own = {n: w.shape[0] for n, w in cell._parameters.items() if w is not None and w.dim() == 1}
+    sizes = {name: size for name, size in own.items() if size in states}
+    sizes |= dict.fromkeys(single_numbers(cell, stage), max(states))
+    for attribute in (*stage.recurrence, *inner):
+        matrix = getattr(cell, attribute)
+        if matrix.bias is not None:
+            sizes |= {bias_of(name): matrix.parts[name] for name in matrix.biased_parts}
+    return sizes
 
 
 def single_numbers(cell: Unit, stage: Stage) -> Named:

@@ -135,7 +135,8 @@ SORTS = [
     variant(linnet.LRN),
     variant(linnet.LSTM, peepholes=True),
     variant(linnet.GRU),
-    *WITH_INNER_PRODUCTS[:2],
+    variant(linnet.GRU, form="before"),
+    variant(linnet.LSTM, proj_size=3),
 ]
 
 

@@ -9,7 +9,6 @@ import pytest
 import torch
 from fused_runs import (
     FORMS,
-    WITH_INNER_PRODUCTS,
     Variant,
     draw,
     draw_state,
@@ -23,7 +22,8 @@ from torch.func import functional_call, grad, jacrev, jvp, stack_module_state, v
 import linnet
 
 # A unit without and one with a recurrent matrix, one with two stages, and a step with a product within.
-SORTS = [variant(linnet.SRU), variant(linnet.LSTM), variant(linnet.SCRN), WITH_INNER_PRODUCTS[0]]
+INNER = variant(linnet.GRU, form="before")
+SORTS = [variant(linnet.SRU), variant(linnet.LSTM), variant(linnet.SCRN), INNER, variant(linnet.LEM)]
 
 
 def close(found: Any, expected: Any) -> None:
