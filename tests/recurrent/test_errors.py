@@ -481,6 +481,10 @@ OPTIONS: dict[str, tuple[Any, dict[str, Any], type[Exception], str]] = {
     "HGRN size": (linnet.HGRN, {"model_size": -1}, ValueError, "model_size must be at least 0; got -1"),
     "LRU ring": (linnet.LRU, {"r_min": 0.9, "r_max": 0.1}, ValueError, "0 <= r_min < r_max <= 1"),
     "LRU phase": (linnet.LRU, {"max_phase": -1.0}, ValueError, "max_phase must be finite and at least 0"),
+    "CoRNN init": (linnet.CoRNN, {"init": "x"}, ValueError, "init must be one of 'joint', 'separate'"),
+    "FastRNN update": (linnet.FastRNN, {"update": "x"}, ValueError, "update must be one of 'tanh'"),
+    "FastGRNN gate": (linnet.FastGRNN, {"gate": "x"}, ValueError, "gate must be one of 'tanh', 'sigmoid'"),
+    "FastGRNN update": (linnet.FastGRNN, {"update": "x"}, ValueError, "update must be one of 'tanh'"),
     "SLSTM bias": (linnet.SLSTM, {"forget_bias": "x"}, ValueError, "forget_bias must be one of 'powerlaw'"),
     "SLSTM start": (
         linnet.SLSTM,
