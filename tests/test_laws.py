@@ -62,9 +62,17 @@ def variant(unit: type[linnet.Recurrent], **options: Any) -> Variant:
 
 PLAIN = [Variant(*each) for each in variants.PLAIN]
 # The laws are about stacks: a reduced RAN reads as many channels as it has, not as many as it projects to.
-VARIANTS = [
-    Variant(*each) for each in variants.VARIANTS if not {"reduced", "proj_size"} <= each.options.keys()
-]
+# Options by which a unit has other states or inputs; those that change its equations only have their parity.
+STRUCTURAL = {"highway", "window", "context_size", "learned_start", "form", "heads", "directions", "square"}
+
+
+def is_tried(variant: variants.Variant) -> bool:
+    if {"reduced", "proj_size"} <= variant.options.keys():
+        return False
+    return variant not in variants.STEPS or bool(STRUCTURAL & variant.options.keys())
+
+
+VARIANTS = [Variant(*each) for each in variants.VARIANTS if is_tried(each)]
 
 
 def over(chosen: list[Variant]) -> Any:

@@ -58,6 +58,10 @@ LOOKS = {
     **{"mingru": (SKY, DASHED), "minlstm": (SKY, DOTTED), "mgu": (OLIVE, DOTTED)},
     **{"indrnn": (FAINT, LONG), "minimalrnn": (BROWN, SOLID), "sgu": (BROWN, DASHED)},
     **{"rglru": (BROWN, LONG), "slstm": (OLIVE, LONG), "hgrn": (SKY, LONG)},
+    **{"lru": (BLUE, SOLID), "linoss": (BLUE, DASH_DOT), "unicornn": (MAGENTA, DASHED)},
+    **{"cornn": (MAGENTA, DOTTED), "lem": (MAGENTA, DASH_DOT), "fastrnn": (TEAL, LONG)},
+    **{"fastgrnn": (TEAL, DASH_DOT), "cfc": (ORANGE, DASHED), "ltc": (ORANGE, DOTS)},
+    **{"ligru": (OLIVE, DASH_DOT)},
 }
 MORE_STYLES = (PAIRS, SPARSE, SHORT)  # for a second group of the same unit, and for units of your own
 # For groups that are all of one unit: the colour need not tell units apart.

@@ -89,7 +89,7 @@ class SLSTMCell(Cell):
         self.input = self.input_class(input_size, parts, bias, **where, **projection)
         products = {f"{gate}_h": hidden_size for gate in GATES}
         self.recurrent = Projection(hidden_size, products, input_heads=heads, **where)
-        self.norm = HeadNorm(hidden_size, heads, **where) if group_norm else nn.Identity()
+        self.norm = HeadNorm(hidden_size, heads, **where) if group_norm else None
         self.reset_parameters()
 
     @classmethod
@@ -107,7 +107,7 @@ class SLSTMCell(Cell):
             within = torch.linspace(0, 1, self.hidden_size // self.recurrent.heads, dtype=torch.float64)
             start = FORGET_BIASES[self.forget_bias](within, self.depth)
             self.input.bias_of("f").copy_(start.repeat(self.recurrent.heads))
-        if isinstance(self.norm, HeadNorm):
+        if self.norm is not None:
             self.norm.reset_parameters()
 
     def step(
@@ -137,10 +137,10 @@ class SLSTMCell(Cell):
 
     @property
     def reads_out(self) -> bool:
-        return isinstance(self.norm, HeadNorm)
+        return self.norm is not None
 
     def read_out(self, y: Tensor, x: Tensor) -> Tensor:
-        return self.norm(y)
+        return y if self.norm is None else self.norm(y)
 
 
 def powerlaw(within: Tensor, depth: float) -> Tensor:

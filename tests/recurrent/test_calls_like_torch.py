@@ -11,8 +11,9 @@ from helpers import identical, liven, randn, random_state, same, tensors
 from torch import Tensor, nn
 
 import linnet
+from tools.variants import FORMS
 
-UNITS = list(linnet.UNITS.values())
+UNITS = list(FORMS.values())
 over_units = pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.__name__)
 over_backends = pytest.mark.parametrize("backend", ["reference", "cpu"])
 PAIRS = [

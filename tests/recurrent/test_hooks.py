@@ -12,8 +12,9 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrizations, prune
 
 import linnet
+from tools.variants import FORMS
 
-over_units = pytest.mark.parametrize("unit", linnet.UNITS.values(), ids=lambda unit: unit.__name__)
+over_units = pytest.mark.parametrize("unit", FORMS.values(), ids=lambda unit: unit.__name__)
 
 
 def inner(unit: type[linnet.Recurrent]) -> list[str]:

@@ -13,8 +13,9 @@ from torch import Tensor
 from transformers import PretrainedConfig, PreTrainedModel
 
 import linnet
+from tools.variants import FORMS
 
-over_units = pytest.mark.parametrize("unit", linnet.UNITS.values(), ids=lambda unit: unit.__name__)
+over_units = pytest.mark.parametrize("unit", FORMS.values(), ids=lambda unit: unit.__name__)
 
 
 def build(unit: type[linnet.Recurrent]) -> linnet.Recurrent:

@@ -12,6 +12,7 @@ import torch
 from helpers import tensors
 
 import linnet
+from tools.variants import FORMS
 
 # By these units a second derivative goes through the loop over the step that kernels were traced from. The
 # others are torch's own doing; its second derivative of EURNN's step keeps a cycle.
@@ -31,7 +32,7 @@ def use(module: torch.nn.Module, x: torch.Tensor, how: str) -> None:
 @pytest.mark.parametrize(
     ("unit", "how"),
     [
-        *product(linnet.UNITS.values(), ["built", "no_grad", "forward", "backward"]),
+        *product(FORMS.values(), ["built", "no_grad", "forward", "backward"]),
         *product(TWICE, ["twice"]),
     ],
     ids=lambda value: value if isinstance(value, str) else value.__name__,

@@ -7,6 +7,7 @@ import torch
 
 import linnet
 from linnet.run.stepwise import Stepwise
+from tools.variants import FORMS
 
 # Masks on the input, on the state as matrices read it, on what a state keeps, and on weights.
 KINDS = [
@@ -15,7 +16,7 @@ KINDS = [
     {"input_dropout": 0.3, "state_dropout": 0.3},
     {"input_dropout": 0.3, "zoneout": 0.3, "weight_drop": 0.3, "bidirectional": True},
 ]
-UNITS = [*linnet.UNITS.values()]
+UNITS = [*FORMS.values()]
 SRU_WITH_A_MASK = {"cell_dropout": 0.3, "input_dropout": 0.3, "zoneout": 0.3}
 CASES = [(unit, kind) for unit in UNITS for kind in KINDS] + [(linnet.SRU, SRU_WITH_A_MASK)]
 

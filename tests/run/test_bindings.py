@@ -14,6 +14,7 @@ from torch import Tensor
 import linnet
 from linnet.base import pools
 from linnet.units import UNITS
+from tools.variants import FORMS
 
 SIZE = 7
 WITH_MATRICES = ("ran", "atr", "janet", "lstm", "gru", "rnn")
@@ -31,7 +32,7 @@ def by_the_loop(rnn: Any, x: Tensor, state: Any = None) -> list[Tensor]:
 
 
 @pytest.mark.parametrize("options", [{}, {"bidirectional": True}, {"batch_first": True}], ids=str)
-@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("unit", FORMS)
 def test_calls_equal_the_loop(unit: str, options: dict):
     torch.manual_seed(0)
     rnn = enliven(UNITS[unit](SIZE, SIZE, num_layers=2, dtype=torch.float64, **options))

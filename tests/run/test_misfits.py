@@ -12,8 +12,9 @@ from helpers import same
 
 import linnet
 from linnet.run.choose import warn_once
+from tools.variants import FORMS
 
-EVERY = [*linnet.UNITS.values()]
+EVERY = [*FORMS.values()]
 NAMES = lambda unit: unit.__name__  # noqa: E731
 
 

@@ -65,13 +65,19 @@ FEW_SIZES = [Size(1, 1, 1, "mask"), Size(63, 3, 31, "mask and resets"), Size(6, 
 
 
 @over("size", SIZES)
-@over("variant", FUSED)
-def test_every_unit_in_both_directions_at_awkward_sizes(variant: Variant, size: Size):
+@over("variant", FORMS)
+def test_every_form_in_both_directions_at_awkward_sizes(variant: Variant, size: Size):
     check(variant, size)
 
 
 @over("size", FEW_SIZES)
-@over("variant", FUSED)
+@over("variant", [each for each in FUSED if each not in FORMS])
+def test_every_other_unit_in_both_directions(variant: Variant, size: Size):
+    check(variant, size)
+
+
+@over("size", FEW_SIZES)
+@over("variant", FORMS)
 def test_every_unit_in_float32(variant: Variant, size: Size):
     check(variant, size, torch.float32)
 

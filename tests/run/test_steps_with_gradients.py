@@ -14,6 +14,7 @@ from torch import Tensor
 
 import linnet
 from linnet.units import UNITS
+from tools.variants import FORMS
 
 SIZE, BATCH, STEPS = 7, 3, 4
 STACKS: list[dict[str, Any]] = [
@@ -56,7 +57,7 @@ def by_the_loop(rnn: Any) -> list[Tensor]:
 
 
 @pytest.mark.parametrize("options", STACKS, ids=str)
-@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("unit", FORMS)
 def test_steps_equal_the_loop(unit: str, options: dict):
     rnn = build(unit, **options)
     for _ in range(2):

@@ -18,8 +18,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import linnet
 from linnet.program.padding import slot_times
+from tools.variants import FORMS
 
-EVERY = [*linnet.UNITS.values()]
+EVERY = [*FORMS.values()]
 NAMES = lambda unit: unit.__name__  # noqa: E731
 
 

@@ -42,8 +42,7 @@ def words(**given: object) -> list[str]:
 def test_memory_tasks_have_settings_of_their_own():
     for name in (name for name in TASKS if name.startswith("memory.")):
         config = RunConfig(task=name)
-        clip = 0.0 if name == "memory.fitzhugh" else 1.0
-        assert (config.optimiser.optimiser, config.optimiser.clip) == ("adam", clip)
+        assert (config.optimiser.optimiser, config.optimiser.clip) == ("adam", 1.0)
         assert config.optimiser.lr == RATES.get(name, 1e-3)
         assert from_json(to_json(config)) == config
     assert RunConfig().optimiser.lr == 3e-3
