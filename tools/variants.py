@@ -55,7 +55,7 @@ LAWFUL: dict[Any, dict[str, Any]] = {
 ALIKE = (
     *(linnet.OLRN, linnet.GLRN, linnet.ELRN, linnet.JANET, linnet.MinLSTM, linnet.IndRNN, linnet.UnICORNN),
     *(linnet.CoRNN, linnet.FastRNN, linnet.FastGRNN, linnet.MGU, linnet.MinimalRNN, linnet.SGU, linnet.HGRN),
-    *(linnet.LinOSS, linnet.LiGRU, linnet.LTC),
+    *(linnet.LinOSS, linnet.LiGRU, linnet.CfC, linnet.ATR, linnet.LTC),
 )
 FORMS = {name: unit for name, unit in linnet.UNITS.items() if unit not in ALIKE}
 PLAIN = [variant(unit, **LAWFUL.get(unit, {})) for unit in linnet.UNITS.values()]

@@ -142,6 +142,7 @@ def test_transforms_take_and_return_it():
 
 @torch.no_grad()
 def test_compiled_and_exported_graphs_have_plain_tensors():
+    torch.compiler.reset()  # it counts how often code was compiled, by all tests together
     rnn, x = two_layers().eval(), randn(5, 3, 3)
     expected, state = rnn(x, state_of(rnn))
     compiled = torch.compile(rnn, backend="eager", fullgraph=True)
