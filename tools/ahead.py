@@ -38,8 +38,9 @@ def kernels() -> Iterator[tuple[str, Plan, torch.dtype]]:
     for unit in UNITS:
         plans = training_plans(unit)
         # On a GPU there are none for steps that are not elementwise, and none for products within a step.
-        on_cpu = isinstance(plans, str) or any(plan.traced.sizes or plan.traced.inner for plan in plans)
-        for plan in [] if on_cpu else plans:
+        if isinstance(plans, str) or any(plan.traced.sizes or plan.traced.inner for plan in plans):
+            continue
+        for plan in plans:
             yield unit, plan, torch.float32
             if unit in HALVES:
                 yield unit, plan, torch.bfloat16
