@@ -101,7 +101,7 @@ def min_gru(size: int) -> nn.Module:
 
 
 def min_lstm(size: int) -> nn.Module:
-    from minGRU_pytorch import minLSTM
+    from minGRU_pytorch.minLSTM import minLSTM
 
     return TimeFirst(minLSTM(size), size)
 

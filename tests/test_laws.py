@@ -63,7 +63,7 @@ def variant(unit: type[linnet.Recurrent], **options: Any) -> Variant:
 PLAIN = [Variant(*each) for each in variants.PLAIN]
 # The laws are about stacks: a reduced RAN reads as many channels as it has, not as many as it projects to.
 # Options by which a unit has other states or inputs; those that change its equations only have their parity.
-STRUCTURAL = {"highway", "window", "context_size", "learned_start", "form", "heads", "directions", "square"}
+STRUCTURAL = {"highway", "window", "context_size", "learned_start", "form", "heads", "directions"}
 
 
 def is_tried(variant: variants.Variant) -> bool:

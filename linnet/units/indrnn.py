@@ -45,6 +45,9 @@ class IndRNNCell(Cell):
     long_memory   u starts in U(M^(-1/T), M^(1/T)); with `steps`, the stack sets it in its last layer
     """
 
+    # Its authors clamp u instead.
+    undecayed_parameters = ("u",)
+
     def __init__(
         self,
         input_size: int,

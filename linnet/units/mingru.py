@@ -52,6 +52,9 @@ class MinGRUCell(Cell):
     skip_from       where in x the highway starts; set by the stack for bidirectional layers
     """
 
+    # As in the authors' selective copying.
+    undecayed_parameters = ("input.weight",)
+
     def __init__(
         self,
         input_size: int,

@@ -44,6 +44,9 @@ class MinLSTMCell(Cell):
     learned_start   sequences start from g(start_h), a parameter that starts in N(0, 1), instead of zeros
     """
 
+    # As in the authors' selective copying.
+    undecayed_parameters = ("input.weight",)
+
     def __init__(
         self,
         input_size: int,

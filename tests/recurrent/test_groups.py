@@ -26,6 +26,17 @@ def test_lru_trains_its_lambda_slowly_and_without_decay():
     assert len(usual["params"]) + len(slow["params"]) == len(list(model.parameters()))
 
 
+@pytest.mark.parametrize(
+    ("unit", "name"),
+    [(linnet.IndRNN, "u"), (linnet.MinGRU, "input.weight"), (linnet.MinLSTM, "input.weight")],
+)
+def test_what_authors_leave_out_of_weight_decay_keeps_its_rate(unit: type[linnet.Recurrent], name: str):
+    rnn = unit(3, 4)
+    usual, undecayed = linnet.parameter_groups(rnn, lr=0.1, weight_decay=0.01)
+    assert undecayed == {"params": [rnn.first_cell.get_parameter(name)], "lr": 0.1, "weight_decay": 0.0}
+    assert usual["weight_decay"] == 0.01
+
+
 def test_an_optimiser_takes_the_groups_and_scales_their_steps():
     torch.manual_seed(0)
     rnn = linnet.LRU(3, 4)

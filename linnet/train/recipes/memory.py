@@ -110,7 +110,11 @@ def oscillator(unit: str, hidden_size: int, lr: float, constants: Settings, **mo
 
 LEM_IMAGES: Settings = {"batch": 128, "seed": 5544}
 # name: its words and settings
+# IndRNN's authors also have batch norm and dropout between layers; the epochs here are the oscillators'.
+INDRNN = oscillator("indrnn", 128, 2e-4, {"steps": 784, "growth": 5.0}, num_layers=6)
 ON_IMAGES: dict[str, tuple[str, Settings]] = {
+    "indrnn-smnist": ("IndRNN: sequential MNIST, without batch norm", INDRNN),
+    "indrnn-psmnist": ("IndRNN: permuted MNIST, without batch norm", INDRNN),
     "lem-smnist": (
         "LEM: sequential MNIST",
         oscillator("lem", 128, 0.0018, {"dt": 0.21}, clip=1.0, **LEM_IMAGES),
