@@ -30,7 +30,7 @@ from linnet.cpu.forward import (
 )
 from linnet.cpu.pack import Packing
 from linnet.cpu.threads import grain
-from linnet.program.operands import Operands, Source
+from linnet.program.operands import Operands, Source, add_biases
 from linnet.program.plan import Plan
 
 # The address of a tensor [T, B, size], and its bytes from step to step and from row to row.
@@ -39,16 +39,32 @@ Place = tuple[int, int, int]
 MOST_LAYOUTS = 256
 
 
+class BiasSum:
+    """The sum of two biases, in memory of its own. The last `apart` numbers are those of the first alone."""
+
+    def __init__(self, first: Tensor, second: Tensor, apart: int):
+        with torch.inference_mode(False):
+            self.total = torch.empty_like(first)
+        self.given = first, second, apart
+        self.compute()
+
+    def compute(self) -> None:
+        """Add the present numbers."""
+        add_biases(*self.given, out=self.total)
+
+
 class StackDirection(NamedTuple):
     """The weights of one layer in one direction.
 
     packings   of the matrices, by name. All scans share their panels: threads that call at once write the
                same numbers
+    total      if the bias is the sum of two
     """
 
     plan: Plan
     weight: Tensor
     bias: Tensor | None
+    total: BiasSum | None
     own: Sequence[Tensor]
     matrices: Sequence[Tensor]
     sizes: Sequence[int]  # of the states
@@ -227,11 +243,13 @@ class Stack:
         return Scans(layers, sum(scan.nbytes for layer in layers for scan in layer))
 
     def pack(self) -> None:
-        """Pack the present numbers of the matrices."""
+        """Pack the present numbers of the matrices, and add those of the biases."""
         for layer in self.layers:
             for direction in layer:
                 for packing in direction.packings.values():
                     packing.again()
+                if direction.total is not None:
+                    direction.total.compute()
 
     def run(self, layout: Layout, x: Tensor, states: Sequence[Tensor] | None) -> tuple[Tensor, list[Tensor]]:
         """Return the output, laid out as x, and the new states."""

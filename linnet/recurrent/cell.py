@@ -285,6 +285,7 @@ class Cell(ShowsOptions, CopiedFast, Unit):
             y, states = again
             y = self.checked_read_out(y, x)
             return y, self.pack_state(dict(zip(self.states, states, strict=True)))
+        self.bind()
         adapters = adapters_of(self)
         if adapters:
             return run_inside(
@@ -316,8 +317,8 @@ class Cell(ShowsOptions, CopiedFast, Unit):
             return tuple(self.initial_state(x.shape[:1], x).values())
         return state if isinstance(state, tuple) else (state,)
 
-    def settle(self) -> None:
-        """Complete changes that wait for the next call."""
+    def bind(self) -> None:
+        """Let the projections inside read the parameters that the cell holds, if it holds theirs."""
 
     def check_step_input(self, x: Tensor) -> None:
         if not isinstance(x, Tensor):

@@ -206,6 +206,10 @@ class Recurrent(ShowsOptions, CopiedFast, Pretrained):
     def first_cell(self) -> Cell:
         return self.first_direction._modules["cell"]  # type: ignore[return-value]
 
+    def release_cell(self) -> Cell:
+        """Return the first cell as a module of its own; the stack is of no further use."""
+        return self.first_cell
+
     @property
     def first_direction(self) -> Direction:
         # Faster than through the interface of modules; each call needs this several times.
@@ -215,6 +219,9 @@ class Recurrent(ShowsOptions, CopiedFast, Pretrained):
         for number in range(self.num_layers):
             for direction in self.layer(number):
                 direction.reset_parameters()
+
+    def bind(self) -> None:
+        """Let the cells read the parameters that the stack holds, if it holds theirs."""
 
     def flatten_parameters(self) -> None:
         """Do nothing. Code written for nn.LSTM calls it."""
@@ -273,6 +280,7 @@ class Recurrent(ShowsOptions, CopiedFast, Pretrained):
             made = self.inference.run(self, x, state, plain)
             if made is not None:
                 return made
+        self.bind()
         if lengths is None and mask is None and reset_state is None and timespans is None:
             bound = self.bound_call(x, state, resets)
             if bound is not None:

@@ -97,6 +97,7 @@ class Stream:
         times = None if timespans is None else timespans.reshape(-1).expand(self.batch)
         row = self.rnn.with_time(x.detach().reshape(self.batch, -1), times)
         if self.run is None or is_recording() or not may_use_cpu_kernels() or type(x) is not Tensor:
+            self.rnn.bind()
             y, state = self.rnn.run(row[None], self.named_state(), None, None)
             self.put(state)
             y = y[0]
@@ -178,8 +179,7 @@ class Stream:
                 f"the weights are {example.dtype} on {example.device} now, and this stream was made for "
                 f"{self.dtype} on {self.device}; make a new one with linnet.stream"
             )
-        for direction in self.layers:
-            direction.cell.settle()
+        self.rnn.bind()
         self.run: Any = None
         self.shape = torch.Size((self.batch, self.rnn.input_size))
         self.watch = Watch(self.rnn, list(self.rnn.modules()))

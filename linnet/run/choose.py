@@ -374,7 +374,7 @@ def run_pair(
     random = RandomState(x.device)
     given = zip(recurrences, choices, states, flags, strict=True)
     try:
-        return run_fused_pair([side_of(*each, x) for each in given], x)
+        return run_fused_pair([side_of(*each, x) for each in given])
     except CannotFuse:  # each direction, run separately, draws the same masks and gives the reason
         random.restore()
         return None
