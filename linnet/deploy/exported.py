@@ -1,0 +1,45 @@
+"""The program that an export writes, by the arguments that all exports have."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor, nn
+
+from linnet.deploy.quantize import in_int8
+
+if TYPE_CHECKING:
+    from linnet.deploy.step.program import Program
+
+
+def exported_program(
+    model: nn.Module,
+    example: tuple[Tensor, Any] | None,
+    int8: bool,
+    flush_denormals: bool,
+    keep_values: bool = False,
+) -> Program:
+    # Imported here, not above: models of all tasks are not needed to import Linnet.
+    from linnet.deploy.source.int8 import with_int8
+    from linnet.deploy.step.build import program_of
+    from linnet.deploy.step.flush import flushed
+
+    if example is None:
+        program = program_of(in_int8(model) if int8 else model, keep_values)
+    else:
+        program = program_of(model, keep_values, example)
+        program = with_int8(program) if int8 else program
+    return flushed(program) if flush_denormals else program
+
+
+def expected_outputs(
+    model: nn.Module, example: tuple[Tensor, Any] | None, program: Program, inputs: Tensor
+) -> Tensor:
+    """What the steps of an exported model make in Python."""
+    from linnet.deploy.step.build import outputs_of
+    from linnet.deploy.step.interpret import outputs_of_program
+
+    if example is None:
+        return outputs_of(in_int8(model) if program.is_int8 else model, inputs)
+    # Modules of others have no form in int8 in Python.
+    return outputs_of_program(program, inputs) if program.is_int8 else outputs_of(model, inputs, example)
