@@ -5,6 +5,7 @@ The package `silero-vad` (MIT licence) has the weights, in a file of TorchScript
 
 from __future__ import annotations
 
+import warnings
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -56,7 +57,9 @@ def trained() -> Detector:
     if found is None or found.origin is None:
         raise ImportError("the weights are in the package silero-vad: pip install silero-vad")
     # Not its file silero_vad_16k.safetensors, which has the weights of another training (silero-vad 6.2.3).
-    given = torch.jit.load(Path(found.origin).parent / WEIGHTS).state_dict()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of TorchScript, which the package has chosen
+        given = torch.jit.load(Path(found.origin).parent / WEIGHTS).state_dict()
     detector = Detector()
     detector.load_state_dict({name: given[f"_model.{theirs(name)}"] for name in detector.state_dict()})
     return detector.eval()

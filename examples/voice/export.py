@@ -27,9 +27,7 @@ def export(detector: Detector, folder: Path, sound: bytes | None = None, int8: b
     """Write the detector in C and WebAssembly, and a page; return the page."""
     example = (torch.zeros(1, FRAME), detector.start())
     # Speech is full of pauses: the state must not decay to denormal numbers.
-    linnet.export_c(
-        detector, folder / "c", example=example, name="voice", int8=int8, flush_denormals=True
-    )
+    linnet.export_c(detector, folder / "c", example=example, name="voice", int8=int8, flush_denormals=True)
     web = linnet.export_wasm(detector, folder / "wasm", example=example, int8=int8, flush_denormals=True)
     page = folder / "index.html"
     page.write_text(page_text((web / "model.js").read_text(encoding="utf-8"), sound), encoding="utf-8")

@@ -37,8 +37,8 @@ def export_c(
 
         linnet.export_c(model, "device")
 
-    example           x and state, for a module of your own whose forward(x, state) returns y and the new state:
-                      a batch of one, the state at the start; docs/deploy.md says what such a module may contain
+    example           x and state, for a module of your own whose forward(x, state) returns y and the new
+                      state: a batch of one, the state at the start. docs/deploy.md says what it may contain
     int8              export linnet.quantize(model); with an example, round the matrices of all products. A
                       model that is quantised already is exported as it is
     flush_denormals   numbers below 1e-30 in the state become 0 after each step: silence stays fast

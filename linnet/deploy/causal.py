@@ -15,8 +15,8 @@ class Causal(nn.Module):
         y_t, buffer = step(x_t, buffer)             # x_t [1, 40], or frames [1, 40, n] of n time steps
 
     An output reads the time steps up to its own and none after it. Stepping equals `step.sequence(x)`, the
-    convolution over the whole sequence with zeros before it. With a stride, a frame has a multiple of `stride`
-    time steps, of which each `stride` make one output.
+    convolution over the whole sequence with zeros before it. With a stride, a frame has a multiple of
+    `stride` time steps, and each `stride` of them make one output.
     """
 
     def __init__(self, conv: nn.Conv1d | nn.Conv2d):
@@ -27,8 +27,8 @@ class Causal(nn.Module):
         self.context = reach - conv.stride[0]
         if self.context < 0:
             raise ValueError(
-                f"a kernel that reaches over {reach} time steps with a stride of {conv.stride[0]} skips inputs; "
-                "expected a stride of at most its reach"
+                f"a kernel that reaches over {reach} time steps with a stride of {conv.stride[0]} skips "
+                "inputs; expected a stride of at most its reach"
             )
 
     def start(self, batch: int = 1, frequencies: int | None = None) -> Tensor:
@@ -42,8 +42,9 @@ class Causal(nn.Module):
             return y.squeeze(2), buffer
         if x.dim() != buffer.dim() or x.shape[2] % self.conv.stride[0]:
             raise ValueError(
-                f"a frame is [batch, channels, time, ...] with a multiple of {self.conv.stride[0]} time steps, and "
-                f"the buffer likewise; got the shapes {tuple(x.shape)} and {tuple(buffer.shape)}"
+                "a frame is [batch, channels, time, ...] with a multiple of "
+                f"{self.conv.stride[0]} time steps, "
+                f"and the buffer likewise; got the shapes {tuple(x.shape)} and {tuple(buffer.shape)}"
             )
         known = torch.cat([buffer, x], 2)
         return self.conv(known), known[:, :, known.shape[2] - self.context :]
@@ -58,6 +59,6 @@ def check_convolution(conv: nn.Module) -> None:
         raise TypeError(f"Causal steps an nn.Conv1d or nn.Conv2d; got {type(conv).__name__}")
     if conv.padding in ("same", "valid") or conv.padding[0]:
         raise ValueError(
-            f"Causal puts the inputs of earlier frames before a frame; build the convolution with padding=0 over "
-            f"time; got padding={conv.padding!r}"
+            "Causal puts the inputs of earlier frames before a frame; build the convolution with padding=0 "
+            f"over time; got padding={conv.padding!r}"
         )

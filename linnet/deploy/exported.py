@@ -23,13 +23,15 @@ def exported_program(
     from linnet.deploy.source.int8 import with_int8
     from linnet.deploy.step.build import program_of
     from linnet.deploy.step.flush import flushed
+    from linnet.deploy.step.share import with_shared_scratch
 
     if example is None:
         program = program_of(in_int8(model) if int8 else model, keep_values)
     else:
         program = program_of(model, keep_values, example)
         program = with_int8(program) if int8 else program
-    return flushed(program) if flush_denormals else program
+    program = flushed(program) if flush_denormals else program
+    return program if keep_values else with_shared_scratch(program)
 
 
 def expected_outputs(

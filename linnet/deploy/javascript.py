@@ -28,15 +28,15 @@ def export_js(
 
         linnet.export_js(model, "web")
 
-    example           x and state, for a module of your own whose forward(x, state) returns y and the new state:
-                      a batch of one, the state at the start; docs/deploy.md says what such a module may contain
+    example           x and state, for a module of your own whose forward(x, state) returns y and the new
+                      state: a batch of one, the state at the start. docs/deploy.md says what it may contain
     int8              export linnet.quantize(model); with an example, round the matrices of all products. A
                       model that is quantised already is exported as it is
     flush_denormals   numbers below 1e-30 in the state become 0 after each step: silence stays fast
     vocabulary        the texts of the tokens, which the module then has too
 
-    Without an example, the model is a stack, a language model, tagger, classifier or sequence model that reads
-    in one direction, or an nn.Sequential of nn.Embedding, stacks and other layers. See docs/deploy.md.
+    Without an example, the model is a stack, a language model, tagger, classifier or sequence model that
+    reads in one direction, or an nn.Sequential of nn.Embedding, stacks and other layers.
     """
     from linnet.deploy.source.javascript import module_of
 
@@ -57,7 +57,9 @@ def write_module(folder: Path, text: str, program: Program, target: str, scratch
     frames = numbers if program.tokens else "Float32Array"
     files = {
         "model.js": text,
-        "model.d.ts": filled("model.d.ts" if target == "js" else "wasm.d.ts", {"INPUT": kind, "INPUTS": frames}),
+        "model.d.ts": filled(
+            "model.d.ts" if target == "js" else "wasm.d.ts", {"INPUT": kind, "INPUTS": frames}
+        ),
         "README.md": filled("README.js.md", memory_of(program, text, target, scratch_bytes)),
         "package.json": '{ "type": "module", "main": "model.js" }\n',
     }

@@ -226,9 +226,16 @@ def parts_of(program: Program, layout: Layout, name: str, weights_file: bool) ->
         "WEIGHTS_ARGUMENT": argument,
         "WEIGHTS_GIVEN": "weights, " if weights_file else "",
         "WEIGHTS_DECLARATION": filled("weights.h", head | {"MEMBERS": members}) if weights_file else "",
-        "WEIGHTS": filled("open.c" if weights_file else "arrays.c", head | {"MEMBERS": members}).strip(),
+        "WEIGHTS": weights_text(head | {"MEMBERS": members}, weights_file),
         "OPEN": filled("open.h", head) if weights_file else "",
     }
+
+
+def weights_text(parts: dict[str, str], weights_file: bool) -> str:
+    """The definition of the weights; C has no struct without members, and a step may have no weights."""
+    if not weights_file and not parts["MEMBERS"]:
+        return "/* There are none. */"
+    return filled("open.c" if weights_file else "arrays.c", parts).strip()
 
 
 def scratch_members(program: Program) -> list[str]:

@@ -1,7 +1,7 @@
 """A program with weights of eight bits, by the scheme of linnet/recurrent/int8.py.
 
-A model that `linnet.quantize` has rounded is exported as it is. This rounds the matrices of a program: those of
-modules of others, and those of programs that multiply them by their scales again.
+A model that `linnet.quantize` has rounded is exported as it is. This rounds the matrices of a program: those
+of modules of users, and those of programs that multiply them by their scales again.
 """
 
 from __future__ import annotations

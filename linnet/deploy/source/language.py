@@ -13,9 +13,9 @@ from linnet.deploy.step.program import WINDOW, Kernel, Lookup, Product, Program,
 from linnet.program.loops import START, Access, Fold, Line, Local, Loop, Operand
 
 # The names of the indices of nested loops; the innermost has the last.
-INDICES = ("volume", "plane", "row", "at")
+INDICES = ("group", "block", "volume", "plane", "row", "at")
 # Likewise over the rows of a product, and over the numbers of a row.
-ROWS, WITHIN = INDICES[:3], ("channel", "line", "tap")
+ROWS, WITHIN = INDICES[2:5], ("channel", "line", "tap")
 # A variable that has no name in the unit's step: the recorder has numbered it.
 UNNAMED = re.compile(r"v\d+")
 
@@ -48,9 +48,7 @@ class Language:
         products = [kernel for kernel in program.kernels if isinstance(kernel, Product)]
         deep += [len(each.across) > len(ROWS) or len(each.within) > len(WITHIN) for each in products]
         if any(deep):
-            raise CannotExport(
-                f"a step with tensors of more than four dimensions is not written in {self.name}"
-            )
+            raise CannotExport(f"a step with loops in more than six dimensions is not written in {self.name}")
 
     # --------------------------------------------------------------------------------------- kernels
 
@@ -94,8 +92,9 @@ class Language:
         lines = list(body)
         for index, size in zip(reversed(indices), reversed(sizes), strict=True):
             head = f"for ({self.index} {index} = 0; {index} < {size}; {index}++)"
-            single = len(lines) == 1 or lines[0].startswith("for") and all(l[0] in " }" for l in lines[1:])
-            lines = [head, *indented(lines)] if single else [f"{head} {{", *indented(lines), "}"]
+            # Braces, unless there is one statement: a line, or a loop with what is within it.
+            is_single = all(line[0] in " }" for line in lines[1:])
+            lines = [head, *indented(lines)] if is_single else [f"{head} {{", *indented(lines), "}"]
         return lines
 
     def row(self, kernel: Product, x: str, start: str, y: str) -> Iterator[str]:

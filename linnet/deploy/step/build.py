@@ -14,6 +14,7 @@ from linnet.deploy.step.models import CannotExport, ModelStep, step_of
 from linnet.deploy.step.names import identifier
 from linnet.deploy.step.program import INPUT, Program, unique
 from linnet.deploy.step.record import ModelRecorder, naming_module
+from linnet.program.graph import Node, needed
 from linnet.program.local_values import Call, watching
 from linnet.program.record import address
 from linnet.program.trace import NotPointwise
@@ -106,7 +107,7 @@ def record(model: nn.Module, step: ModelStep, seed: int) -> Recorded:
         nodes=recorder.nodes,
         constants=recorder.constants | ({} if step.table is None else {"table": step.table}),
         scales=recorder.scales | ({} if step.scales is None else {"table": step.scales}),
-        names=constant_names(model, recorder, step),
+        names=constant_names(model, recorder, step, needed(recorder.nodes, [found, *results.values()])),
         x=X,
         x_size=tokens if step.reads_token else step.input_size,
         table=None if step.table is None else "table",
@@ -156,9 +157,15 @@ def named_values(recorder: ModelRecorder, cell: Cell, calls: Sequence[Call]) -> 
     return found
 
 
-def constant_names(model: nn.Module, recorder: ModelRecorder, step: ModelStep) -> dict[str, str]:
-    """Readable names of constants: that of the parameter; a matrix that is read twice has one name."""
+def constant_names(
+    model: nn.Module, recorder: ModelRecorder, step: ModelStep, nodes: Sequence[Node]
+) -> dict[str, str]:
+    """Readable names of constants: that of the parameter; a matrix that is read twice has one name.
+
+    nodes   those that the results depend on, whose constants are named first
+    """
     paths = parameter_names(model)
+    read = {view.base for node in nodes for view in node.views}
     products = [node.views for node in recorder.nodes if node.op == "product"]
     matrices = {matrix.base for _, matrix, *_ in products}
     biases = {bias.base: matrix.base for _, matrix, *rest in products for bias in rest}
@@ -166,7 +173,9 @@ def constant_names(model: nn.Module, recorder: ModelRecorder, step: ModelStep) -
     names: dict[str, str] = {}
     tables = {} if step.table is None else {"table": step.table}
     # Matrices first: a bias that is computed, with zeros for parts that have none, is named after its matrix.
-    ordered = sorted(recorder.constants.items(), key=lambda item: item[0] not in matrices)
+    ordered = sorted(
+        recorder.constants.items(), key=lambda item: (item[0] not in read, item[0] not in matrices)
+    )
     for constant, tensor in (*tables.items(), *ordered):
         as_rows = tensor.T if constant in matrices else tensor
         key = (address(tensor), tensor.storage_offset(), as_rows.shape, as_rows.stride())

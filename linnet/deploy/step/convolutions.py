@@ -1,7 +1,7 @@
 """Convolutions and pooling within a frame, in terms of what a graph has: windows are views.
 
-A window is no copy: it is the operand, read with other strides, [*positions, channels, *kernel]. So a convolution
-is a product of windows and a matrix of weights, and pooling is a reduction over windows.
+A window is no copy: it is the operand, read with other strides, [*positions, channels, *kernel]. So a
+convolution is a product of windows and a matrix of weights, and pooling is a reduction over windows.
 """
 
 from __future__ import annotations
@@ -90,7 +90,9 @@ def convolution(
             f"{user_line()}"
         )
     wanted = reach(weight.shape[2:], stride, dilation, positions)
-    fitting = [max(0, -(-(size - first) // step)) for size, first, step in zip(wanted, before, apart)]
+    fitting = [
+        max(0, -(-(size - first) // step)) for size, first, step in zip(wanted, before, apart, strict=True)
+    ]
     inside = in_zeros(recorder, cut(view, whole[0], fitting), before, wanted, apart)
     read = windows(inside, weight.shape[2:], stride, dilation, positions)
     recorder.scalable = lambda scale, shift: by_channel(recorder, read, weight, bias, groups, scale, shift)
@@ -98,7 +100,7 @@ def convolution(
 
 
 def reversed_kernel(weight: Tensor, groups: int) -> Tensor:
-    """[inputs, outputs / groups, *kernel] of a transposed convolution as [outputs, inputs / groups, *kernel]."""
+    """The weights [inputs, outputs / groups, *kernel] as [outputs, inputs / groups, *kernel], reversed."""
     by_group = weight.detach().unflatten(0, (groups, -1)).transpose(1, 2)
     return by_group.flip(list(range(3, by_group.dim()))).flatten(0, 1).contiguous()
 
@@ -145,7 +147,9 @@ def by_channel(
     """The convolution whose outputs are scaled and shifted: with other weights, at no cost."""
     scaled = recorder.derived(weight * scale.view(-1, *[1] * (weight.dim() - 1)), weight)
     moved = shift if bias is None else bias * scale + shift
-    return multiplied(recorder, read, scaled, recorder.derived(moved, weight if bias is None else bias), groups)
+    return multiplied(
+        recorder, read, scaled, recorder.derived(moved, weight if bias is None else bias), groups
+    )
 
 
 # ----------------------------------------------------------------------------------------- pooling
@@ -162,7 +166,8 @@ def max_pooled(
 ) -> tuple[View, None]:
     """The maxima; where they are is not known."""
     count = len(kernel)
-    stride, padding, dilation = stride or kernel, spread(padding, count), spread(dilation, count)
+    kernel, stride = list(kernel), list(stride or kernel)
+    padding, dilation = spread(padding, count), spread(dilation, count)
     result = F.max_pool2d(x, kernel, stride, padding, dilation, ceil_mode)
     wanted = reach(kernel, stride, dilation, result.shape[-count:])
     if any(d > 1 and p for d, p in zip(dilation, padding, strict=True)):
@@ -213,7 +218,7 @@ def average_pooled(
     divisor_override: int | None = None,
 ) -> Value:
     count = len(kernel)
-    stride, padding = stride or kernel, spread(padding, count)
+    kernel, stride, padding = list(kernel), list(stride or kernel), spread(padding, count)
     if ceil_mode or (any(padding) and not count_include_pad and divisor_override is None):
         raise NotPointwise(
             "average pooling with ceil_mode=True, or with padding and count_include_pad=False, is not "

@@ -1,7 +1,7 @@
 """The step of any module whose call is forward(x, state) -> y, new state, from an example of x and state.
 
-The input is a tensor of any shape with a batch of one, or the number of a token. The state is a tensor, or tuples,
-lists and dicts of tensors; it is the initial state of the exported model.
+The input is a tensor of any shape with a batch of one, or the number of a token. The state is a tensor, or
+tuples, lists and dicts of tensors; it is the initial state of the exported model.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def step_of_example(model: nn.Module, example: Example) -> ModelStep:
         result = model(given.reshape(x.shape), put_together(state, iter(parts.values())))
         if not isinstance(result, tuple | list) or len(result) != 2 or not isinstance(result[0], Tensor):
             raise CannotExport(
-                f"forward(x, state) of {type(model).__name__} returns {described(result)}; expected a pair of "
-                "a tensor and the new state"
+                f"forward(x, state) of {type(model).__name__} returns {described(result)}; expected a pair "
+                "of a tensor and the new state"
             )
         return result[0], same_parts(start, result[1])
 
@@ -48,8 +48,8 @@ def checked_example(example: Example) -> Example:
     if x.dtype in (torch.int64, torch.int32) and x.numel() == 1:
         return x, state
     raise CannotExport(
-        f"x of the example is a float32 tensor with a batch of one, or one int64 number, a token; got {x.dtype} "
-        f"of the shape {tuple(x.shape)}"
+        "x of the example is a float32 tensor with a batch of one, or one int64 number, a token; got "
+        f"{x.dtype} of the shape {tuple(x.shape)}"
     )
 
 
@@ -57,7 +57,8 @@ def named_parts(state: Any) -> Named:
     """The tensors of a state by names that C and JavaScript allow: those of dicts, and numbers in tuples."""
     found: Named = {}
     for path, leaf in leaves_of(state, ""):
-        name = f"state{path}" if path[:1].isdigit() or not path else path
+        path = path or "0"
+        name = f"state{path}" if path[0].isdigit() else path
         found[unique(identifier(name), found)] = leaf
     return found
 
@@ -92,8 +93,8 @@ def start_of(state: Any) -> Named:
     for leaf in start.values():
         if not isinstance(leaf, Tensor) or leaf.dtype != torch.float32 or not leaf.numel():
             raise CannotExport(
-                "the state of the example is a float32 tensor, or tuples, lists and dicts of such tensors; got "
-                f"{described(leaf)} in it"
+                "the state of the example is a float32 tensor, or tuples, lists and dicts of such tensors; "
+                f"got {described(leaf)} in it"
             )
     if not start:
         raise CannotExport("the state of the example has no tensor in it; a step needs a state")
@@ -105,8 +106,8 @@ def same_parts(start: Named, new: Any) -> Named:
     found = named_parts(new)
     if found.keys() != start.keys() or not all(isinstance(each, Tensor) for each in found.values()):
         raise CannotExport(
-            f"the new state is {described(new)}, with the parts {', '.join(found)}; expected the parts of the "
-            f"example, {', '.join(start)}: return the state in the form in which forward takes it"
+            f"the new state is {described(new)}, with the parts {', '.join(found)}; expected the parts of "
+            f"the example, {', '.join(start)}: return the state in the form in which forward takes it"
         )
     for name, old in start.items():
         if found[name].shape != old.shape:

@@ -1,7 +1,7 @@
 """A step that leaves no tiny numbers in its state.
 
-A state that decays in silence passes through denormal numbers, which many processors add and multiply a hundred
-times slower than others.
+A state that decays in silence passes through denormal numbers, which many processors add and multiply up to a
+hundred times slower than others.
 """
 
 from __future__ import annotations

@@ -37,11 +37,13 @@ def run_kernel(program: Program, kernel: Lookup | Product | Loop, buffers: Buffe
     else:
         matrix, token = program.matrices[kernel.table], int(buffers[INPUT][0])
         scale = np.float32(1) if matrix.scales is None else matrix.scales[token]
-        buffers[kernel.output][:] = matrix.values[token] * scale
+        buffers[kernel.output][: kernel.size] = matrix.values[token] * scale
 
 
 def run_product(program: Program, kernel: Product, buffers: Buffers) -> None:
-    sizes, strides = zip(*kernel.across, *kernel.within, strict=True) if kernel.across + kernel.within else ((), ())
+    sizes, strides = (
+        zip(*kernel.across, *kernel.within, strict=True) if kernel.across + kernel.within else ((), ())
+    )
     places = Access(kernel.x, kernel.x_offset, strides)
     x = torch.from_numpy(read(places, sizes, buffers).reshape(kernel.rows, -1))
     matrix = program.matrices[kernel.matrix]
@@ -51,7 +53,8 @@ def run_product(program: Program, kernel: Product, buffers: Buffers) -> None:
         made = blocks.linear(x, rows, bias, kernel.heads, kernel.parts)
     else:
         made = int8.product(x, rows, torch.from_numpy(matrix.scales), bias, kernel.heads, kernel.parts)
-    buffers[kernel.output][:] = made.numpy().ravel()
+    # A buffer that several values share may be longer.
+    buffers[kernel.output][: made.numel()] = made.numpy().ravel()
 
 
 def run_loop(loop: Loop, buffers: Buffers) -> None:

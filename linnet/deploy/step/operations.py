@@ -18,7 +18,6 @@ from linnet.deploy.step.convolutions import (
 )
 from linnet.program.record import (
     STRUCTURAL,
-    StepRecorder,
     added_product,
     moved,
     padded,
@@ -40,7 +39,9 @@ def matrix_product(recorder: Recorder, x: Tensor, matrix: Tensor) -> View:
     """x [rows, inputs] times [inputs, outputs]; either of them, or both, may depend on the input."""
     if not recorder.is_dynamic(x):
         return transposed(product(recorder, matrix.T, x.T))
-    return product(recorder, x, matrix) if recorder.is_matrix(matrix) else sums(recorder, x[None], matrix[None])
+    return (
+        product(recorder, x, matrix) if recorder.is_matrix(matrix) else sums(recorder, x[None], matrix[None])
+    )
 
 
 def transposed(view: View) -> View:
@@ -141,7 +142,9 @@ def padded_by(recorder: Recorder, x: Tensor, pad: Sequence[int], value: float = 
         return padded(recorder, x, pad)
     # `value` in the frame, and what is within it.
     frame = F.pad(torch.zeros(x.shape), list(pad), value=value)
-    return recorder.add("add", padded(recorder, x, pad), recorder.named_constant(recorder.fixed_tensor(frame)))
+    return recorder.add(
+        "add", padded(recorder, x, pad), recorder.named_constant(recorder.fixed_tensor(frame))
+    )
 
 
 def moved_numbers(func: Callable[..., Tensor]) -> Callable[..., View]:
@@ -153,7 +156,9 @@ def new_number(value: float) -> Callable[..., float]:
     return lambda *_, **__: value
 
 
-def norm(recorder: Recorder, x: Tensor, order: Any = 2, dim: Any = None, keepdim: bool = False, **_: Any) -> View:
+def norm(
+    recorder: Recorder, x: Tensor, order: Any = 2, dim: Any = None, keepdim: bool = False, **_: Any
+) -> View:
     return vector_norm(recorder, x, 2 if order is None else order, dim, keepdim)
 
 
@@ -195,8 +200,8 @@ OF_MODELS: dict[str, Callable[..., Any]] = {
 def erf(x: Tensor) -> Tensor:
     """Abramowitz and Stegun, 7.1.26: the absolute error is at most 1.5e-7, about the rounding of float32."""
     t = 1 / (1 + 0.3275911 * x.abs())
-    series = 1.061405429
-    for factor in (-1.453152027, 1.421413741, -0.284496736, 0.254829592):
+    series = 1.061405429 * t - 1.453152027
+    for factor in (1.421413741, -0.284496736, 0.254829592):
         series = series * t + factor
     return torch.sign(x) * (1 - series * t * torch.exp(-x * x))
 
@@ -250,6 +255,10 @@ REWRITTEN: dict[str, Callable[..., Any]] = {
 # What to do instead of an operation that cannot be exported.
 ADVICE = {
     "copy": ": it changes a part of a tensor in place; make a new tensor, by torch.cat or F.pad",
-    **dict.fromkeys(("topk", "sort", "argmax"), ": return what it reads, and sort or choose outside of the model"),
-    **dict.fromkeys(("_fft_r2c", "stft"), ": write the Fourier transform as a convolution with a fixed basis"),
+    **dict.fromkeys(
+        ("topk", "sort", "argmax"), ": return what it reads, and sort or choose outside of the model"
+    ),
+    **dict.fromkeys(
+        ("_fft_r2c", "stft"), ": write the Fourier transform as a convolution with a fixed basis"
+    ),
 }

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from contextvars import copy_context
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor, nn
 
 from linnet.base.torch_private import disable_current_modes
@@ -47,7 +48,7 @@ class ModelRecorder(StepRecorder):
         # Set by an operation whose outputs can be scaled at no cost; then known by the name of its result.
         self.scalable: Callable[[Tensor, Tensor], View] | None = None
         self.scalable_products: dict[str, Scalable] = {}
-        # The name of the input if it is a token, and the numbers of rows of the embeddings that it is given to.
+        # The name of the input if it is a token, and the numbers of rows of the embeddings that look it up.
         self.token_name = ""
         self.tokens: set[int] = set()
 
@@ -75,7 +76,9 @@ class ModelRecorder(StepRecorder):
             return super().decompose(func, args, kwargs)
         except NotPointwise as error:
             advice = ADVICE.get(op, "")
-            raise NotPointwise(f"the step uses {func}, which cannot be exported{advice}{user_line()}") from error
+            raise NotPointwise(
+                f"the step uses {func}, which cannot be exported{advice}{user_line()}"
+            ) from error
 
     def note_scalable(self, result: Any) -> None:
         if self.scalable is not None:
@@ -128,8 +131,9 @@ class ModelRecorder(StepRecorder):
 
     def named_constant(self, value: Tensor) -> View:
         view = super().named_constant(value)
-        # The weight itself, which has a name in the model.
-        self.constants[view.base] = value.detach()
+        # The weight itself, which has a name in the model. Truth values and whole numbers become numbers.
+        is_stored = value.dtype in (torch.float32, torch.int8)
+        self.constants[view.base] = value.detach() if is_stored else value.detach().float()
         return view
 
     # ------------------------------------------------------------------------------------ products
@@ -191,7 +195,9 @@ def naming_module(model: nn.Module) -> Iterator[None]:
     def leave(*_: Any) -> None:
         running.pop()
 
-    hooks = [module.register_forward_pre_hook(lambda each, _: running.append(paths[each])) for module in paths]
+    hooks = [
+        module.register_forward_pre_hook(lambda each, _: running.append(paths[each])) for module in paths
+    ]
     hooks += [module.register_forward_hook(leave) for module in paths]
     try:
         yield
