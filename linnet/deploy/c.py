@@ -28,6 +28,7 @@ def export_c(
     *,
     example: tuple[Tensor, Any] | None = None,
     int8: bool = False,
+    skip: Sequence[str] = (),
     flush_denormals: bool = False,
     weights: str = "arrays",
     vocabulary: Sequence[str | bytes] | None = None,
@@ -41,6 +42,7 @@ def export_c(
                       state: a batch of one, the state at the start. docs/deploy.md says what it may contain
     int8              export linnet.quantize(model); with an example, round the matrices of all products. A
                       model that is quantised already is exported as it is
+    skip              names of modules of an example that stay in float32 with int8=True
     flush_denormals   numbers below 1e-30 in the state become 0 after each step: silence stays fast
     weights           "arrays": constants in the source; "file": a file to read or map, model.weights
     vocabulary        the texts of the tokens of a language model: main.c then continues a text
@@ -54,7 +56,7 @@ def export_c(
 
     choose("weights", weights, ("arrays", "file"))
     check_name(name)
-    program = exported_program(model, example, int8, flush_denormals)
+    program = exported_program(model, example, int8, skip, flush_denormals)
     check_size(program, weights)
     inputs = example_inputs(program, STEPS)
     outputs = expected_outputs(model, example, program, inputs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
@@ -16,6 +17,7 @@ def exported_program(
     model: nn.Module,
     example: tuple[Tensor, Any] | None,
     int8: bool,
+    skip: Sequence[str],
     flush_denormals: bool,
     keep_values: bool = False,
 ) -> Program:
@@ -25,11 +27,16 @@ def exported_program(
     from linnet.deploy.step.flush import flushed
     from linnet.deploy.step.share import with_shared_scratch
 
+    if skip and (example is None or not int8):
+        raise ValueError(
+            "skip is for int8=True and an example; for a model that can be exported without one, export "
+            "linnet.quantize(model, skip=...)"
+        )
     if example is None:
         program = program_of(in_int8(model) if int8 else model, keep_values)
     else:
         program = program_of(model, keep_values, example)
-        program = with_int8(program) if int8 else program
+        program = with_int8(program, skip) if int8 else program
     program = flushed(program) if flush_denormals else program
     return program if keep_values else with_shared_scratch(program)
 

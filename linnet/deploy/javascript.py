@@ -21,6 +21,7 @@ def export_js(
     *,
     example: tuple[Tensor, Any] | None = None,
     int8: bool = False,
+    skip: Sequence[str] = (),
     flush_denormals: bool = False,
     vocabulary: Sequence[str | bytes] | None = None,
 ) -> Path:
@@ -32,6 +33,7 @@ def export_js(
                       state: a batch of one, the state at the start. docs/deploy.md says what it may contain
     int8              export linnet.quantize(model); with an example, round the matrices of all products. A
                       model that is quantised already is exported as it is
+    skip              names of modules of an example that stay in float32 with int8=True
     flush_denormals   numbers below 1e-30 in the state become 0 after each step: silence stays fast
     vocabulary        the texts of the tokens, which the module then has too
 
@@ -40,7 +42,7 @@ def export_js(
     """
     from linnet.deploy.source.javascript import module_of
 
-    program = exported_program(model, example, int8, flush_denormals, keep_values=True)
+    program = exported_program(model, example, int8, skip, flush_denormals, keep_values=True)
     texts = None if vocabulary is None else [as_text(token) for token in vocabulary]
     text = module_of(program, texts)
     return write_module(Path(folder), text, program, "js", scratch_bytes=4 * sum(program.scratch.values()))

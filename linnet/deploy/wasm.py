@@ -21,6 +21,7 @@ def export_wasm(
     *,
     example: tuple[Tensor, Any] | None = None,
     int8: bool = False,
+    skip: Sequence[str] = (),
     flush_denormals: bool = False,
     vocabulary: Sequence[str | bytes] | None = None,
 ) -> Path:
@@ -35,7 +36,7 @@ def export_wasm(
     from linnet.deploy.source.c import scratch_bytes
     from linnet.deploy.source.wasm import compiled, wasm_module
 
-    program = exported_program(model, example, int8, flush_denormals)
+    program = exported_program(model, example, int8, skip, flush_denormals)
     check_size(program, "arrays")
     with tempfile.TemporaryDirectory() as work:
         code = compiled(program, Path(work))
