@@ -5,7 +5,7 @@
     python -m examples.voice.measure --voice en-us+f3  # another of its voices
     python -m examples.voice.measure --sound my.wav    # 16 kHz, one channel, 16 bits
 
-The time is the shortest of five runs over the whole sound on one thread, interleaved, each after a warm-up, as
+The time is the shortest of five runs over the whole sound on one thread, interleaved, after a warm-up, as
 a part of the sound's own length: the real-time factor. It needs cc, Node and ziglang.
 """
 
