@@ -13,6 +13,7 @@ from linnet.blocks.griffin import GriffinBlock
 from linnet.blocks.xlstm import SLSTMBlock
 from linnet.deploy.c import export_c
 from linnet.deploy.checkpoints import load_foreign
+from linnet.deploy.integer.model import IntegerModel, quantize_integer
 from linnet.deploy.javascript import export_js
 from linnet.deploy.onnx import export_onnx
 from linnet.deploy.quantize import quantize
@@ -77,12 +78,14 @@ __all__ = [
     "FallbackWarning",
     "freeze",
     "GriffinBlock",
+    "IntegerModel",
     "lens",
     "load",
     "load_foreign",
     "parameter_groups",
     "Projection",
     "quantize",
+    "quantize_integer",
     "record",
     "Recurrent",
     "reuse_memory",

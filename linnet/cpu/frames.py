@@ -20,7 +20,7 @@ from linnet.cpu.row_kernels import ArgumentBlocks, call_in_order, typed
 from linnet.cpu.steps import StepProgram
 
 I32 = ir.IntType(32)
-# MXCSR of x86: flush results to zero (FTZ), read denormal operands as zero (DAZ). FPCR of AArch64: FZ does both.
+# MXCSR of x86: flush results to zero (FTZ), read denormal operands as zero (DAZ). FPCR of AArch64: FZ, both.
 X86, X86_FLUSHES = ("x86_64", "amd64"), 0x8040
 ARM, ARM_FLUSHES = ("aarch64", "arm64"), 1 << 24
 
@@ -34,8 +34,8 @@ class Frames:
     def __init__(self, program: StepProgram, reads: array[int], writes: array[int]):
         self.program, self.reads, self.writes = program, reads, writes
         kernel, each = call_in_order(), reads.itemsize
-        # A copy has six arguments: the first is its source, the second its target, the last the bytes of a row,
-        # and the one before it the rows.
+        # A copy has six arguments: the first is its source, the second its target, the last two are the rows
+        # and the bytes of each.
         self.arguments = array(
             "q",
             (
@@ -78,7 +78,7 @@ def run_frames() -> jit.Compiled:
 
 
 class FloatMode:
-    """The control register for numbers in floating point; on other processors than these it stays as it is."""
+    """The control register for numbers in floating point; on other processors it stays as it is."""
 
     def __init__(self, build: ir.IRBuilder):
         self.build, self.machine = build, platform.machine().lower()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from torch import nn
 
 from linnet.base.options import choose
+from linnet.deploy.integer.model import IntegerModel
 from linnet.deploy.quantize import in_int8
 
 if TYPE_CHECKING:
@@ -35,7 +36,8 @@ def export_c(
 
         linnet.export_c(model, "device")
 
-    int8         export linnet.quantize(model). A model that is quantised already is exported as it is
+    int8         export linnet.quantize(model). A model that is quantised already is exported as it is, also
+                 one of `linnet.quantize_integer`, whose step has no number in floating point
     weights      "arrays": constants in the source; "file": a file to read or map, model.weights
     vocabulary   the texts of the tokens of a language model: main.c then continues a text
     name         how the names of files, functions and structs start
@@ -48,6 +50,8 @@ def export_c(
 
     choose("weights", weights, ("arrays", "file"))
     check_name(name)
+    if isinstance(model, IntegerModel):
+        return export_integers(model, Path(folder), weights, vocabulary, name)
     model = in_int8(model) if int8 else model
     program = program_of(model)
     check_size(program, weights)
@@ -56,6 +60,29 @@ def export_c(
     with new_folder(Path(folder), record) as work:
         write_files(work, files)
     return Path(folder)
+
+
+def export_integers(
+    model: IntegerModel, folder: Path, weights: str, vocabulary: Sequence[str | bytes] | None, name: str
+) -> Path:
+    from linnet.deploy.source.folder import new_folder
+    from linnet.deploy.source.integer_c import integer_files, integer_test
+    from linnet.deploy.step.build import example_inputs
+
+    if weights == "file" or vocabulary is not None:
+        raise ValueError(
+            "a model in whole numbers has its weights in the source and no program that continues a text: "
+            "leave out weights='file' and vocabulary"
+        )
+    program = model.integers.program
+    files = integer_files(model.integers, name)
+    numbers = model.input_numbers(example_inputs(program, STEPS)[:, None])
+    outputs = model.run(numbers)[0][:, 0]
+    files[f"{name}_test.c"] = integer_test(model.integers, numbers[:, 0], outputs, name)
+    record = {"target": "c", "int8": "integer", "weights": weights, "fingerprint": program.fingerprint}
+    with new_folder(folder, record) as work:
+        write_files(work, files)
+    return folder
 
 
 def check_name(name: str) -> None:

@@ -18,7 +18,7 @@ from linnet.program.loops import Line
 MAGIC = int.from_bytes(b"LINNETW1", "little")
 # The outputs of a block of a matrix.
 LANES = 16
-KINDS = {"float32": "float", "int32": "int32_t", "int8": "int8_t"}
+KINDS = {"float32": "float", "int32": "int32_t", "int16": "int16_t", "int8": "int8_t"}
 # The scratch buffer for an input that is rounded to int8.
 ROUNDED = "rounded"
 
@@ -278,9 +278,9 @@ def indented(lines: Iterable[str]) -> str:
     return "\n    ".join(lines)
 
 
-def functions_for(code: str) -> str:
-    """Return the functions of functions.c that the code calls, directly or not, in order."""
-    blocks = re.split(r"\n\n(?=/\*|static)", template("functions.c").strip())
+def functions_for(code: str, library: str = "functions.c") -> str:
+    """Return the functions of a template that the code calls, directly or not, in order."""
+    blocks = re.split(r"\n\n(?=/\*|static)", template(library).strip())
     names = [name_of(block) for block in blocks]
     wanted, known = code, set[str]()
     for name, block in reversed(list(zip(names, blocks, strict=True))):

@@ -1,0 +1,25 @@
+/* One step of a recurrent model in whole numbers: weights of 8 bits, values of 16, sums of 32. A value n stands
+   for n / 2^fraction; shifts between fractions round to the nearest number, and what does not fit saturates. */
+#include "@NAME@.h"
+
+@FUNCTIONS@
+
+/* --------------------------------------------------------------------------------------------- weights */
+
+@WEIGHTS@
+
+/* ------------------------------------------------------------------------------------------------ step */
+
+@CHECKS@
+
+void @NAME@_init(@NAME@_state *state)
+{
+    int at;
+    @INIT@
+}
+
+void @NAME@_step(@NAME@_state *restrict state, @NAME@_scratch *restrict scratch,
+    @RESTRICTED_INPUT@, int16_t *restrict output)
+{
+    @STEP@
+}

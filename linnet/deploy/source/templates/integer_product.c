@@ -1,0 +1,81 @@
+/* Four sums of products, of four rows of weights and x. */
+#if defined(__GNUC__) && defined(__ARM_FEATURE_SIMD32) && !defined(__ARM_BIG_ENDIAN)
+#include <arm_acle.h>
+
+/* Words of 32 bits at any address. */
+typedef struct __attribute__((packed, may_alias)) { uint32_t bits; } any_word;
+
+static inline uint32_t word_at(const void *address) { return ((const any_word *)address)->bits; }
+
+/* The numbers 1 and 3 of four numbers of 8 bits, as two of 16. */
+static inline uint32_t odd_numbers(uint32_t four)
+{
+    uint32_t made;
+    __asm__("sxtb16 %0, %1, ror #8" : "=r"(made) : "r"(four));
+    return made;
+}
+
+static inline int32_t four_products(int32_t sum, uint32_t weights, uint32_t even, uint32_t odd)
+{
+    sum = __smlad((int16x2_t)__sxtb16((int8x4_t)weights), (int16x2_t)even, sum);
+    return __smlad((int16x2_t)odd_numbers(weights), (int16x2_t)odd, sum);
+}
+
+static void four_sums(const int8_t *restrict w, const int16_t *restrict x, int inputs, int32_t *restrict sums)
+{
+    const int8_t *const w1 = w + inputs, *const w2 = w1 + inputs, *const w3 = w2 + inputs;
+    int32_t a = 0, b = 0, c = 0, d = 0;
+    int in;
+    for (in = 0; in + 4 <= inputs; in += 4) {
+        const uint32_t low = word_at(x + in), high = word_at(x + in + 2);
+        const uint32_t even = (low & 0xffffu) | (high << 16), odd = (low >> 16) | (high & 0xffff0000u);
+        a = four_products(a, word_at(w + in), even, odd);
+        b = four_products(b, word_at(w1 + in), even, odd);
+        c = four_products(c, word_at(w2 + in), even, odd);
+        d = four_products(d, word_at(w3 + in), even, odd);
+    }
+    for (; in < inputs; in++) {
+        a += w[in] * x[in];
+        b += w1[in] * x[in];
+        c += w2[in] * x[in];
+        d += w3[in] * x[in];
+    }
+    sums[0] = a;
+    sums[1] = b;
+    sums[2] = c;
+    sums[3] = d;
+}
+#else
+static void four_sums(const int8_t *restrict w, const int16_t *restrict x, int inputs, int32_t *restrict sums)
+{
+    int row, in;
+    for (row = 0; row < 4; row++, w += inputs) {
+        int32_t sum = 0;
+        for (in = 0; in < inputs; in++) sum += w[in] * x[in];
+        sums[row] = sum;
+    }
+}
+#endif
+
+/* y = W x + b: for each row of W a multiplier and a shift, which round its sum to the unit of y. */
+static void product(const int8_t *restrict w, const int32_t *restrict multipliers, const int8_t *restrict shifts,
+                    const int16_t *restrict bias, const int16_t *restrict x, int16_t *restrict y, int inputs,
+                    int outputs, int32_t limit)
+{
+    int first, row, in;
+    for (first = 0; first < outputs; first += 4) {
+        const int rows = outputs - first < 4 ? outputs - first : 4;
+        int32_t sums[4] = {0, 0, 0, 0};
+        if (rows == 4) {
+            four_sums(w, x, inputs, sums);
+        } else {
+            for (row = 0; row < rows; row++)
+                for (in = 0; in < inputs; in++) sums[row] += w[row * inputs + in] * x[in];
+        }
+        for (row = 0; row < rows; row++) {
+            const int32_t made = multiplied(sums[row], multipliers[first + row], shifts[first + row]);
+            y[first + row] = (int16_t)limited(made + (bias ? bias[first + row] : 0), limit);
+        }
+        w += 4 * inputs;
+    }
+}
