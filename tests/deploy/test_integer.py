@@ -166,8 +166,8 @@ def test_sums_of_many_large_weights_stay_within_32_bits():
 
 def test_numbers_are_rounded_to_the_nearest_and_saturate():
     assert rescaled(torch.tensor([5, 6, -6, -5, 7]), 2, 99).tolist() == [1, 2, -1, -1, 2]
-    assert rescaled(torch.tensor([500, -500]), 1, 99).tolist() == [99, -99]
-    assert Format(2).numbers(torch.tensor([0.3, -1e9])).tolist() == [1, -32767]
+    assert rescaled(torch.tensor([500, -500]), 1, 99).tolist() == [99, -100]
+    assert Format(2).numbers(torch.tensor([0.3, -1e9])).tolist() == [1, -32768]
     assert format_for("x", 1.0).fraction == 13
     assert format_for("x", 0.0).fraction == 14
 

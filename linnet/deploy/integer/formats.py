@@ -24,14 +24,14 @@ DIGITS_OF_ZERO = 14
 
 @dataclass(frozen=True)
 class Format:
-    """Whole numbers from -limit to limit, in units of 2^-fraction."""
+    """Whole numbers from -limit - 1 to limit, in units of 2^-fraction."""
 
     fraction: int
     limit: int = LARGEST
 
     def numbers(self, values: Tensor) -> Tensor:
         """The nearest whole numbers, int64."""
-        return torch.round(values.double() * 2.0**self.fraction).clamp(-self.limit, self.limit).long()
+        return torch.round(values.double() * 2.0**self.fraction).clamp(-self.limit - 1, self.limit).long()
 
     def values(self, numbers: Tensor) -> Tensor:
         """What the numbers stand for, exactly: float32 has 24 bits."""
@@ -52,6 +52,6 @@ def format_for(name: str, largest: float, margin: float = MARGIN) -> Format:
 
 
 def rescaled(numbers: Tensor, places: int, limit: int) -> Tensor:
-    """numbers / 2^places, rounded half up, from -limit to limit."""
+    """numbers / 2^places, rounded half up, from -limit - 1 to limit."""
     half = 1 << places >> 1
-    return ((numbers + half) >> places).clamp(-limit, limit)
+    return ((numbers + half) >> places).clamp(-limit - 1, limit)

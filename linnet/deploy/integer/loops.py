@@ -114,7 +114,7 @@ class LoopLowering:
             aligned = [self.at(value, fraction) for value in values]
             return Value(self.emit(line.op, *aligned, name=line.result), None)
         if line.op in SAME_FORMAT:
-            return Value(self.emit(line.op, varying[0].operand, name=line.result), varying[0].format)
+            return self.of_same_format(line, varying[0])
         if line.op == "sign":
             return Value(self.emit("sign", varying[0].operand, name=line.result), Format(0))
         target = format_for(line.result, self.ranges[line.result])
@@ -129,6 +129,12 @@ class LoopLowering:
         raise CannotExport(
             f"the operation {line.op!r} of {len(varying)} variables has no form in whole numbers; {INSTEAD}"
         )
+
+    def of_same_format(self, line: Line, x: Value) -> Value:
+        if line.op == "copy":
+            return Value(self.emit("copy", x.operand, name=line.result), x.format)
+        # The lowest number has no counterpart among those of 16 bits.
+        return Value(self.rescaled(self.emit(line.op, x.operand), 0, name=line.result), x.format)
 
     def aligned(self, line: Line, values: Sequence[Value | float], target: Format) -> Value:
         fraction = self.common_fraction(values)
@@ -189,6 +195,6 @@ class LoopLowering:
         value, wanted = self.value(store.value), self.format_of(store.target)
         if isinstance(value, float):
             limit = wanted.limit
-            number = max(-limit, min(limit, round(value * 2.0**wanted.fraction)))
+            number = max(-limit - 1, min(limit, round(value * 2.0**wanted.fraction)))
             return Store(store.target, float(number))
         return Store(store.target, self.converted(value, wanted))

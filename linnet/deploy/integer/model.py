@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from linnet.deploy.integer.calibrate import calibrated
 from linnet.deploy.integer.formats import rescaled
 from linnet.deploy.integer.loops import check_loop
-from linnet.deploy.integer.program import IntegerProgram, in_integers, scaled
+from linnet.deploy.integer.program import IntegerProgram, in_integers, scaled, scaled_sums
 from linnet.deploy.integer.tables import interpolated
 from linnet.deploy.integer.walk import Walk, sums
 from linnet.deploy.step.build import program_of
@@ -41,20 +41,15 @@ class IntegerWalk(Walk):
         return operands[0] if op == "copy" else getattr(torch, op)(*operands)
 
     def product(self, kernel: Product, x: Tensor) -> Tensor:
-        return self.to_format(kernel.output, sums(kernel, self.matrices[kernel.matrix], x).long(), None)
+        scaling, found = self.integers.scalings[kernel.output], sums(kernel, self.matrices[kernel.matrix], x)
+        made = scaled_sums(found.long(), *(self.constants[name] for name in scaling[:2]))
+        made = made if scaling.bias is None else made + self.constants[scaling.bias]
+        return rescaled(made, 0, self.integers.formats[kernel.output].limit)
 
     def lookup(self, kernel: Lookup, tokens: Tensor) -> Tensor:
-        return self.to_format(kernel.output, self.matrices[kernel.table][tokens].long(), tokens)
-
-    def to_format(self, output: str, numbers: Tensor, tokens: Tensor | None) -> Tensor:
-        """Sums in the format of the buffer `output`; a lookup has a scale for each row, a product one for each
-        column."""
-        scaling = self.integers.scalings[output]
-        factors = [self.constants[name] for name in scaling[:2]]
-        factors = factors if tokens is None else [each[tokens, None] for each in factors]
-        made = scaled(numbers, *factors)
-        made = made if scaling.bias is None else made + self.constants[scaling.bias]
-        return rescaled(made, 0, self.integers.formats[output].limit)
+        scaling, found = self.integers.scalings[kernel.output], self.matrices[kernel.table][tokens]
+        made = scaled(found.long(), *(self.constants[name][tokens, None] for name in scaling[:2]))
+        return rescaled(made, 0, self.integers.formats[kernel.output].limit)
 
 
 class IntegerModel(nn.Module):

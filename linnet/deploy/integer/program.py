@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from linnet.deploy.integer.calibrate import Ranges
-from linnet.deploy.integer.formats import LARGEST, Format, format_for
+from linnet.deploy.integer.formats import LARGEST, MOST_DIGITS, Format, format_for
 from linnet.deploy.integer.loops import LoopLowering
 from linnet.deploy.integer.segments import Segments, Span, segments, spans_of
 from linnet.deploy.integer.tables import Tables
@@ -35,6 +35,10 @@ MOST_SUM = 2**31 - 1
 # Multipliers have this many bits, so that one times a sum has fewer than 63.
 MULTIPLIER_BITS = 30
 MOST_SHIFT = 62
+# The factors of products are below this, so that their shifts are above 32: processors of 32 bits have the
+# upper half of a product in a register of its own.
+MOST_FACTOR = 2.0**-3
+HALF_SHIFT = 32
 
 
 class Scaling(NamedTuple):
@@ -72,10 +76,12 @@ class IntegerLowering:
         self.constants: dict[str, Format] = {}
         self.tables = Tables(self.vectors)
         self.scalings: dict[str, Scaling] = {}
-        self.formats = {
-            name: segments(spans, partial(self.buffer_format, name))
-            for name, spans in spans_of(program).items()
-        }
+        # The input of a product is needed before its output: buffers that no product writes come first.
+        written = [each.output for each in program.kernels if isinstance(each, Product)]
+        spans = spans_of(program)
+        self.formats: dict[str, Segments] = {}
+        for name in [*(each for each in spans if each not in written), *written]:
+            self.formats[name] = segments(spans[name], partial(self.buffer_format, name))
 
     def buffer_format(self, name: str, span: Span) -> Format:
         products = [each for each in self.program.kernels if isinstance(each, Product) and each.x == name]
@@ -85,7 +91,18 @@ class IntegerLowering:
                 "the sums of a product of the input do not fit 32 bits: a row has too many large weights. "
                 "Put a smaller layer before it"
             )
-        return replace(format_for(f"the buffer {name}", self.largest(name, span)), limit=limit)
+        found = format_for(f"the buffer {name}", self.largest(name, span))
+        makers = [each for each in self.program.kernels if isinstance(each, Product) and each.output == name]
+        return Format(min([found.fraction, *map(self.finest, makers)]), limit)
+
+    def finest(self, kernel: Product) -> int:
+        """The largest fraction of a product's output with which its factors are below `MOST_FACTOR`."""
+        largest = float(scales_of(self.matrices[kernel.matrix]).max())
+        unit = largest * 2.0 ** -self.input_fraction(kernel)
+        return math.floor(math.log2(MOST_FACTOR / unit)) if unit else MOST_DIGITS
+
+    def input_fraction(self, kernel: Product) -> int:
+        return self.formats[kernel.x].at(kernel.x_offset).fraction
 
     def largest(self, name: str, span: Span) -> float:
         """The largest value of these channels, or bias of the product that makes them."""
@@ -145,7 +162,7 @@ class IntegerLowering:
 
     def add_product(self, kernel: Product) -> None:
         """A multiplier and a shift for each row of the matrix, and the bias in the format of the output."""
-        unit = 2.0 ** -self.formats[kernel.x].at(kernel.x_offset).fraction
+        unit = 2.0 ** -self.input_fraction(kernel)
         fractions = self.formats[kernel.output].fractions
         if kernel.rows > 1 and (fractions != fractions[0]).any():
             raise CannotExport("a product of several vectors needs one format for all of its outputs")
@@ -198,3 +215,8 @@ def scaled(numbers: Tensor, multipliers: Tensor, shifts: Tensor) -> Tensor:
     """numbers * multipliers / 2^shifts, rounded half up."""
     shifts = shifts.long()
     return (numbers * multipliers.long() + (1 << (shifts - 1))) >> shifts
+
+
+def scaled_sums(sums: Tensor, multipliers: Tensor, shifts: Tensor) -> Tensor:
+    """The same for sums, from the upper halves of the products."""
+    return scaled((sums * multipliers.long()) >> HALF_SHIFT, torch.ones_like(sums), shifts - HALF_SHIFT)

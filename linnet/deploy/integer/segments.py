@@ -1,7 +1,7 @@
 """Which channels of a buffer share a format: those that one loop or one product reads or writes together.
 
-A buffer often holds values of several kinds side by side, such as the gates and the candidate of a unit. Their
-sizes differ; rounded in one format, the small ones would lose their digits.
+A buffer often holds values of several kinds side by side, such as the gates and the candidate of a unit.
+Their sizes differ; rounded in one format, the small ones would lose their digits.
 """
 
 from __future__ import annotations

@@ -126,8 +126,8 @@ def input_note(program: Program, form: Format) -> str:
     if program.tokens:
         return f"`token` is a whole number from 0 to {program.tokens - 1}, and is not checked."
     return (
-        f"`input` is an array of {program.sizes[INPUT]} numbers of 16 bits: x is round(x * 2^{form.fraction}),"
-        f" from -{(form.limit + 1) / 2**form.fraction:g} to {form.limit / 2**form.fraction:.6g}."
+        f"`input` is an array of {program.sizes[INPUT]} numbers of 16 bits: round(x * 2^{form.fraction}), "
+        f"from -{(form.limit + 1) / 2**form.fraction:g} to {form.limit / 2**form.fraction:.6g}."
     )
 
 

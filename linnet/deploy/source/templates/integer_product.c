@@ -7,11 +7,26 @@ typedef struct __attribute__((packed, may_alias)) { uint32_t bits; } any_word;
 
 static inline uint32_t word_at(const void *address) { return ((const any_word *)address)->bits; }
 
-/* The numbers 1 and 3 of four numbers of 8 bits, as two of 16. */
+/* Instructions that compilers do not find in C: the numbers 1 and 3 of four numbers of 8 bits, as two of 16; the
+   lower halves of two words, and the upper halves. */
 static inline uint32_t odd_numbers(uint32_t four)
 {
     uint32_t made;
     __asm__("sxtb16 %0, %1, ror #8" : "=r"(made) : "r"(four));
+    return made;
+}
+
+static inline uint32_t lower_halves(uint32_t low, uint32_t high)
+{
+    uint32_t made;
+    __asm__("pkhbt %0, %1, %2, lsl #16" : "=r"(made) : "r"(low), "r"(high));
+    return made;
+}
+
+static inline uint32_t upper_halves(uint32_t low, uint32_t high)
+{
+    uint32_t made;
+    __asm__("pkhtb %0, %1, %2, asr #16" : "=r"(made) : "r"(high), "r"(low));
     return made;
 }
 
@@ -25,16 +40,16 @@ static void four_sums(const int8_t *restrict w, const int16_t *restrict x, int i
 {
     const int8_t *const w1 = w + inputs, *const w2 = w1 + inputs, *const w3 = w2 + inputs;
     int32_t a = 0, b = 0, c = 0, d = 0;
-    int in;
+    int in, left;
     for (in = 0; in + 4 <= inputs; in += 4) {
         const uint32_t low = word_at(x + in), high = word_at(x + in + 2);
-        const uint32_t even = (low & 0xffffu) | (high << 16), odd = (low >> 16) | (high & 0xffff0000u);
+        const uint32_t even = lower_halves(low, high), odd = upper_halves(low, high);
         a = four_products(a, word_at(w + in), even, odd);
         b = four_products(b, word_at(w1 + in), even, odd);
         c = four_products(c, word_at(w2 + in), even, odd);
         d = four_products(d, word_at(w3 + in), even, odd);
     }
-    for (; in < inputs; in++) {
+    for (left = inputs % 4; left > 0; left--, in++) {
         a += w[in] * x[in];
         b += w1[in] * x[in];
         c += w2[in] * x[in];
@@ -73,7 +88,7 @@ static void product(const int8_t *restrict w, const int32_t *restrict multiplier
                 for (in = 0; in < inputs; in++) sums[row] += w[row * inputs + in] * x[in];
         }
         for (row = 0; row < rows; row++) {
-            const int32_t made = multiplied(sums[row], multipliers[first + row], shifts[first + row]);
+            const int32_t made = scaled_sum(sums[row], multipliers[first + row], shifts[first + row]);
             y[first + row] = (int16_t)limited(made + (bias ? bias[first + row] : 0), limit);
         }
         w += 4 * inputs;
