@@ -237,7 +237,8 @@ def main() -> int:
     found = []
     for each in results():
         found.append(each)
-        what = f"{each.instructions:>9,} instructions, {each.flash:>7,} bytes of flash, {each.memory:>5,} of memory"
+        sizes = f"{each.flash:>7,} bytes of flash, {each.memory:>5,} of memory"
+        what = f"{each.instructions:>10,} instructions, {sizes}"
         print(f"{each.model:<18} {each.processor} {each.arithmetic:<16} {what}", flush=True)
     if options.record:
         record(found)

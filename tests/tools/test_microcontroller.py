@@ -1,4 +1,4 @@
-"""Exported models on emulated microcontrollers: outputs, and counts of instructions that mean what they say."""
+"""Exported models on emulated microcontrollers: their outputs, and that instructions are counted."""
 
 from __future__ import annotations
 
