@@ -2,10 +2,10 @@
 
     python -m experiments.whole_numbers          # about two minutes on one core
 
-Each model reads the 8 x 8 digits of scikit-learn, row by row (8 steps of 8 pixels) or pixel by pixel (64 steps
-of one), and names the digit after the last step. The script prints the accuracy on the 597 digits of the test,
-and how far the scores are from those in float32: the root of the mean square of the differences, relative to
-that of the scores.
+Each model reads the 8 x 8 digits of scikit-learn, row by row (8 steps of 8 pixels) or pixel by pixel (64
+steps of one), and names the digit after the last step. The script prints the accuracy on the 597 digits of
+the test, and how far the scores are from those in float32: the root of the mean square of the differences,
+relative to that of the scores.
 """
 
 from __future__ import annotations

@@ -110,6 +110,8 @@ def parts_of(integers: IntegerProgram, layout: Layout, name: str) -> dict[str, s
         "INPUT": "token" if program.tokens else "input",
         "INPUT_ARGUMENT": "int32_t token" if program.tokens else "const int16_t *input",
         "RESTRICTED_INPUT": "int32_t token" if program.tokens else "const int16_t *restrict input",
+        "INPUTS_ARGUMENT": "const int32_t *tokens" if program.tokens else "const int16_t *inputs",
+        "INPUT_AT": "tokens[at]" if program.tokens else f"inputs + at * {name.upper()}_INPUT_SIZE",
         "INPUT_NOTE": input_note(program, integers.formats[INPUT].at(0)),
     }
 

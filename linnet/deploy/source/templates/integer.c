@@ -23,3 +23,11 @@ void @NAME@_step(@NAME@_state *restrict state, @NAME@_scratch *restrict scratch,
 {
     @STEP@
 }
+
+void @NAME@_run(@NAME@_state *restrict state, @NAME@_scratch *restrict scratch,
+    @INPUTS_ARGUMENT@, int16_t *restrict outputs, size_t n)
+{
+    size_t at;
+    for (at = 0; at < n; at++)
+        @NAME@_step(state, scratch, @INPUT_AT@, outputs + at * @PREFIX@_OUTPUT_SIZE);
+}

@@ -43,6 +43,9 @@ void @NAME@_init(@NAME@_state *state);
 /* Read one input, change `state`, and write the output. */
 void @NAME@_step(@NAME@_state *state, @NAME@_scratch *scratch, @INPUT_ARGUMENT@, int16_t *output);
 
+/* Read `n` inputs one after the other, and write their outputs. */
+void @NAME@_run(@NAME@_state *state, @NAME@_scratch *scratch, @INPUTS_ARGUMENT@, int16_t *outputs, size_t n);
+
 #ifdef __cplusplus
 }
 #endif
