@@ -16,7 +16,7 @@ from llvmlite import ir
 from linnet.cpu import jit
 from linnet.cpu.kernel_cache import once
 from linnet.cpu.program import I64, PTR
-from linnet.cpu.row_kernels import ArgumentBlocks, call_in_order, typed
+from linnet.cpu.row_kernels import ArgumentBlocks
 from linnet.cpu.steps import StepProgram
 
 I32 = ir.IntType(32)
@@ -33,15 +33,17 @@ class Frames:
 
     def __init__(self, program: StepProgram, reads: array[int], writes: array[int]):
         self.program, self.reads, self.writes = program, reads, writes
-        kernel, each = call_in_order(), reads.itemsize
+        # The call of one step: a native function, and its three arguments.
+        one_step: Any = program.run
+        kernel, (_, last, table) = one_step.func.owner, one_step.args
         # A copy has six arguments: the first is its source, the second its target, the last two are the rows
         # and the bytes of each.
         self.arguments = array(
             "q",
             (
-                *(kernel.address.value or 0, len(program.kernels), program.table.buffer_info()[0]),
+                *(kernel.address.value, last, table),
                 *(reads.buffer_info()[0], reads[4] * reads[5]),
-                *(writes.buffer_info()[0] + each, writes[4] * writes[5]),
+                *(writes.buffer_info()[0] + writes.itemsize, writes[4] * writes[5]),
             ),
         )
         self.run: Any = partial(run_frames().as_function(), 0)
@@ -64,7 +66,7 @@ def run_frames() -> jit.Compiled:
     kernel = ArgumentBlocks(ir.IRBuilder(function.append_basic_block("entry")), arguments)
     build = kernel.build
     address, kernels, table, *pointers = kernel.numbers(I64(0), 7)
-    in_order = typed(build, address, ir.FunctionType(ir.VoidType(), [I64, I64, PTR]))
+    in_order = build.inttoptr(address, ir.FunctionType(ir.VoidType(), [I64, I64, PTR]).as_pointer())
     mode = FloatMode(build)
     mode.flush()
     with kernel.loop(begin, end):

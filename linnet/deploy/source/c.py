@@ -192,7 +192,8 @@ def source_files(program: Program, name: str, weights_file: bool) -> dict[str, s
         "INIT": indented(init_lines(program)),
         "CHECKS": filled("checks.c", parts).strip(),
     }
-    parts["FUNCTIONS"] = functions_for("\n".join([parts["STEP"], parts["INIT"]]))
+    parts["FUNCTIONS"] = arm_functions(parts["STEP"] if program.is_int8 else "")
+    parts["FUNCTIONS"] += functions_for("\n".join([parts["STEP"], parts["INIT"]]))
     files: dict[str, str | bytes] = {
         f"{name}.h": filled("model.h", parts),
         f"{name}.c": filled("model.c", parts),
@@ -288,6 +289,11 @@ def functions_for(code: str, library: str = "functions.c") -> str:
             known.add(name)
             wanted += block
     return "\n\n".join(block for name, block in zip(names, blocks, strict=True) if name in known)
+
+
+def arm_functions(step: str) -> str:
+    """Return what products of int8 use on Arm processors."""
+    return f"{template('arm.c').strip()}\n\n" if "product(" in step else ""
 
 
 def name_of(block: str) -> str:

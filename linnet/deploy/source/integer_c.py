@@ -8,7 +8,7 @@ from torch import Tensor
 
 from linnet.deploy.integer.formats import Format
 from linnet.deploy.integer.program import IntegerProgram
-from linnet.deploy.source.c import C, Layout, functions_for, indented, wrapped
+from linnet.deploy.source.c import C, Layout, arm_functions, functions_for, indented, wrapped
 from linnet.deploy.source.folder import filled, template
 from linnet.deploy.step.program import INPUT, OUTPUT, Lookup, Product, Program
 from linnet.program.loops import Operand
@@ -85,7 +85,7 @@ def integer_files(integers: IntegerProgram, name: str) -> dict[str, str | bytes]
 
 
 def functions_of(step: str) -> str:
-    product = template("integer_product.c").strip() if "product(" in step else ""
+    product = f"{arm_functions(step)}{template('integer_product.c').strip()}" if "product(" in step else ""
     return f"{functions_for(step + product, 'integer_functions.c')}\n\n{product}".strip()
 
 
