@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from torch import nn
 
 from linnet.base.options import choose
-from linnet.deploy.integer.model import IntegerModel
 from linnet.deploy.quantize import in_int8
 
 if TYPE_CHECKING:
+    from linnet.deploy.integer.model import IntegerModel
     from linnet.deploy.step.program import Program
 
 # More weights than this are no source code for a compiler.
@@ -45,6 +45,7 @@ def export_c(
     The folder has the header and the source, a test program with the outputs of some steps, and a README. The
     model is one of those that docs/deploy.md lists.
     """
+    from linnet.deploy.integer.model import IntegerModel
     from linnet.deploy.source.folder import new_folder
     from linnet.deploy.step.build import program_of
 

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 import linnet
 from linnet.deploy.integer.formats import Format, format_for, rescaled
+from linnet.deploy.integer.model import IntegerModel
 from linnet.deploy.integer.program import multipliers_of, scaled
 from linnet.deploy.integer.tables import Tables, interpolated
 from linnet.deploy.step.models import CannotExport
@@ -61,7 +62,7 @@ def cases() -> dict[str, tuple[nn.Module, Tensor]]:
     return every
 
 
-def run_compiled(library: ctypes.CDLL, name: str, model: linnet.IntegerModel, numbers: Tensor) -> Tensor:
+def run_compiled(library: ctypes.CDLL, name: str, model: IntegerModel, numbers: Tensor) -> Tensor:
     program = model.integers.program
     state = ctypes.create_string_buffer(2 * sum(map(len, program.state.values())))
     scratch = ctypes.create_string_buffer(2 * sum(program.scratch.values()) or 1)

@@ -103,21 +103,8 @@ def check_inputs(program: Program, inputs: Tensor) -> None:
 
 
 @torch.no_grad()
-def quantize_integer(model: nn.Module, calibration: Tensor) -> IntegerModel:
-    """Return `model` in whole numbers: int8 weights, int16 values and states, and no float in its step.
-
-        small = linnet.quantize_integer(model, calibration=x)
-        outputs, state = small(x)
-        linnet.export_c(small, "device")
-
-    calibration   typical inputs [T, B, input_size], or tokens [T, B]: the largest values that the model
-                  computes from them decide where the binary point of each number is. Values of more than
-                  twice that size saturate
-
-    The model is one of those that docs/deploy.md lists, in float32 or quantised by `linnet.quantize`, without
-    norms: sums over channels, and quotients of two variables, have no form in whole numbers. The result
-    computes the same numbers in Python and in exported C, bit for bit.
-    """
+def integer_model(model: nn.Module, calibration: Tensor) -> IntegerModel:
+    """See `linnet.quantize_integer`."""
     program = program_of(model)
     check_inputs(program, calibration)
     for kernel in program.kernels:
