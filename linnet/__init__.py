@@ -55,7 +55,9 @@ def lens(model: nn.Module | TrainedRun, vocabulary: Any = None, **options: Any) 
     return lens_of_any(model, vocabulary, **options)
 
 
-def quantize_integer(model: nn.Module, calibration: Tensor) -> IntegerModel:
+def quantize_integer(
+    model: nn.Module, calibration: Tensor, example: tuple[Tensor, Any] | None = None
+) -> IntegerModel:
     """Return `model` in whole numbers: int8 weights, int16 values and states, and no float in its step.
 
         small = linnet.quantize_integer(model, calibration=x)
@@ -65,6 +67,8 @@ def quantize_integer(model: nn.Module, calibration: Tensor) -> IntegerModel:
     calibration   typical inputs [T, B, input_size], or tokens [T, B]: the largest values that the model
                   computes from them decide where the binary point of each number is. Values of more than
                   twice that size saturate
+    example       x and state, for a module of your own, as for `linnet.export_c`; the numbers of a frame lie
+                  in one dimension in `calibration`
 
     The model is one of those that docs/deploy.md lists, in float32 or quantised by `linnet.quantize`, without
     norms: sums over channels, and quotients of two variables, have no form in whole numbers. The result
@@ -73,7 +77,7 @@ def quantize_integer(model: nn.Module, calibration: Tensor) -> IntegerModel:
     # Imported here, not above: recording a step needs the models of all tasks.
     from linnet.deploy.integer.model import integer_model
 
-    return integer_model(model, calibration)
+    return integer_model(model, calibration, example)
 
 
 def load(folder: str | Path, checkpoint: str = "best") -> TrainedRun:

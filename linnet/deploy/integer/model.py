@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -103,9 +104,9 @@ def check_inputs(program: Program, inputs: Tensor) -> None:
 
 
 @torch.no_grad()
-def integer_model(model: nn.Module, calibration: Tensor) -> IntegerModel:
+def integer_model(model: nn.Module, calibration: Tensor, example: Any = None) -> IntegerModel:
     """See `linnet.quantize_integer`."""
-    program = program_of(model)
+    program = program_of(model, example=example)
     check_inputs(program, calibration)
     for kernel in program.kernels:
         if isinstance(kernel, Loop):

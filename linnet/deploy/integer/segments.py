@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from linnet.deploy.integer.formats import Format
-from linnet.deploy.integer.walk import places_of
+from linnet.deploy.integer.walk import places_of, rows_of
 from linnet.deploy.step.program import INPUT, OUTPUT, Lookup, Product, Program
 from linnet.program.loops import Access, Loop
 
@@ -63,8 +63,8 @@ def spans_of(program: Program) -> dict[str, list[Span]]:
                 if access.base in found:
                     found[access.base].append(span_of(access, kernel.shape))
         elif isinstance(kernel, Product):
-            size = kernel.rows * kernel.heads * kernel.inputs
-            found[kernel.x].append(Span(kernel.x_offset, kernel.x_offset + size))
+            places = rows_of(kernel)
+            found[kernel.x].append(Span(int(places.min()), int(places.max()) + 1))
         elif isinstance(kernel, Lookup):
             found[kernel.output].append(Span(0, kernel.size))
     return {name: merged(spans, program.sizes[name]) for name, spans in found.items()}

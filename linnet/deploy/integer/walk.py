@@ -41,7 +41,7 @@ class Walk:
         if isinstance(kernel, Loop):
             self.loop(number, kernel)
         elif isinstance(kernel, Product):
-            x = self.buffers[kernel.x][:, kernel.x_offset :][:, : kernel.rows * kernel.heads * kernel.inputs]
+            x = self.buffers[kernel.x][:, rows_of(kernel)]
             self.write(kernel.output, self.product(kernel, x.reshape(-1, kernel.heads, kernel.inputs)))
         elif isinstance(kernel, Lookup):
             self.write(kernel.output, self.lookup(kernel, self.buffers[INPUT][:, 0].long()))
@@ -107,6 +107,13 @@ def places_of(access: Access, shape: tuple[int, ...]) -> Tensor:
     if access.table:
         found = torch.tensor(access.table)[found]
     return found + access.offset
+
+
+def rows_of(kernel: Product) -> Tensor:
+    """Where in its buffer a product reads, for each number of each row."""
+    dims = (*kernel.across, *kernel.within)
+    access = Access(kernel.x, kernel.x_offset, tuple(stride for _, stride in dims))
+    return places_of(access, tuple(size for size, _ in dims)).flatten()
 
 
 def sums(kernel: Product, matrix: Tensor, x: Tensor) -> Tensor:
