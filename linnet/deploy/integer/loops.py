@@ -13,6 +13,9 @@ from linnet.program.loops import Access, Line, Local, Loop, Operand, Store
 
 # Aligned numbers have at most this many bits more than 16, so that two of them can be added.
 MOST_ALIGNED = 14
+# tanh of a number with this many digits more than its common table reads has a table of its own: close to 0,
+# each digit of x is one of tanh(x).
+MOST_LOST = 3
 COMPARISONS = ("gt", "ge", "lt", "le", "eq", "ne")
 LOGICAL = ("logical_and", "logical_or", "logical_not")
 ADDED, CHOSEN = ("add", "sub"), ("maximum", "minimum")
@@ -172,6 +175,8 @@ class LoopLowering:
     def function(self, line: Line, values: Sequence[Value | float], x: Value, target: Format) -> Value:
         assert x.format is not None
         read, written = FLAT.get(line.op, (x.format, target))
+        if line.op == "tanh" and x.fraction > read.fraction + MOST_LOST:
+            read, written = x.format, target
         numbers = {at: value for at, value in enumerate(values) if isinstance(value, float)}
         table = self.tables.name_of(line.op, numbers, read, written)
         given = self.converted(x, read)
