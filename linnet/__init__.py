@@ -31,9 +31,10 @@ from linnet.units import *  # noqa: F403, every unit and its cell
 from linnet.units import UNITS
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor, nn
 
     from linnet.analysis.lens.page import Lens
+    from linnet.deploy.integer.model import IntegerModel
     from linnet.runs.load import TrainedRun
 
 
@@ -52,6 +53,31 @@ def lens(model: nn.Module | TrainedRun, vocabulary: Any = None, **options: Any) 
     from linnet.analysis.lens.runs import lens_of_any
 
     return lens_of_any(model, vocabulary, **options)
+
+
+def quantize_integer(
+    model: nn.Module, calibration: Tensor, example: tuple[Tensor, Any] | None = None
+) -> IntegerModel:
+    """Return `model` in whole numbers: int8 weights, int16 values and states, and no float in its step.
+
+        small = linnet.quantize_integer(model, calibration=x)
+        outputs, state = small(x)
+        linnet.export_c(small, "device")
+
+    calibration   typical inputs [T, B, input_size], or tokens [T, B]: the largest values that the model
+                  computes from them decide where the binary point of each number is. Values of more than
+                  twice that size saturate
+    example       x and state, for a module of your own, as for `linnet.export_c`; the numbers of a frame lie
+                  in one dimension in `calibration`
+
+    The model is one of those that docs/deploy.md lists, in float32 or quantised by `linnet.quantize`, without
+    norms: sums over channels, and quotients of two variables, have no form in whole numbers. The result
+    computes the same numbers in Python and in exported C, bit for bit.
+    """
+    # Imported here, not above: recording a step needs the models of all tasks.
+    from linnet.deploy.integer.model import integer_model
+
+    return integer_model(model, calibration, example)
 
 
 def load(folder: str | Path, checkpoint: str = "best") -> TrainedRun:
@@ -83,6 +109,7 @@ __all__ = [
     "parameter_groups",
     "Projection",
     "quantize",
+    "quantize_integer",
     "record",
     "Recurrent",
     "reuse_memory",

@@ -14,6 +14,7 @@ from linnet.base.options import choose
 from linnet.deploy.exported import expected_outputs, exported_program
 
 if TYPE_CHECKING:
+    from linnet.deploy.integer.model import IntegerModel
     from linnet.deploy.step.program import Program
 
 # More weights than this are no source code for a compiler.
@@ -41,7 +42,8 @@ def export_c(
     example           x and state, for a module of your own whose forward(x, state) returns y and the new
                       state: a batch of one, the state at the start. docs/deploy.md says what it may contain
     int8              export linnet.quantize(model); with an example, round the matrices of all products. A
-                      model that is quantised already is exported as it is
+                      model that is quantised already is exported as it is, also one of
+                      `linnet.quantize_integer`, whose step has no number in floating point
     skip              names of modules of an example that stay in float32 with int8=True
     flush_denormals   numbers below 1e-30 in the state become 0 after each step: silence stays fast
     weights           "arrays": constants in the source; "file": a file to read or map, model.weights
@@ -51,11 +53,14 @@ def export_c(
     The folder has the header and the source, a test program with the outputs of some steps, and a README. The
     model is one of those that docs/deploy.md lists.
     """
+    from linnet.deploy.integer.model import IntegerModel
     from linnet.deploy.source.folder import new_folder
     from linnet.deploy.step.build import example_inputs
 
     choose("weights", weights, ("arrays", "file"))
     check_name(name)
+    if isinstance(model, IntegerModel):
+        return export_integers(model, Path(folder), weights, vocabulary, name)
     program = exported_program(model, example, int8, skip, flush_denormals)
     check_size(program, weights)
     inputs = example_inputs(program, STEPS)
@@ -65,6 +70,29 @@ def export_c(
     with new_folder(Path(folder), record) as work:
         write_files(work, files)
     return Path(folder)
+
+
+def export_integers(
+    model: IntegerModel, folder: Path, weights: str, vocabulary: Sequence[str | bytes] | None, name: str
+) -> Path:
+    from linnet.deploy.source.folder import new_folder
+    from linnet.deploy.source.integer_c import integer_files, integer_test
+    from linnet.deploy.step.build import example_inputs
+
+    if weights == "file" or vocabulary is not None:
+        raise ValueError(
+            "a model in whole numbers has its weights in the source and no program that continues a text: "
+            "leave out weights='file' and vocabulary"
+        )
+    program = model.integers.program
+    files = integer_files(model.integers, name)
+    numbers = model.input_numbers(example_inputs(program, STEPS)[:, None])
+    outputs = model.run(numbers)[0][:, 0]
+    files[f"{name}_test.c"] = integer_test(model.integers, numbers[:, 0], outputs, name)
+    record = {"target": "c", "int8": "integer", "weights": weights, "fingerprint": program.fingerprint}
+    with new_folder(folder, record) as work:
+        write_files(work, files)
+    return folder
 
 
 def check_name(name: str) -> None:

@@ -47,7 +47,7 @@ def follows(stream: linnet.Stream, rnn: linnet.Recurrent, xs: Tensor, state=None
 def test_a_stream_gives_what_the_module_gives(name: str, batch: int):
     rnn = build(name)
     stream = linnet.stream(rnn, batch)
-    assert (stream.run is None) is (name in WITHOUT_NATIVE_STEPS)
+    assert (stream.native is None) is (name in WITHOUT_NATIVE_STEPS)
     follows(stream, rnn, draw(4, batch, 12))
 
 
@@ -111,7 +111,7 @@ def own_unit() -> linnet.Recurrent:
 def test_a_unit_of_the_user_streams_and_its_options_are_seen():
     rnn = own_unit()
     stream = linnet.stream(rnn)
-    assert stream.run is not None
+    assert stream.native is not None
     follows(stream, rnn, draw(3, 1, 4))
     state = stream.state
     rnn.first_cell.leak[0] = 0.1

@@ -18,7 +18,7 @@ from linnet.program.loops import Line
 MAGIC = int.from_bytes(b"LINNETW1", "little")
 # The outputs of a block of a matrix.
 LANES = 16
-KINDS = {"float32": "float", "int32": "int32_t", "int8": "int8_t"}
+KINDS = {"float32": "float", "int32": "int32_t", "int16": "int16_t", "int8": "int8_t"}
 # The scratch buffer for an input that is rounded to int8.
 ROUNDED = "rounded"
 
@@ -188,7 +188,8 @@ def source_files(program: Program, name: str, weights_file: bool) -> dict[str, s
         "INIT": indented(init_lines(program)),
         "CHECKS": filled("checks.c", parts).strip(),
     }
-    parts["FUNCTIONS"] = functions_for("\n".join([parts["STEP"], parts["INIT"]]))
+    parts["FUNCTIONS"] = arm_functions(parts["STEP"] if program.is_int8 else "")
+    parts["FUNCTIONS"] += functions_for("\n".join([parts["STEP"], parts["INIT"]]))
     files: dict[str, str | bytes] = {
         f"{name}.h": filled("model.h", parts),
         f"{name}.c": filled("model.c", parts),
@@ -284,9 +285,9 @@ def indented(lines: Iterable[str]) -> str:
     return "\n    ".join(lines)
 
 
-def functions_for(code: str) -> str:
-    """Return the functions of functions.c that the code calls, directly or not, in order."""
-    blocks = re.split(r"\n\n(?=/\*|static)", template("functions.c").strip())
+def functions_for(code: str, library: str = "functions.c") -> str:
+    """Return the functions of a template that the code calls, directly or not, in order."""
+    blocks = re.split(r"\n\n(?=/\*|static)", template(library).strip())
     names = [name_of(block) for block in blocks]
     wanted, known = code, set[str]()
     for name, block in reversed(list(zip(names, blocks, strict=True))):
@@ -294,6 +295,11 @@ def functions_for(code: str) -> str:
             known.add(name)
             wanted += block
     return "\n\n".join(block for name, block in zip(names, blocks, strict=True) if name in known)
+
+
+def arm_functions(step: str) -> str:
+    """Return what products of int8 use on Arm processors."""
+    return f"{template('arm.c').strip()}\n\n" if "product(" in step else ""
 
 
 def name_of(block: str) -> str:
