@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from linnet.base.torch_private import tree_flatten_with_path, tree_leaves, tree_map_only
+from linnet.deploy.onnx_translation import name_sizes, sizes_of_scans
 from linnet.layers.counts import CountScores
 from linnet.models.classifier import Classifier
 from linnet.models.language import LanguageModel
@@ -306,12 +307,9 @@ def names_of_outputs(model: nn.Module, example: Arguments) -> list[str] | None:
 def translate(
     exported: Any, input_names: Sequence[str] | None, output_names: Sequence[str] | None, free: bool
 ) -> torch.onnx.ONNXProgram:
-    from linnet.deploy import onnx_operators, onnx_scan
-
-    scans: list[Sizes] = []
+    scans = sizes_of_scans(exported.graph)
     # Without torchvision, it says four times that it skips the operators of that.
     logging.getLogger("torch.onnx._internal.exporter._registration").setLevel(logging.ERROR)
-    onnx_operators.use_operators(exported)
     with warnings.catch_warnings():
         # torch 2.13 warns about its own code.
         warnings.filterwarnings("ignore", message=".*LeafSpec", category=FutureWarning)
@@ -319,10 +317,6 @@ def translate(
             exported,
             input_names=input_names,
             output_names=output_names,
-            custom_translation_table={
-                **onnx_scan.translation_table(scans),
-                **onnx_operators.translation_table(scans),
-            },
             dynamo=True,
             # Its rules remove x + 1e-8, the epsilon of a norm, as a sum with 0, and x * 1.00001 likewise.
             optimize=False,
@@ -331,7 +325,7 @@ def translate(
     assert program is not None
     if free:
         check_free(scans)
-    onnx_scan.name_sizes(program.model, scans)
+    name_sizes(program.model, scans)
     fold_weights(program)
     return program
 

@@ -1,23 +1,21 @@
 """LSTM, GRU and RNN as ONNX's own operators, for which runtimes have kernels.
 
 In a model that torch has exported, each scan is one operation, `linnet::scan`. If its step is that of an ONNX
-operator, its input is a plain product and its mask is one of lengths, `use_operators` replaces it by
-`linnet::onnx_operator`, which this file translates. All other scans become ONNX's Scan.
+operator, its input is a plain product and its mask is one of lengths, it becomes that operator. All other
+scans become ONNX's Scan.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
-from itertools import count
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
 from torch.fx import Node
 
-from linnet.deploy.onnx_nodes import Nodes, Sizes, record, size_of
+from linnet.deploy.onnx_nodes import Nodes
 from linnet.program.plan import Plan, plan_called
 from linnet.units import GRU, LSTM, RNN
 
@@ -62,41 +60,57 @@ def operators() -> dict[str, Operator]:
     return {stack.layer(0)[0].plans_for(())[0].text: operator for stack, operator in same}  # type: ignore[union-attr]
 
 
-# ------------------------------------------------------------------------- in the exported program
+# ------------------------------------------------------------------------ which scans are operators
 
 
-def use_operators(exported: torch.export.ExportedProgram) -> None:
-    """Replace each scan that one of ONNX's operators computes."""
-    for node in exported.graph.nodes:
-        if node.target is torch.ops.linnet.scan.default:
-            arguments = arguments_of(*node.args)
-            if arguments is not None:
-                node.target, node.args = onnx_operator(), arguments
-                # The scan also returned what its gradients need.
-                for unused in [user for user in node.users if not user.users]:
-                    exported.graph.erase_node(unused)
+class Source(NamedTuple):
+    """What an operator reads besides the states and the matrices of the step."""
+
+    x: Any
+    weight: Any
+    bias: Any
+    lengths: Any
 
 
-def arguments_of(
-    plan: str, tensors: Sequence[Node], mask: Node | None, resets: Node | None, reverse: bool
-) -> tuple[Any, ...] | None:
-    """Return the arguments of `linnet::onnx_operator`, or None if it cannot do what this scan does."""
-    joint, *others = tensors
-    lengths = None if mask is None else lengths_of(mask)
-    known = plan in operators() and resets is None and (lengths is None) == (mask is None)
+def source_of(plan: str, joint: Any, mask: Any, resets: Any) -> Source | None:
+    """Return what the operator reads in place of the projection `joint`, or None if there is no operator."""
     # onnxruntime has no kernels of these operators for float64.
-    if not known or joint.target is not aten.linear.default or joint.meta["val"].dtype != torch.float32:
+    if plan not in operators() or resets is not None or joint.dtype.name != "FLOAT":
         return None
-    x, weight, bias = (*joint.args, None)[:3]
-    return plan, x, weight, bias, others, lengths, reverse
+    lengths = None if mask is None else lengths_of(mask)
+    linear = recorded(joint)
+    if (mask is not None and lengths is None) or linear is None or linear.target is not aten.linear.default:
+        return None
+    x, weight, bias = (*linear.args, None)[:3]
+    read = [value_read_by(joint, node) for node in (x, weight)]
+    return None if None in read else Source(*read, bias and value_read_by(joint, bias), lengths)
 
 
-def lengths_of(mask: Node) -> Node | None:
+def recorded(value: Any) -> Node | None:
+    """Return the operation of torch from which a value was translated."""
+    producer = value.producer()
+    return None if producer is None else producer.meta.get("node")
+
+
+def value_read_by(value: Any, argument: Any) -> Any:
+    """Return the value of an argument of the operation from which `value` was translated."""
+    operation, found = recorded(value), [value]
+    while found:
+        each = found.pop()
+        if each.name == argument.name:
+            return each
+        if recorded(each) is operation:
+            found += filter(None, each.producer().inputs)
+    return None
+
+
+def lengths_of(mask: Any) -> Any:
     """Return the lengths of a mask `arange(T)[:, None] < lengths`, or None if it is another mask."""
-    if mask.target is not aten.lt.Tensor:
+    node = recorded(mask)
+    if node is None or node.target is not aten.lt.Tensor:
         return None
-    positions, lengths = mask.args
-    return lengths if is_column_of_positions(positions) else None  # type: ignore[return-value]
+    positions, lengths = node.args
+    return value_read_by(mask, lengths) if is_column_of_positions(positions) else None
 
 
 def is_column_of_positions(node: Any) -> bool:
@@ -108,37 +122,7 @@ def is_column_of_positions(node: Any) -> bool:
     return row.target is aten.arange.default
 
 
-@cache
-def onnx_operator() -> Any:
-    """Register `linnet::onnx_operator`: a step's operands, and its output and final states. It never runs."""
-    library = torch.library.Library("linnet", "FRAGMENT")
-    library.define(
-        "onnx_operator(str plan, Tensor x, Tensor weight, Tensor? bias, Tensor[] others, Tensor? lengths, "
-        "bool reverse) -> Tensor[]"
-    )
-
-    def shapes(
-        plan: str,
-        x: Tensor,
-        weight: Tensor,
-        bias: Tensor | None,
-        others: Sequence[Tensor],
-        lengths: Tensor | None,
-        reverse: bool,
-    ) -> list[Tensor]:
-        states = states_of(plan_called(plan), others).values()
-        return [
-            x.new_empty(*x.shape[:2], others[-1].shape[-1]),
-            *(state.new_empty(state.shape) for state in states),
-        ]
-
-    torch.library.register_fake("linnet::onnx_operator", shapes, lib=library)
-    # The registration ends with the life of the library.
-    LIBRARIES.append(library)
-    return torch.ops.linnet.onnx_operator.default
-
-
-LIBRARIES: list[torch.library.Library] = []
+# ------------------------------------------------------------------------------- the translation
 
 
 def states_of(plan: Plan, others: Sequence[Any]) -> dict[str, Any]:
@@ -146,34 +130,20 @@ def states_of(plan: Plan, others: Sequence[Any]) -> dict[str, Any]:
     return dict(zip(names, others[first : first + len(names)], strict=True))
 
 
-# ------------------------------------------------------------------------------- the translation
-
-
-def translation_table(sizes: list[Sizes]) -> dict[Callable, Callable]:
-    """Return the translation for torch.onnx.export; it appends to `sizes`."""
-    numbers = count()
-
-    def translate(plan: Any, x: Any, weight: Any, bias: Any, others: Any, lengths: Any, reverse: Any) -> Any:
-        sizes.append((size_of(x, 0), size_of(x, 1)))
-        call = OperatorCall(f"operator{next(numbers)}", plan, others)
-        results = call.add_operator(x, weight, bias, lengths, reverse)
-        record(call.nodes)
-        return results
-
-    return {onnx_operator(): translate}
-
-
 class OperatorCall(Nodes):
     """The nodes of one operator: its weights in the order that ONNX defines, and the operator."""
 
     def __init__(self, name: str, plan: str, others: Sequence[Any]):
+        """`others`: the operands of the step besides the projection."""
         super().__init__(name)
         self.plan, self.operator = plan_called(plan), operators()[plan]
         self.states = states_of(self.plan, others).values()
         self.weights = dict(zip(self.plan.traced.weights, others, strict=False))
         self.matrices = others[-len(self.plan.products) :]
 
-    def add_operator(self, x: Any, weight: Any, bias: Any, lengths: Any, reverse: bool) -> list[Any]:
+    def add_operator(self, source: Source, reverse: bool) -> list[Any]:
+        """Return the output and the final states."""
+        x, weight, bias, lengths = source
         products = [part for product in self.plan.products for part in product.parts]
         gates = [name for name in self.plan.traced.inputs if name not in products]
         self.size = int(weight.shape[0]) // len(gates)

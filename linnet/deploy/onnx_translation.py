@@ -1,0 +1,63 @@
+"""The translation of `linnet::scan` to ONNX, which torch.onnx.export finds by itself once linnet is imported."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.fx import Graph
+
+from linnet.base.torch_private import register_onnx_translation
+from linnet.deploy.onnx_nodes import Nodes, Sizes, record, size_of
+from linnet.program.operands import Operands
+from linnet.program.plan import plan_called
+
+
+def translate_scan(plan: str, tensors: Any, mask: Any, resets: Any, reverse: bool) -> list[Any]:
+    """Return the output and the final states, as values of ONNX."""
+    # Imported when a model is translated: these need all units.
+    from linnet.deploy.onnx_operators import OperatorCall, source_of
+    from linnet.deploy.onnx_scan import add_scan
+
+    joint, *others = tensors
+    # The number of nodes before it makes the name unique.
+    name = f"scan{len(joint.graph)}"
+    source = source_of(plan, joint, mask, resets)
+    if source is None:
+        nodes = Nodes(name, joint.dtype)
+        results = add_scan(nodes, Operands(plan_called(plan), joint, others, (mask, resets, reverse)))
+    else:
+        nodes = OperatorCall(name, plan, others)
+        results = nodes.add_operator(source, reverse)
+    record(nodes.nodes)
+    return results
+
+
+register_onnx_translation(torch.ops.linnet.scan.default, translate_scan)
+
+
+# ------------------------------------------------------------------------------------------ sizes
+
+
+def sizes_of_scans(graph: Graph) -> list[Sizes]:
+    """Return the length and the batch size of each scan of an exported graph."""
+    scans = [node for node in graph.nodes if node.target is torch.ops.linnet.scan.default]
+    joints = (scan.args[1][0].meta["val"] for scan in scans)
+    return [(size_of(joint, 0), size_of(joint, 1)) for joint in joints]
+
+
+def name_sizes(model: Any, scans: list[Sizes]) -> None:
+    """Rename the dynamic sizes of the first scan to "time" and "batch" everywhere in the model."""
+    named = zip(scans[0], ("time", "batch"), strict=True) if scans else ()
+    names = {size: name for size, name in named if isinstance(size, str)}
+    for value in values_of(model):
+        for axis in range(len(value.shape or ())):
+            size = size_of(value, axis)
+            value.shape[axis] = names.get(size, size) if isinstance(size, str) else size
+
+
+def values_of(model: Any) -> Iterator[Any]:
+    yield from model.graph.inputs
+    for node in model.graph:
+        yield from node.outputs
