@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from linnet.layers.scripted import scriptable_cell, scriptable_layer
 from linnet.recurrent.cell import Cell
 from linnet.recurrent.projection import Projection
 from linnet.recurrent.recurrent import Recurrent
@@ -70,6 +71,9 @@ class TorchCell(Cell):
 
     def returned(self, y: Tensor, state: Any) -> Any:
         return state
+
+    def __prepare_scriptable__(self) -> nn.Module:
+        return scriptable_cell(self)
 
     @property
     def weight_ih(self) -> Tensor:
@@ -200,6 +204,9 @@ class TorchStack(Recurrent):
     @property
     def _flat_weights_names(self) -> list[str]:
         return [name for names in self._all_weights for name in names]
+
+    def __prepare_scriptable__(self) -> nn.Module:
+        return scriptable_layer(self)
 
     def torch_state_dict(self) -> dict[str, Tensor]:
         """The state dict of the module of torch that computes the same."""
