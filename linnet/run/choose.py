@@ -30,6 +30,7 @@ from linnet.program.operands import NO_FLAGS
 from linnet.program.readable import (
     FakeTensor,
     is_dispatched,
+    is_in_older_onnx_export,
     is_recorded,
     is_recording,
     is_transformed,
@@ -105,12 +106,25 @@ def choose(recurrence: Recurrence, x: Tensor, state: Named, flags: Flags) -> Cho
     if name == "reference" or not x.shape[1]:
         return LOOP
     recorded = is_dispatched() or type(x) is FakeTensor or is_transformed_by_func()
+    if recorded and is_in_older_onnx_export():
+        check_not_unrolled(recurrence.cell, x)
+        return LOOP
     if not recorded and name is None and not recurrence.cell.pays(x.shape[0]) and torch.is_grad_enabled():
         return LOOP
     choice = choose_kernels(recurrence, x, recorded)
     if x.shape[0] == 1 and flags[0] is None and choice.way is CPU:
         return choice._replace(way=STEP) if is_native_step(recurrence, choice.answers, x, state) else choice
     return choice
+
+
+def check_not_unrolled(cell: Unit, x: Tensor) -> None:
+    """The older exporter writes all operations of the loop, and dynamic axes would not reach its length."""
+    if x.shape[0] > 1:
+        raise RuntimeError(
+            f"torch.onnx.export(dynamo=False) would write each of the {int(x.shape[0])} steps of {cell.unit_name}, "
+            "for this length only; use linnet.export_onnx, or torch.onnx.export with dynamo=True, which write "
+            'one operator for any length. To fix the length, export within linnet.backend("reference")'
+        )
 
 
 def choose_kernels(recurrence: Recurrence, x: Tensor, recorded: bool) -> Choice:

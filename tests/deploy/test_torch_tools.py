@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import io
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -177,3 +178,46 @@ def test_what_torch_does_not_have_names_what_works(rnn: nn.Module):
     answer = rf"cannot compile linnet's {type(rnn).__name__}: .* Use torch\.jit\.trace or torch\.export"
     with pytest.raises(TypeError, match=answer):
         torch.jit.script(nn.Sequential(rnn))
+
+
+# ------------------------------------------------------------------------------- torch.onnx.export
+
+
+def run_file(path: Any, *inputs: Tensor) -> list[Tensor]:
+    onnxruntime = pytest.importorskip("onnxruntime", reason="the extra onnx is not installed")
+    session = onnxruntime.InferenceSession(path)
+    names = [value.name for value in session.get_inputs()]
+    found = session.run(None, {name: x.numpy() for name, x in zip(names, inputs, strict=True)})
+    return [torch.from_numpy(each) for each in found]
+
+
+def kinds(path: Any) -> list[str]:
+    onnx = pytest.importorskip("onnx", reason="the extra onnx is not installed")
+    return [node.op_type for node in onnx.load(path).graph.node]
+
+
+@pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")
+@pytest.mark.parametrize(
+    ("unit", "kind"), [*zip(UNITS, ["LSTM", "GRU", "Scan", "Scan"], strict=True)]
+)
+def test_torch_onnx_export_writes_one_operator_for_any_length(unit: Any, kind: str, tmp_path: Path):
+    pytest.importorskip("onnxscript", reason="the extra onnx is not installed")
+    model, path, dynamic = made(unit), tmp_path / "model.onnx", torch.export.Dim.DYNAMIC
+    shapes = ({0: dynamic, 2: dynamic},)
+    torch.onnx.export(model, (x_of(3, 9),), path, dynamo=True, dynamic_shapes=shapes, verbose=False)
+    assert kinds(path).count(kind) == 1
+    for batch, steps in ((2, 7), (5, 11), (1, 1)):
+        (found,) = run_file(path, x_of(batch, steps))
+        torch.testing.assert_close(found, model(x_of(batch, steps)).detach(), rtol=0, atol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::torch.jit.TracerWarning")
+def test_the_older_exporter_does_not_unroll_a_loop(tmp_path: Path):
+    pytest.importorskip("onnx", reason="the extra onnx is not installed")
+    path = tmp_path / "model.onnx"
+    answer = r"each of the 9 steps of GRU, .*linnet\.export_onnx.*dynamo=True.*linnet\.backend\(\"reference\"\)"
+    with pytest.raises(RuntimeError, match=answer):
+        torch.onnx.export(made(linnet.GRU), (x_of(3, 9),), path, dynamo=False)
+    step = WithStates(linnet.LSTM(4, 6)).eval()
+    torch.onnx.export(step, (X[:1], H, C), path, dynamo=False)
+    torch.testing.assert_close(run_file(path, X[1:2], H, C), [*step(X[1:2], H, C)], rtol=0, atol=1e-6)
