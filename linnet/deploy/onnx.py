@@ -16,6 +16,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from linnet.base.torch_private import tree_flatten_with_path, tree_leaves, tree_map_only
 from linnet.deploy.onnx_translation import name_sizes, sizes_of_scans
+from linnet.deploy.torch_layers import is_torchs, with_linnet_layers
 from linnet.layers.counts import CountScores
 from linnet.models.classifier import Classifier
 from linnet.models.language import LanguageModel
@@ -68,6 +69,8 @@ def export_onnx(
         model = OneStep(model)
     elif isinstance(model, LanguageModel):
         model = Logits(model)
+    else:
+        model = with_linnet_layers(model)
     example = example_for(model, (inputs, named_inputs))
     free = dynamic_shapes is None
     with evaluating(model):
@@ -202,7 +205,7 @@ def example_for(model: nn.Module, arguments: Arguments) -> Arguments:
 def try_out(model: nn.Module, example: Arguments, free: bool) -> None:
     """Run the example first: the errors of a model are clearer than those of a tracer."""
     check = partial(check_call, free, isinstance(model, OneStep))
-    units = [module for module in model.modules() if isinstance(module, (Recurrent, Cell))]
+    units = [m for m in model.modules() if isinstance(m, (Recurrent, Cell)) or is_torchs(m)]
     hooks = [unit.register_forward_pre_hook(check, with_kwargs=True) for unit in units]
     inputs, named_inputs = example
     try:
@@ -214,14 +217,14 @@ def try_out(model: nn.Module, example: Arguments, free: bool) -> None:
 
 
 def check_call(
-    free: bool, streaming: bool, unit: Recurrent | Cell, inputs: tuple[Any, ...], named_inputs: dict[str, Any]
+    free: bool, streaming: bool, unit: nn.Module, inputs: tuple[Any, ...], named_inputs: dict[str, Any]
 ) -> None:
     x, name = inputs[0] if inputs else named_inputs.get("x"), type(unit).__name__
     if isinstance(x, PackedSequence):
         raise TypeError(f"{name} cannot take a PackedSequence in an ONNX file; give padded x and lengths")
     if streaming:
         return
-    batched = 3 if isinstance(unit, Recurrent) else 2
+    batched = 2 if isinstance(unit, Cell) else 3
     if free and isinstance(x, Tensor) and x.dim() == batched and 1 in x.shape[:-1]:
         raise ValueError(
             f"the example gives {name} x of shape {tuple(x.shape)}, and torch takes a length or a batch of 1 "
@@ -229,6 +232,11 @@ def check_call(
         )
     if isinstance(unit, Recurrent):
         check_stack(unit)
+    if free and is_torchs(unit):
+        raise NotImplementedError(
+            f"{name} is derived from a layer of torch, whose loop torch exports for one length only; to fix the "
+            "length, pass dynamic_shapes"
+        )
 
 
 def check_stack(stack: Recurrent) -> None:

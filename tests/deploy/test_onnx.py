@@ -517,6 +517,42 @@ def test_a_model_with_stacks_in_it(path: Path):
     assert kinds(path).count("LSTM") == 1
 
 
+class Mixed(nn.Module):
+    """torch's layers and Linnet's, one of them used twice."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Sequential(nn.Linear(4, 6), nn.GRU(6, 5, 2, bidirectional=True))
+        self.second = linnet.GRU(10, 6)
+        self.third = nn.LSTM(6, 8, proj_size=6)
+        self.fourth = nn.utils.parametrizations.weight_norm(nn.RNN(6, 3, nonlinearity="relu"), "weight_hh_l0")
+
+    def forward(self, x: Tensor) -> Tensor:
+        y, _ = self.second(self.first(x)[0])
+        return self.fourth(self.third(self.third(y)[0])[0])[0]
+
+
+def test_layers_of_torch_are_exported_for_any_length(path: Path):
+    model = Mixed().eval()
+    linnet.export_onnx(model, path, torch.randn(3, 2, 4))
+    assert [kinds(path).count(kind) for kind in ("GRU", "Scan", "RNN", "Loop")] == [5, 2, 1, 0]
+    agree(load(path), model, torch.randn(9, 4, 4))
+    assert type(model.third) is nn.LSTM
+    linnet.export_onnx(nn.GRU(4, 3, batch_first=True), path, torch.randn(3, 2, 4))
+    assert kinds(path).count("GRU") == 1
+
+
+class Derived(nn.GRU):
+    def forward(self, x: Tensor) -> Any:
+        return super().forward(x * 2)
+
+
+def test_a_layer_derived_from_torchs_is_not_exported_for_one_length(path: Path):
+    model = nn.Sequential(Derived(4, 3))
+    with pytest.raises(NotImplementedError, match=r"Derived is derived .* one length only.* dynamic_shapes"):
+        linnet.export_onnx(model, path, torch.randn(3, 2, 4))
+
+
 def test_names_and_free_sizes(path: Path):
     rnn = linnet.SCRN(3, 6, batch_first=True)
     linnet.export_onnx(rnn, path, torch.zeros(4, 5, 3), draw_state(rnn.float(), 4))
