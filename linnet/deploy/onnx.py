@@ -77,7 +77,7 @@ def export_onnx(
         try_out(model, example, free)
         shapes = free_shapes(model, example) if free else dynamic_shapes
         # On the reference, one time step is the operations of the unit's step, without a loop.
-        with backend("reference" if streaming else None):
+        with torch.no_grad(), backend("reference" if streaming else None):
             exported = torch.export.export(model, *example, dynamic_shapes=shapes, strict=False)
         names = names_of_inputs(model, example), output_names or names_of_outputs(model, example)
         program = translate(exported, *names, free)
@@ -232,6 +232,7 @@ def check_call(
         )
     if isinstance(unit, Recurrent):
         check_stack(unit)
+        check_resets_of_int8(unit, named_inputs)
     if free and is_torchs(unit):
         raise NotImplementedError(
             f"{name} is derived from a layer of torch, whose loop torch exports for one length only; to fix the "
@@ -247,24 +248,29 @@ def check_stack(stack: Recurrent) -> None:
             raise NotImplementedError(f"{type(stack).__name__} cannot be exported to ONNX: {reason}")
 
 
+def check_resets_of_int8(stack: Recurrent, named_inputs: dict[str, Any]) -> None:
+    if stack.first_cell.is_quantised and named_inputs.get("reset_state") is not None:
+        raise NotImplementedError(
+            f"{type(stack).__name__} in int8 resets to zeros only in an ONNX file; export it without "
+            "reset_state, or before linnet.quantize"
+        )
+
+
 def why_not(direction: Direction) -> str | None:
     """Return why one layer in one direction cannot be exported, or None."""
-    from linnet.deploy.onnx_scan import missing_operation
+    from linnet.deploy.onnx_scan import missing_int8, missing_operation
 
     weight = direction.cell.example
     if weight.device.type != "cpu":
         return f"it is on {weight.device}; move the model with .cpu()"
     if weight.dtype not in (torch.float32, torch.float64):
         return f"it is in {weight.dtype}; convert the model with .float()"
-    if direction.cell.is_quantised:
-        return (
-            "its products round their inputs to int8, for which no operator is written; export the model "
-            "before linnet.quantize, with quantize(..., activations=False), or one step with streaming=True"
-        )
     x = torch.empty(1, 1, direction.cell.input_size, device="meta")
     plans = direction.plans_for(tuple(direction.cell.extra_inputs(x)))
     missing = [plans] if isinstance(plans, str) else map(missing_operation, plans)
     reason = next(filter(None, missing), None)
+    if direction.cell.is_quantised and not isinstance(plans, str):
+        reason = reason or missing_int8(direction.cell, plans)
     if reason is not None:
         return f"{reason}; one step of it can, linnet.export_onnx(rnn, path, streaming=True)"
     return direction.obstacle(recorded=True)

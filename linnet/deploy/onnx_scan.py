@@ -10,14 +10,18 @@ onnxscript is imported only when a model is translated.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from linnet.deploy.onnx_body import Body
 from linnet.deploy.onnx_graph import STRUCTURAL, GraphBody
+from linnet.deploy.onnx_int8 import Int8Body
 from linnet.deploy.onnx_lines import LineBody
 from linnet.deploy.onnx_nodes import COMPOSED, NAMES, Nodes
 from linnet.program.operands import Operands
 from linnet.program.plan import Plan
+from linnet.program.planning import check_int8
+from linnet.program.unit import CannotFuse
 
 
 def missing_operation(plan: Plan) -> str | None:
@@ -28,8 +32,23 @@ def missing_operation(plan: Plan) -> str | None:
     return f"there is no translation of the operation {unknown[0]!r} in its step yet" if unknown else None
 
 
-def add_scan(nodes: Nodes, operands: Operands) -> list[Any]:
-    """Return the output and the final states."""
+def missing_int8(cell: Any, plans: Sequence[Plan]) -> str | None:
+    """Return why the steps of a cell with int8 matrices cannot be translated, or None."""
+    try:
+        check_int8(plans)
+        for stage in cell.stages():
+            for attribute in stage.recurrence:
+                getattr(cell, attribute).used()
+    except CannotFuse as error:
+        return error.reason
+    return None
+
+
+def add_scan(nodes: Nodes, operands: Operands, scales: Sequence[Any] = ()) -> list[Any]:
+    """Return the output and the final states.
+
+    scales   of the rows of the matrices, if these are int8
+    """
     axis = nodes.constant([2])
     flags = [flag for flag in (operands.mask, operands.resets) if flag is not None]
     columns = [nodes.add("Unsqueeze", flag, axis) for flag in flags]
@@ -40,7 +59,7 @@ def add_scan(nodes: Nodes, operands: Operands) -> list[Any]:
         len(operands.states) + 1,
         *operands.states,
         *along_time,
-        body=body_of(f"{nodes.name}.step", operands, nodes).graph(),
+        body=body_of(f"{nodes.name}.step", operands, nodes, scales).graph(),
         num_scan_inputs=len(along_time),
         scan_input_directions=[backwards] * len(along_time),
         scan_output_directions=[backwards],
@@ -48,5 +67,7 @@ def add_scan(nodes: Nodes, operands: Operands) -> list[Any]:
     return [y, *finals]
 
 
-def body_of(name: str, operands: Operands, outer: Nodes) -> Body:
+def body_of(name: str, operands: Operands, outer: Nodes, scales: Sequence[Any]) -> Body:
+    if scales:
+        return Int8Body(name, operands, outer, scales)
     return (GraphBody if operands.plan.traced.sizes else LineBody)(name, operands, outer)

@@ -1,4 +1,4 @@
-"""The translation of `linnet::scan` to ONNX, which torch.onnx.export finds by itself once linnet is imported."""
+"""The translations of Linnet's operations to ONNX, which torch.onnx.export finds once linnet is imported."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from torch.fx import Graph
 
 from linnet.base.torch_private import register_onnx_translation
-from linnet.deploy.onnx_nodes import Nodes, Sizes, record, size_of
+from linnet.deploy.onnx_nodes import Blocks, Nodes, Sizes, record, size_of
 from linnet.program.operands import Operands
 from linnet.program.plan import plan_called
 
@@ -34,7 +34,39 @@ def translate_scan(plan: str, tensors: Any, mask: Any, resets: Any, reverse: boo
     return results
 
 
-register_onnx_translation(torch.ops.linnet.scan.default, translate_scan)
+def translate_int8_scan(
+    plan: str, tensors: Any, numbers: Any, scales: Any, mask: Any, resets: Any, reverse: bool
+) -> list[Any]:
+    """`translate_scan` of a step whose matrices are int8."""
+    from linnet.deploy.onnx_scan import add_scan
+
+    joint, *others = tensors
+    nodes = Nodes(f"scan{len(joint.graph)}", joint.dtype)
+    operands = Operands(plan_called(plan), joint, [*others, *numbers], (mask, resets, reverse))
+    results = add_scan(nodes, operands, scales)
+    record(nodes.nodes)
+    return results
+
+
+def translate_int8_linear(x: Any, numbers: Any, scales: Any, bias: Any, heads: int, parts: int) -> Any:
+    """Return the product of x with an int8 matrix."""
+    from linnet.deploy.onnx_int8 import prepared, product
+
+    nodes = Nodes(f"int8_linear{len(x.graph)}", x.dtype)
+    rows, depth = (int(size_of(numbers, axis)) for axis in range(2))
+    matrix = prepared(nodes, numbers, scales, Blocks(parts, heads, rows // (parts * heads), depth))
+    made = product(nodes, x, matrix, lead=len(x.shape) - 1)
+    result = made if bias is None else nodes.add("Add", made, bias)
+    record(nodes.nodes)
+    return result
+
+
+SCANS = {
+    torch.ops.linnet.scan.default: translate_scan,
+    torch.ops.linnet.int8_scan.default: translate_int8_scan,
+}
+for operation, translate in {**SCANS, torch.ops.linnet.int8_linear.default: translate_int8_linear}.items():
+    register_onnx_translation(operation, translate)
 
 
 # ------------------------------------------------------------------------------------------ sizes
@@ -42,7 +74,7 @@ register_onnx_translation(torch.ops.linnet.scan.default, translate_scan)
 
 def sizes_of_scans(graph: Graph) -> list[Sizes]:
     """Return the length and the batch size of each scan of an exported graph."""
-    scans = [node for node in graph.nodes if node.target is torch.ops.linnet.scan.default]
+    scans = [node for node in graph.nodes if node.target in SCANS]
     joints = (scan.args[1][0].meta["val"] for scan in scans)
     return [(size_of(joint, 0), size_of(joint, 1)) for joint in joints]
 
