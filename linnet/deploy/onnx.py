@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from linnet.base.torch_private import tree_flatten_with_path, tree_leaves, tree_map_only
-from linnet.deploy.onnx_translation import name_sizes, sizes_of_scans
+from linnet.deploy.onnx_translation import for_onnxruntime, name_sizes, sizes_of_scans
 from linnet.deploy.torch_layers import is_torchs, with_linnet_layers
 from linnet.layers.counts import CountScores
 from linnet.models.classifier import Classifier
@@ -41,6 +41,7 @@ def export_onnx(
     streaming: bool = False,
     dynamic_shapes: Any = None,
     output_names: Sequence[str] | None = None,
+    onnxruntime_operators: bool = False,
     **named_inputs: Any,
 ) -> torch.onnx.ONNXProgram:
     """Write `model`, a stack or any module that contains stacks, to the file `path`.
@@ -55,6 +56,8 @@ def export_onnx(
     dynamic_shapes         as for torch.export. Default: all dimensions are dynamic that the model does not
                            fix, and it is an error if the model fixes the length or the batch size
     output_names           names of the outputs of the file, in their order
+    onnxruntime_operators  write an LSTM in int8 as onnxruntime's operator DynamicQuantizeLSTM, which is faster
+                           than a Scan and rounds in its own way. Other runtimes cannot read the file
 
     A language model returns `logits` and the states of its layers, `state.0.c`; if it takes a state, that is
     `before.0.c`.
@@ -65,22 +68,40 @@ def export_onnx(
     """
     check_packages()
     check_counts(model)
+    model = with_linnet_layers(model)
     if streaming:
         model = OneStep(model)
     elif isinstance(model, LanguageModel):
         model = Logits(model)
-    else:
-        model = with_linnet_layers(model)
     example = example_for(model, (inputs, named_inputs))
+    names = names_of_inputs(model, example), output_names or names_of_outputs(model, example)
+    return write(model, path, example, dynamic_shapes, names, onnxruntime_operators)
+
+
+Names = tuple[Sequence[str] | None, Sequence[str] | None]
+
+
+def write(
+    model: nn.Module,
+    path: str | PathLike[str],
+    example: Arguments,
+    dynamic_shapes: Any,
+    names: Names,
+    onnxruntime_operators: bool = False,
+) -> torch.onnx.ONNXProgram:
+    """Write a model; see `export_onnx`. `names`: those of the inputs and of the outputs."""
     free = dynamic_shapes is None
-    with evaluating(model):
-        try_out(model, example, free)
-        shapes = free_shapes(model, example) if free else dynamic_shapes
-        # On the reference, one time step is the operations of the unit's step, without a loop.
-        with torch.no_grad(), backend("reference" if streaming else None):
-            exported = torch.export.export(model, *example, dynamic_shapes=shapes, strict=False)
-        names = names_of_inputs(model, example), output_names or names_of_outputs(model, example)
-        program = translate(exported, *names, free)
+    token = for_onnxruntime.set(onnxruntime_operators)
+    try:
+        with evaluating(model):
+            try_out(model, example, free)
+            shapes = free_shapes(model, example) if free else dynamic_shapes
+            # On the reference, one time step is the operations of the unit's step, without a loop.
+            with torch.no_grad(), backend("reference" if isinstance(model, OneStep) else None):
+                exported = torch.export.export(model, *example, dynamic_shapes=shapes, strict=False)
+            program = translate(exported, *names, free)
+    finally:
+        for_onnxruntime.reset(token)
     program.save(path)
     return program
 

@@ -64,12 +64,16 @@ def operators() -> dict[str, Operator]:
 
 
 class Source(NamedTuple):
-    """What an operator reads besides the states and the matrices of the step."""
+    """What an operator reads besides the states and the matrices of the step.
+
+    scales   those of the rows of `weight`, if this is int8
+    """
 
     x: Any
     weight: Any
     bias: Any
     lengths: Any
+    scales: Any = None
 
 
 def source_of(plan: str, joint: Any, mask: Any, resets: Any) -> Source | None:
@@ -78,12 +82,17 @@ def source_of(plan: str, joint: Any, mask: Any, resets: Any) -> Source | None:
     if plan not in operators() or resets is not None or joint.dtype.name != "FLOAT":
         return None
     lengths = None if mask is None else lengths_of(mask)
-    linear = recorded(joint)
-    if (mask is not None and lengths is None) or linear is None or linear.target is not aten.linear.default:
+    product = recorded(joint)
+    if product is None or (mask is not None and lengths is None):
         return None
-    x, weight, bias = (*linear.args, None)[:3]
-    read = [value_read_by(joint, node) for node in (x, weight)]
-    return None if None in read else Source(*read, bias and value_read_by(joint, bias), lengths)
+    if product.target is aten.linear.default:
+        (x, weight, bias), scales = (*product.args, None)[:3], None
+    elif product.target is torch.ops.linnet.int8_linear.default and product.args[4] == 1:
+        x, weight, scales, bias = product.args[:4]
+    else:
+        return None
+    read = [None if node is None else value_read_by(joint, node) for node in (x, weight, bias, scales)]
+    return None if None in read[:2] else Source(*read[:3], lengths, read[3])
 
 
 def recorded(value: Any) -> Node | None:
@@ -143,26 +152,36 @@ class OperatorCall(Nodes):
 
     def add_operator(self, source: Source, reverse: bool) -> list[Any]:
         """Return the output and the final states."""
-        x, weight, bias, lengths = source
-        products = [part for product in self.plan.products for part in product.parts]
-        gates = [name for name in self.plan.traced.inputs if name not in products]
-        self.size = int(weight.shape[0]) // len(gates)
-        order = self.operator
+        self.products = [part for product in self.plan.products for part in product.parts]
+        self.gates = [name for name in self.plan.traced.inputs if name not in self.products]
+        self.size = int(source.weight.shape[0]) // len(self.gates)
+        kind, inputs = self.kind_and_inputs(source)
+        direction = {"direction": "reverse" if reverse else "forward", "hidden_size": self.size}
+        count = 1 + len(self.states)
+        y, *finals = self.add_many(kind, count, *inputs, **self.operator.attributes, **direction)
+        squeezed = [self.add("Squeeze", final, self.constant([0])) for final in finals]
+        return [self.add("Squeeze", y, self.constant([1])), *squeezed]
+
+    def kind_and_inputs(self, source: Source) -> tuple[str, list[Any]]:
+        x, weight, bias, lengths, _ = source
         inputs = [
             x,
-            self.rows([weight], gates, order.gates),
-            self.rows(self.matrices, products, order.products),
-            None if bias is None else self.biases(bias, gates),
+            self.of_input(weight),
+            self.of_state(self.matrices),
+            None if bias is None else self.biases(bias),
             None if lengths is None else self.as_int32(lengths),
             *(self.add("Unsqueeze", state, self.constant([0])) for state in self.states),
         ]
-        if order.peepholes and self.weights:
-            inputs.append(self.rows(list(self.weights.values()), list(self.weights), order.peepholes))
-        direction = {"direction": "reverse" if reverse else "forward", "hidden_size": self.size}
-        count = 1 + len(self.states)
-        y, *finals = self.add_many(order.kind, count, *inputs, **order.attributes, **direction)
-        squeezed = [self.add("Squeeze", final, self.constant([0])) for final in finals]
-        return [self.add("Squeeze", y, self.constant([1])), *squeezed]
+        if self.operator.peepholes and self.weights:
+            inputs.append(self.rows([*self.weights.values()], [*self.weights], self.operator.peepholes))
+        return self.operator.kind, inputs
+
+    def of_input(self, tensor: Any) -> Any:
+        """The rows of the gates in the order of the operator: [1, rows, ...]."""
+        return self.rows([tensor], self.gates, self.operator.gates)
+
+    def of_state(self, tensors: Sequence[Any]) -> Any:
+        return self.rows(tensors, self.products, self.operator.products)
 
     def rows(self, tensors: Sequence[Any], names: Sequence[str], order: Sequence[str]) -> Any:
         """Return parts that lie one below the other in `tensors`, in another order: [1, ...]."""
@@ -173,13 +192,39 @@ class OperatorCall(Nodes):
             "Unsqueeze", self.add("Gather", whole, self.constant(rows), axis=0), self.constant([0])
         )
 
-    def biases(self, bias: Any, gates: Sequence[str]) -> Any:
+    def biases(self, bias: Any) -> Any:
         """Return the biases of the input, and then those of the products."""
         zeros, products = self.constant([0.0] * self.size), self.operator.products
         own = [self.weights.get(f"bias.{name}", zeros) for name in products]
-        return self.rows([bias, *own], (*gates, *products), (*self.operator.gates, *products))
+        return self.rows([bias, *own], (*self.gates, *products), (*self.operator.gates, *products))
 
     def as_int32(self, lengths: Any) -> Any:
         from onnxscript.ir import DataType
 
         return self.add("Cast", lengths, to=DataType.INT32.value)
+
+
+class Int8LSTMCall(OperatorCall):
+    """onnxruntime's LSTM with int8 matrices, which rounds its inputs and states in its own way."""
+
+    def __init__(self, name: str, plan: str, others: Sequence[Any], scales: Sequence[Any]):
+        super().__init__(name, plan, others)
+        self.scales = scales
+
+    def kind_and_inputs(self, source: Source) -> tuple[str, list[Any]]:
+        _, inputs = super().kind_and_inputs(source)
+        for place in (1, 2):
+            inputs[place] = self.add("Transpose", inputs[place], perm=[0, 2, 1])
+        inputs += [None] * (8 - len(inputs))
+        zeros = self.zeros()
+        return "DynamicQuantizeLSTM", [
+            *inputs,
+            *(self.of_input(source.scales), zeros),
+            *(self.of_state(self.scales), zeros),
+        ]
+
+    def zeros(self) -> Any:
+        """The numbers that stand for 0, [1, rows]."""
+        from onnxscript.ir import DataType
+
+        return self.constant([[0] * (len(self.gates) * self.size)], DataType.INT8)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextvars import ContextVar
 from typing import Any
 
 import torch
@@ -12,6 +13,10 @@ from linnet.base.torch_private import register_onnx_translation
 from linnet.deploy.onnx_nodes import Blocks, Nodes, Sizes, record, size_of
 from linnet.program.operands import Operands
 from linnet.program.plan import plan_called
+
+
+# Whether operators of onnxruntime may be written that are not ONNX's.
+for_onnxruntime: ContextVar[bool] = ContextVar("linnet_for_onnxruntime", default=False)
 
 
 def translate_scan(plan: str, tensors: Any, mask: Any, resets: Any, reverse: bool) -> list[Any]:
@@ -38,12 +43,20 @@ def translate_int8_scan(
     plan: str, tensors: Any, numbers: Any, scales: Any, mask: Any, resets: Any, reverse: bool
 ) -> list[Any]:
     """`translate_scan` of a step whose matrices are int8."""
+    from linnet.deploy.onnx_operators import LSTM_OPERATOR, Int8LSTMCall, operators, source_of
     from linnet.deploy.onnx_scan import add_scan
 
-    joint, *others = tensors
-    nodes = Nodes(f"scan{len(joint.graph)}", joint.dtype)
-    operands = Operands(plan_called(plan), joint, [*others, *numbers], (mask, resets, reverse))
-    results = add_scan(nodes, operands, scales)
+    joint, others = tensors[0], [*tensors[1:], *numbers]
+    name = f"scan{len(joint.graph)}"
+    wanted = for_onnxruntime.get() and operators().get(plan) is LSTM_OPERATOR
+    source = source_of(plan, joint, mask, resets) if wanted else None
+    if source is None:
+        nodes = Nodes(name, joint.dtype)
+        operands = Operands(plan_called(plan), joint, others, (mask, resets, reverse))
+        results = add_scan(nodes, operands, scales)
+    else:
+        nodes = Int8LSTMCall(name, plan, others, scales)
+        results = nodes.add_operator(source, reverse)
     record(nodes.nodes)
     return results
 

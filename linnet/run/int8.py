@@ -38,7 +38,9 @@ def run_int8(
     sequences: Named = {}
     read: Named = {}
     finals: Named = {}
-    joints = cell.input.joint(x).split([sum_of_sizes(cell, plan) for plan in plans], -1)
+    joint = cell.input.joint(x)
+    # A recorder shall not find a split into one part.
+    joints = [joint] if len(plans) == 1 else joint.split([sum_of_sizes(cell, plan) for plan in plans], -1)
     for stage, plan, joint in zip(cell.stages(), plans, joints, strict=True):
         for attribute, name in stage.reads_new_state.items():
             inputs |= getattr(cell, attribute)(read[name])

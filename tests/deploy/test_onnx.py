@@ -313,6 +313,20 @@ def test_weights_only_in_int8(path: Path):
     agree(load(path), rounded, torch.randn(7, 4, 3))
 
 
+def test_an_lstm_in_int8_as_onnxruntimes_operator(path: Path):
+    """Its rounding is its own, so the comparison is with float32, to the precision of int8."""
+    model = WithLengths([Variant(linnet.LSTM, {}), Variant(linnet.LSTM, {"peepholes": True, "bias": False})])
+    small = linnet.quantize(model.eval())
+
+    def arguments(lengths: list[int], steps: int) -> tuple[Tensor, Any, Tensor]:
+        states = {name: draw_state(stack, len(lengths)) for name, stack in model.stacks.items()}
+        return draw(steps, len(lengths), 4, seed=steps, dtype=torch.float), states, torch.tensor(lengths)
+
+    linnet.export_onnx(small, path, *arguments([3, 1, 2], 3), onnxruntime_operators=True)
+    assert kinds(path).count("DynamicQuantizeLSTM") == 2
+    agree(load(path), model, *arguments([1, 9, 2, 5], 9), tolerance=0.03)
+
+
 def test_what_int8_does_not_have_says_so(path: Path):
     x = torch.randn(5, 2, 3)
     before = linnet.quantize(linnet.GRU(3, 4, form="before"))
