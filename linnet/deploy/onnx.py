@@ -56,8 +56,8 @@ def export_onnx(
     dynamic_shapes         as for torch.export. Default: all dimensions are dynamic that the model does not
                            fix, and it is an error if the model fixes the length or the batch size
     output_names           names of the outputs of the file, in their order
-    onnxruntime_operators  write an LSTM in int8 as onnxruntime's operator DynamicQuantizeLSTM, which is faster
-                           than a Scan and rounds in its own way. Other runtimes cannot read the file
+    onnxruntime_operators  write an LSTM in int8 as onnxruntime's DynamicQuantizeLSTM, which is faster than a
+                           Scan and rounds in its own way. Other runtimes cannot read the file
 
     A language model returns `logits` and the states of its layers, `state.0.c`; if it takes a state, that is
     `before.0.c`.
@@ -256,8 +256,8 @@ def check_call(
         check_resets_of_int8(unit, named_inputs)
     if free and is_torchs(unit):
         raise NotImplementedError(
-            f"{name} is derived from a layer of torch, whose loop torch exports for one length only; to fix the "
-            "length, pass dynamic_shapes"
+            f"{name} is derived from a layer of torch, whose loop torch exports for one length only; to fix "
+            "the length, pass dynamic_shapes"
         )
 
 

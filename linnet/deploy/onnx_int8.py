@@ -1,6 +1,6 @@
 """Products with int8 matrices as ONNX nodes: the scheme of linnet/recurrent/int8.py, integer for integer.
 
-The bytes are unsigned, with 128 for 0: onnxruntime's sums of products of signed bytes saturate on some machines.
+The bytes are unsigned, with 128 for 0: onnxruntime's products of signed bytes saturate on some machines.
 """
 
 from __future__ import annotations

@@ -91,8 +91,9 @@ def source_of(plan: str, joint: Any, mask: Any, resets: Any) -> Source | None:
         x, weight, scales, bias = product.args[:4]
     else:
         return None
-    read = [None if node is None else value_read_by(joint, node) for node in (x, weight, bias, scales)]
-    return None if None in read[:2] else Source(*read[:3], lengths, read[3])
+    read = {"x": x, "weight": weight, "bias": bias, "scales": scales}
+    values = {name: None if node is None else value_read_by(joint, node) for name, node in read.items()}
+    return None if values["x"] is None or values["weight"] is None else Source(**values, lengths=lengths)
 
 
 def recorded(value: Any) -> Node | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import Any
 
@@ -13,7 +13,6 @@ from linnet.base.torch_private import register_onnx_translation
 from linnet.deploy.onnx_nodes import Blocks, Nodes, Sizes, record, size_of
 from linnet.program.operands import Operands
 from linnet.program.plan import plan_called
-
 
 # Whether operators of onnxruntime may be written that are not ONNX's.
 for_onnxruntime: ContextVar[bool] = ContextVar("linnet_for_onnxruntime", default=False)
@@ -74,7 +73,7 @@ def translate_int8_linear(x: Any, numbers: Any, scales: Any, bias: Any, heads: i
     return result
 
 
-SCANS = {
+SCANS: dict[Any, Callable[..., Any]] = {
     torch.ops.linnet.scan.default: translate_scan,
     torch.ops.linnet.int8_scan.default: translate_int8_scan,
 }

@@ -57,8 +57,8 @@ class PolicyStep(OneStep):
         before, after = shapes_in(state), shapes_in(results[1])
         if before != after:
             raise ValueError(
-                f"the state that {type(self.model).__name__} returns must have the shapes of the one that it is "
-                f"given, {before}; got {after}"
+                f"the state that {type(self.model).__name__} returns must have the shapes of the one that it "
+                f"is given, {before}; got {after}"
             )
 
 

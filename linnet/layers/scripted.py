@@ -6,14 +6,11 @@ torch.jit.script asks each module by `__prepare_scriptable__` for another one to
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import Tensor, nn
 
 from linnet.recurrent.scripting import cannot_be_scripted
-
-if TYPE_CHECKING:
-    from linnet.layers.torch_names import TorchCell, TorchStack
 
 # Options that torch's layers and cells have too, besides sizes.
 TORCHS = ("num_layers", "bias", "batch_first", "dropout", "bidirectional", "proj_size", "nonlinearity")
@@ -23,7 +20,7 @@ NOISE = ("variational", "input_dropout", "state_dropout", "weight_drop")
 OF_INITIALISATION = ("init", "chrono", "device", "dtype")
 
 
-def scriptable_layer(layer: TorchStack) -> nn.Module:
+def scriptable_layer(layer: Any) -> nn.Module:
     """Return torch's module with the weights of a layer."""
     noise = [name for name in layer.options_shown() if name in NOISE]
     if layer.training and noise:
@@ -34,7 +31,7 @@ def scriptable_layer(layer: TorchStack) -> nn.Module:
         raise cannot_be_scripted(layer, str(error)) from None
 
 
-def scriptable_cell(cell: TorchCell) -> nn.Module:
+def scriptable_cell(cell: Any) -> nn.Module:
     """Return torch's module with the weights of a cell."""
     known = {"input_size", "hidden_size", "bias", "nonlinearity", *OF_INITIALISATION}
     if not cell.has_torch_layout or not set(cell.options_shown()) <= known:
@@ -55,8 +52,8 @@ def torch_module(module: Any, name: str, weights: dict[str, Tensor]) -> nn.Modul
     made = kind(module.input_size, module.hidden_size, **options, device="meta")
     made.load_state_dict(weights, assign=True)
     warnings.warn(
-        f"torch.jit.script compiles linnet's {name} as nn.{name} with the same weights, and leaves that in the "
-        "model; to keep linnet's, script a copy: torch.jit.script(copy.deepcopy(model))",
+        f"torch.jit.script compiles linnet's {name} as nn.{name} with the same weights, and leaves that in "
+        "the model; to keep linnet's, script a copy: torch.jit.script(copy.deepcopy(model))",
         stacklevel=3,
     )
     return made.train(module.training)

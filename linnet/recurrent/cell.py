@@ -28,8 +28,8 @@ from linnet.program.padding import only_selects
 from linnet.program.unit import READ, ByNature, Named, Stage, Unit
 from linnet.recurrent.adapters import adapters_of, run_inside, unwrapped, without_adapters
 from linnet.recurrent.projection import Projection
-from linnet.recurrent.signature import named_arguments
 from linnet.recurrent.scripting import NotScriptable
+from linnet.recurrent.signature import named_arguments
 from linnet.recurrent.symbolic import is_symbol, recorded_call
 from linnet.recurrent.timespans import refuse_timespans, timed
 from linnet.run.choose import bound_step, run_step

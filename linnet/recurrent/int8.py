@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from linnet.program import blocks
-from linnet.run.int8_ops import int8_linear, is_recorded_product
+from linnet.run.choose import is_recorded_product
+from linnet.run.int8_ops import int8_linear
 
 LEVELS = 127
 

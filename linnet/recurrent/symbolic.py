@@ -20,4 +20,5 @@ def recorded_call(module: nn.Module, x: Proxy, state: Any, others: dict[str, Any
     """
     given = {name: value for name, value in others.items() if value is not None}
     inputs = (x,) if state is None else (x, state)
-    return x.tracer.create_proxy("call_module", x.tracer.path_of_module(module), inputs, given)
+    tracer: Any = x.tracer
+    return tracer.create_proxy("call_module", tracer.path_of_module(module), inputs, given)

@@ -121,9 +121,10 @@ def check_not_unrolled(cell: Unit, x: Tensor) -> None:
     """The older exporter writes all operations of the loop, and dynamic axes would not reach its length."""
     if x.shape[0] > 1:
         raise RuntimeError(
-            f"torch.onnx.export(dynamo=False) would write each of the {int(x.shape[0])} steps of {cell.unit_name}, "
-            "for this length only; use linnet.export_onnx, or torch.onnx.export with dynamo=True, which write "
-            'one operator for any length. To fix the length, export within linnet.backend("reference")'
+            f"torch.onnx.export(dynamo=False) would write each of the {int(x.shape[0])} steps of "
+            f"{cell.unit_name}, for this length only; use linnet.export_onnx, or torch.onnx.export with "
+            "dynamo=True, which write one operator for any length. To fix the length, export within "
+            'linnet.backend("reference")'
         )
 
 
@@ -186,6 +187,12 @@ def may_use_cpu_kernel(x: Tensor) -> bool:
     if is_compiling() or not may_use_cpu_kernels() or torch.is_autocast_enabled("cpu"):
         return False
     return CPU.obstacle(x) is None and not is_recorded(x) and opaque_to_kernels(x) is None
+
+
+def is_recorded_product(x: Tensor) -> bool:
+    """Whether a recorder gets a product of int8 with x as one operation: see run/int8_ops.py."""
+    plain = x.dtype == torch.float32 and not is_transformed() and CPU.obstacle(x) is None
+    return plain and is_recorded(x) and not is_in_older_onnx_export()
 
 
 def fall_back(cell: Unit, reason: str) -> None:

@@ -1,7 +1,7 @@
 """Products and scans with int8 matrices as registered torch operations, for torch.compile and torch.export.
 
-As the operations of run/ops.py: a compiler or a tracer records each as one operation. The matrices are given as
-whole numbers and their scales, and packed at each call.
+As those of run/ops.py: a compiler or a tracer records each as one operation. The matrices are given as whole
+numbers and their scales, and packed at each call.
 """
 
 from __future__ import annotations
@@ -14,18 +14,11 @@ from torch import Tensor
 
 from linnet.base.forks import compiling
 from linnet.program.plan import Plan, plan_called
-from linnet.program.readable import is_in_older_onnx_export, is_recorded, is_transformed
 from linnet.run.available import no_cpu_kernels
 from linnet.run.operation_checks import check_int8_linear, check_int8_scan
 
 if TYPE_CHECKING:
     from linnet.cpu.int8 import Int8Blocks, Int8Panels
-
-
-def is_recorded_product(x: Tensor) -> bool:
-    """Whether a recorder gets the operation of a product with x, and not the operations of its definition."""
-    plain = x.device.type == "cpu" and x.dtype == torch.float32 and not is_transformed()
-    return plain and is_recorded(x) and not is_in_older_onnx_export() and no_cpu_kernels() is None
 
 
 def packed(numbers: Tensor, scales: Tensor, heads: int, parts: int) -> Int8Panels | Int8Blocks:
@@ -75,8 +68,8 @@ def int8_scan(
     known = plan_called(plan)
     check_int8_scan(known, tensors, numbers, scales, mask, resets)
     matrices = [
-        packed(*pair, product.heads, len(product.parts))
-        for *pair, product in zip(numbers, scales, known.products, strict=True)
+        packed(each, scale, product.heads, len(product.parts))
+        for each, scale, product in zip(numbers, scales, known.products, strict=True)
     ]
     from linnet.cpu.int8_scan import run_sequence
 

@@ -336,7 +336,7 @@ def test_what_int8_does_not_have_says_so(path: Path):
     given = {"resets": torch.zeros(5, 2, dtype=torch.bool), "reset_state": torch.zeros(1, 2, 4)}
     with pytest.raises(NotImplementedError, match="no kernels of int8 for rotations"):
         linnet.export_onnx(linnet.quantize(linnet.GORU(3, 4)), path, x)
-    with pytest.raises(NotImplementedError, match="GRU in int8 resets to zeros only.*without reset_state"):
+    with pytest.raises(NotImplementedError, match=r"GRU in int8 resets to zeros only.*without reset_state"):
         linnet.export_onnx(linnet.quantize(linnet.GRU(3, 4)), path, x, **given)
 
 

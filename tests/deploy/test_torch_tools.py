@@ -197,9 +197,7 @@ def kinds(path: Any) -> list[str]:
 
 
 @pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")
-@pytest.mark.parametrize(
-    ("unit", "kind"), [*zip(UNITS, ["LSTM", "GRU", "Scan", "Scan"], strict=True)]
-)
+@pytest.mark.parametrize(("unit", "kind"), [(linnet.GRU, "GRU"), (linnet.NRU, "Scan")])
 def test_torch_onnx_export_writes_one_operator_for_any_length(unit: Any, kind: str, tmp_path: Path):
     pytest.importorskip("onnxscript", reason="the extra onnx is not installed")
     model, path, dynamic = made(unit), tmp_path / "model.onnx", torch.export.Dim.DYNAMIC
@@ -215,9 +213,45 @@ def test_torch_onnx_export_writes_one_operator_for_any_length(unit: Any, kind: s
 def test_the_older_exporter_does_not_unroll_a_loop(tmp_path: Path):
     pytest.importorskip("onnx", reason="the extra onnx is not installed")
     path = tmp_path / "model.onnx"
-    answer = r"each of the 9 steps of GRU, .*linnet\.export_onnx.*dynamo=True.*linnet\.backend\(\"reference\"\)"
+    answer = (
+        r"each of the 9 steps of GRU, .*linnet\.export_onnx.*dynamo=True.*linnet\.backend\(\"reference\"\)"
+    )
     with pytest.raises(RuntimeError, match=answer):
         torch.onnx.export(made(linnet.GRU), (x_of(3, 9),), path, dynamo=False)
     step = WithStates(linnet.LSTM(4, 6)).eval()
     torch.onnx.export(step, (X[:1], H, C), path, dynamo=False)
     torch.testing.assert_close(run_file(path, X[1:2], H, C), [*step(X[1:2], H, C)], rtol=0, atol=1e-6)
+
+
+# -------------------------------------------------------------------- quantisation of the neighbours
+
+
+@pytest.mark.filterwarnings(
+    "ignore::DeprecationWarning",
+    "ignore:torch.quantize_per_tensor",
+    "ignore:torch.ao's quantisation leaves linnet's",
+)
+@pytest.mark.parametrize("unit", UNITS)
+def test_quantize_dynamic_of_the_linear_layers(unit: Any):
+    model, x = made(unit), x_of(2, 5)
+    small = torch.ao.quantization.quantize_dynamic(model, {nn.Linear})
+    assert type(small.head) is torch.ao.nn.quantized.dynamic.Linear
+    assert type(small.rnn) is unit
+    torch.testing.assert_close(small.rnn(small.conv(x).mT)[0], model.rnn(model.conv(x).mT)[0], rtol=0, atol=0)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_pt2e_quantises_the_neighbours():
+    pt2e = pytest.importorskip("torchao.quantization.pt2e.quantize_pt2e", reason="torchao is not installed")
+    from torchao.quantization.pt2e.quantizer import x86_inductor_quantizer as x86
+
+    model, x = made(linnet.GRU), x_of(3, 9)
+    quantizer = x86.X86InductorQuantizer().set_global(x86.get_default_x86_inductor_quantization_config())
+    prepared = pt2e.prepare_pt2e(torch.export.export(model, (x,)).module(), quantizer)
+    prepared(x)
+    small = pt2e.convert_pt2e(prepared)
+    names = [str(node.target) for node in small.graph.nodes]
+    assert names.count("linnet.scan.default") == 1
+    # Of the head: this quantizer does not know nn.Conv1d.
+    assert names.count("quantized_decomposed.dequantize_per_channel.default") == 1
+    torch.testing.assert_close(small(x), model(x), rtol=0, atol=0.02)
