@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.fx import Node
 
+from linnet.deploy.onnx_int8 import ZERO, as_bytes
 from linnet.deploy.onnx_nodes import Nodes
 from linnet.program.plan import Plan, plan_called
 from linnet.units import GRU, LSTM, RNN
@@ -215,7 +216,7 @@ class Int8LSTMCall(OperatorCall):
     def kind_and_inputs(self, source: Source) -> tuple[str, list[Any]]:
         _, inputs = super().kind_and_inputs(source)
         for place in (1, 2):
-            inputs[place] = self.add("Transpose", inputs[place], perm=[0, 2, 1])
+            inputs[place] = as_bytes(self, self.add("Transpose", inputs[place], perm=[0, 2, 1]))
         inputs += [None] * (8 - len(inputs))
         zeros = self.zeros()
         return "DynamicQuantizeLSTM", [
@@ -228,4 +229,4 @@ class Int8LSTMCall(OperatorCall):
         """The numbers that stand for 0, [1, rows]."""
         from onnxscript.ir import DataType
 
-        return self.constant([[0] * (len(self.gates) * self.size)], DataType.INT8)
+        return self.constant([[ZERO] * (len(self.gates) * self.size)], DataType.UINT8)
