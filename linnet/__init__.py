@@ -15,6 +15,7 @@ from linnet.deploy.c import export_c
 from linnet.deploy.checkpoints import load_foreign
 from linnet.deploy.javascript import export_js
 from linnet.deploy.onnx import export_onnx
+from linnet.deploy.policy import export_policy
 from linnet.deploy.quantize import quantize
 from linnet.deploy.wasm import export_wasm
 from linnet.layers.crf import CRF
@@ -99,6 +100,7 @@ __all__ = [
     "export_c",
     "export_js",
     "export_onnx",
+    "export_policy",
     "export_wasm",
     "FallbackWarning",
     "freeze",

@@ -265,9 +265,6 @@ class Int8Projection(Quantised, Projection):
     def cut(self, name: str = "weight") -> tuple[int, tuple[int, ...]]:
         return Projection.cut(self, name)
 
-    def panels(self) -> Int8Panels | Int8Blocks:
-        return self.used().panels()
-
     def product(self, name: str = "weight") -> Operations:
         return self.used(name).operation()
 

@@ -24,6 +24,7 @@ import torch
 from torch import Tensor, nn
 from torch.compiler import is_compiling
 
+from linnet.layers.scripted import scriptable_cell, scriptable_layer
 from linnet.program.operands import sum_of_biases
 from linnet.program.owned import named_tensors
 from linnet.program.unit import Shift
@@ -349,6 +350,9 @@ class TorchCell(TorchOwner, Cell):
     def returned(self, y: Tensor, state: Any) -> Any:
         return state
 
+    def __prepare_scriptable__(self) -> nn.Module:
+        return scriptable_cell(self)
+
     # ------------------------------------------------------------------------------ state dicts
 
     def torch_tensors(self) -> dict[str, Tensor]:
@@ -427,6 +431,9 @@ class TorchStack(TorchOwner, Recurrent, TorchMethods):
     @property
     def _flat_weights_names(self) -> list[str]:  # type: ignore[override]
         return [name for names in self._all_weights for name in names]
+
+    def __prepare_scriptable__(self) -> nn.Module:
+        return scriptable_layer(self)
 
     def torch_state_dict(self) -> dict[str, Tensor]:
         """The state dict of the module of torch that computes the same."""
