@@ -16,6 +16,8 @@ from linnet.deploy.checkpoints import load_foreign
 from linnet.deploy.javascript import export_js
 from linnet.deploy.onnx import export_onnx
 from linnet.deploy.quantize import quantize
+from linnet.deploy.read.errors import UnreadableModel
+from linnet.deploy.read.files import read_model
 from linnet.deploy.wasm import export_wasm
 from linnet.layers.crf import CRF
 from linnet.recurrent.cell import Cell
@@ -83,6 +85,7 @@ __all__ = [
     "parameter_groups",
     "Projection",
     "quantize",
+    "read_model",
     "record",
     "Recurrent",
     "reuse_memory",
@@ -90,6 +93,7 @@ __all__ = [
     "stream",
     "Stream",
     "unfreeze",
+    "UnreadableModel",
     "UNITS",
     *(each.__name__ for unit in UNITS.values() for each in (unit, unit.cell_class)),
 ]
