@@ -2,19 +2,23 @@
 
     python -m tools.fuzz_reader FOLDER -max_total_time=900 -rss_limit_mb=3000       the reader, and a call
     python -m tools.fuzz_reader FOLDER --command -max_total_time=900                `linnet convert`
+    python -m tools.fuzz_reader FOLDER --program -max_total_time=900                programs of torch.export
 
 Needs the package atheris. FOLDER keeps the inputs that reach new code. Every second input is changed as a
-message (attributes, shapes, operators, inputs), the others as bytes.
+message (attributes, shapes, operators, inputs) or, of a program, as JSON; the others as bytes.
 """
 
 from __future__ import annotations
 
 import contextlib
+import copy
 import io
-import os
+import json
 import random
 import sys
 import tempfile
+import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,17 +26,21 @@ import atheris
 import torch
 from google.protobuf.message import DecodeError
 from onnx import ModelProto
+from torch import nn
 
 # Count the code that is reached in the readers, not in torch.
 with atheris.instrument_imports(include=["linnet.deploy.read", "linnet.cli.convert"]):
     from linnet.base.errors import InputError, InputTypeError
     from linnet.cli import main as linnet_command
     from linnet.deploy.read.errors import UnreadableModel
-    from linnet.deploy.read.files import model_of
+    from linnet.deploy.read.files import model_of, read_model
     from linnet.deploy.read.operators.table import OPERATORS
+    from linnet.deploy.read.program_file import MODEL
     from linnet.deploy.read.states import example_of
 from tools.onnx_cases import CASES
 
+WEIGHTS: dict[str, bytes] = {}
+"""The entries of the archive of a program."""
 LIMIT = 2**26
 """The memory limit of the readers while they are fuzzed."""
 NUMBERS = (-(2**63), -(2**31), -5, -1, 0, 1, 2, 3, 7, 16, 255, 65536, 2**31 - 1, 2**31, 2**40, 2**62)
@@ -62,6 +70,23 @@ def convert(data: bytes) -> None:
     assert code in (0, 1), code
 
 
+def read_program_and_call(data: bytes) -> None:
+    """Read a program whose JSON is `data` and whose weights are those of the first seed."""
+    with tempfile.NamedTemporaryFile(suffix=".pt2", dir="/dev/shm") as file:
+        with zipfile.ZipFile(file, "w") as archive:
+            for name, content in WEIGHTS.items():
+                archive.writestr(name, data if name.endswith(MODEL) else content)
+        file.flush()
+        try:
+            model = read_model(file.name, memory_limit=LIMIT)
+            example = example_of(model, {})
+            for _ in range(2):
+                with torch.no_grad():
+                    model(*example.values())
+        except (UnreadableModel, InputError, InputTypeError):
+            pass
+
+
 # ---------------------------------------------------------------------------------------- mutation
 
 
@@ -82,6 +107,64 @@ def mutate(data: bytes, most: int, seed: int) -> bytes:
         return atheris.Mutate(data, most)
     changed = model.SerializeToString()
     return changed if len(changed) <= most else data
+
+
+def mutate_json(data: bytes, most: int, seed: int) -> bytes:
+    """Replace one to four values anywhere in the JSON by numbers, or by other values of it."""
+    chance = random.Random(seed)
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError):
+        return atheris.Mutate(data, most)
+    if chance.random() < 0.2:
+        return atheris.Mutate(data, most)
+    for _ in range(chance.randrange(1, 5)):
+        places = list(places_in(value))
+        if not places:
+            return data
+        (where, key), (other, name) = chance.choice(places), chance.choice(places)
+        # A copy: the other value may contain this place.
+        moved = copy.deepcopy(other[name])
+        where[key] = moved if chance.random() < 0.5 else chance.choice([*NUMBERS, None, "", [], True, 0.5])
+    changed = json.dumps(value).encode()
+    return changed if len(changed) <= most else data
+
+
+def places_in(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Every container within a value, with each of its keys."""
+    for key in (
+        list(value) if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
+    ):
+        yield value, key
+        yield from places_in(value[key])
+
+
+class Program(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.rnn, self.head = nn.Conv1d(2, 3, 3), nn.GRU(3, 4), nn.Linear(4, 2)
+
+    def forward(self, x: torch.Tensor, h: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        y = torch.relu(self.conv(x)).permute(2, 0, 1)
+        y, h = self.rnn(y, h)
+        y = torch.cat([y, y.clamp(-1, 1)], 1).reshape(y.shape[0], -1, 4).mean(0)
+        return torch.softmax(self.head(y), -1), h
+
+
+def write_program(folder: Path) -> None:
+    """Keep the weights of a small program, and write its JSON without what the reader never looks at."""
+    batch = torch.export.Dim("batch", min=2, max=8)
+    inputs = (torch.randn(2, 2, 6), torch.randn(1, 2, 4))
+    exported = torch.export.export(Program().eval(), inputs, dynamic_shapes=({0: batch}, {1: batch}))
+    torch.export.save(exported, folder.with_name("program.pt2"))
+    with zipfile.ZipFile(folder.with_name("program.pt2")) as archive:
+        WEIGHTS.update({name: archive.read(name) for name in archive.namelist()})
+    value = json.loads(next(content for name, content in WEIGHTS.items() if name.endswith(MODEL)))
+    for node in value["graph_module"]["graph"]["nodes"]:
+        node["metadata"] = {}
+    folder.mkdir(parents=True, exist_ok=True)
+    kept = {"graph_module": {name: value["graph_module"][name] for name in ("graph", "signature")}}
+    (folder / "program.json").write_text(json.dumps(kept), encoding="utf-8")
 
 
 def change_attribute(graph: Any, chance: random.Random) -> None:
@@ -163,11 +246,14 @@ def write_seeds(folder: Path) -> None:
 
 def main() -> None:
     torch.set_num_threads(1)
-    folder, *options = [each for each in sys.argv[1:] if each != "--command"]
-    target = convert if "--command" in sys.argv else read_and_call
-    write_seeds(Path(folder))
-    os.environ.setdefault("LINNET_CACHE", str(Path(folder).with_name("cache")))
-    atheris.Setup([sys.argv[0], folder, *options], target, custom_mutator=mutate)
+    folder, *options = [each for each in sys.argv[1:] if not each.startswith("--")]
+    is_program = "--program" in sys.argv
+    target = convert if "--command" in sys.argv else read_program_and_call if is_program else read_and_call
+    (write_program if is_program else write_seeds)(Path(folder))
+    options += ["-max_len=40000"] if is_program else []
+    atheris.Setup(
+        [sys.argv[0], folder, *options], target, custom_mutator=mutate_json if is_program else mutate
+    )
     atheris.Fuzz()
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from linnet.deploy.read.errors import UnreadableModel
 from linnet.deploy.read.graph import Graph, Node, Port
 from linnet.deploy.read.limits import DEPTH, NODES, Account
+from linnet.deploy.read.order import Scopes, check_known, check_names
 from linnet.deploy.read.tensors import dtype_of, tensor_of, text_of
 from linnet.deploy.read.wire import check_size
 from linnet.runs.errors import missing
@@ -16,8 +16,6 @@ from linnet.runs.errors import missing
 # The numbers of onnx.AttributeProto.AttributeType, and the field that has the value.
 ATTRIBUTES = {1: "f", 2: "i", 3: "s", 4: "t", 5: "g", 6: "floats", 7: "ints", 8: "strings"}
 STANDARD = ("", "ai.onnx")
-# The names of values in a graph and in those around it.
-Scopes = tuple[set[str], ...]
 OLDEST, NEWEST = 7, 26
 """Versions of the standard operators whose meaning Linnet knows."""
 
@@ -79,7 +77,7 @@ class Reader:
         }
         # Until version 3 of the format, initialisers were inputs too.
         inputs = tuple(port_of(each) for each in proto.input if text_of(each.name) not in constants)
-        check_names([port.name for port in inputs])
+        check_names("inputs", [port.name for port in inputs])
         here = {*constants, *(port.name for port in inputs)}
         known = (*around, here)
         nodes = []
@@ -88,6 +86,7 @@ class Reader:
             check_known(nodes[-1].title, nodes[-1].inputs, known)
             here.update(nodes[-1].outputs)
         outputs = tuple(text_of(each.name) for each in proto.output)
+        check_names("outputs", list(outputs))
         check_known("the graph's list of outputs", outputs, known)
         return Graph(inputs, outputs, tuple(nodes), constants)
 
@@ -114,17 +113,6 @@ class Reader:
         if proto.type in (3, 8):
             return text_of(value) if proto.type == 3 else [text_of(each) for each in value]
         return list(value) if proto.type in (6, 7) else value
-
-
-def check_known(who: str, names: Iterable[str], known: Scopes) -> None:
-    wrong = [name for name in names if name and not any(name in scope for scope in known)]
-    if wrong:
-        raise UnreadableModel(f"{who} reads {wrong[0]!r}, which nothing before it has written")
-
-
-def check_names(names: list[str]) -> None:
-    if "" in names or len(set(names)) < len(names):
-        raise UnreadableModel(f"the inputs {names[:20]} have no name or the same one")
 
 
 def port_of(proto: Any) -> Port:

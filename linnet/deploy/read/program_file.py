@@ -17,6 +17,7 @@ from linnet.deploy.read.aten import ARGUMENTS, DROPPED, OPTIONS, Slot
 from linnet.deploy.read.errors import UnreadableModel
 from linnet.deploy.read.graph import Graph, Node, Port
 from linnet.deploy.read.limits import NODES, Account, bytes_of, checked_shape
+from linnet.deploy.read.order import check_order
 from linnet.deploy.read.tensors import from_bytes
 from linnet.runs.errors import Damaged
 from linnet.runs.untrusted import parse_json
@@ -81,17 +82,21 @@ class Program:
             kind, given = only(spec)
             if kind == "user_input":
                 inputs += (
-                    [self.port(given["arg"]["as_tensor"]["name"])] if "as_tensor" in given["arg"] else []
+                    [self.port(text(given["arg"]["as_tensor"]["name"]))]
+                    if "as_tensor" in given["arg"]
+                    else []
                 )
             else:
-                name = given["arg"]["name"]
-                self.titles[name] = given[f"{kind}_name"]
+                name = text(given["arg"]["name"])
+                self.titles[name] = text(given[f"{kind}_name"])
                 if kind != "parameter":
                     self.buffers.add(name)
                 constants[name] = self.tensor(weights, self.titles[name])
-        return Graph(
+        made = Graph(
             tuple(inputs), self.outputs(), self.nodes(), constants, titles=self.titles, buffers=self.buffers
         )
+        check_order(made)
+        return made
 
     def outputs(self) -> tuple[str, ...]:
         found = []
@@ -99,7 +104,7 @@ class Program:
             kind, given = only(spec)
             if kind != "user_output":
                 raise UnreadableModel(f"the program writes to its inputs or buffers ({kind})")
-            found += [given["arg"]["as_tensor"]["name"]] if "as_tensor" in given["arg"] else []
+            found += [text(given["arg"]["as_tensor"]["name"])] if "as_tensor" in given["arg"] else []
         return tuple(found)
 
     def port(self, name: str) -> Port:
@@ -176,7 +181,7 @@ class Program:
             raise UnreadableModel(f"the program has an argument of the unknown kind {kind[:40]!r}")
         if kind == "as_sym_int":
             host.add(len(inputs))
-        inputs.append(value["name" if kind == "as_tensor" else "as_name"])
+        inputs.append(text(value["name" if kind == "as_tensor" else "as_name"]))
         return Slot(len(inputs) - 1)
 
 
@@ -189,8 +194,14 @@ def only(given: Mapping[str, Any]) -> tuple[str, Any]:
 def names_of(output: Mapping[str, Any]) -> list[str]:
     kind, value = only(output)
     if kind == "as_tensors":
-        return [each["name"] for each in value]
-    return [value["name"] if kind == "as_tensor" else value["as_name"]]
+        return [text(each["name"]) for each in value]
+    return [text(value["name"] if kind == "as_tensor" else value["as_name"])]
+
+
+def text(value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise UnreadableModel(f"the program has {value!r:.40} where a name is expected")
+    return value
 
 
 def operator_of(target: str) -> str:
