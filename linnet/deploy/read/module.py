@@ -39,10 +39,6 @@ class FileModel(nn.Module):
         self.plans: dict[Any, Plan] = {}
         self.eval()
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Copies make their own plans, which refer to their own layers."""
-        return {**self.__dict__, "plans": {}}
-
     @property
     def inputs(self) -> list[Port]:
         return [port for port in self.graph.inputs if port.name not in self.fixed]

@@ -7,7 +7,7 @@ is not in the plan. Each operator runs on tensors without memory first, which te
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -220,7 +220,9 @@ class Interpreter:
         """Record a step that looks at the condition in each call."""
         outside = sorted(set().union(*(branch.outside for branch in branches)))
         numbers = [scope[name] for name in outside]
-        function = partial(run_branch, self, call, branches, outside)
+        # Without the interpreter itself, which would keep the values of this call.
+        maker = partial(Interpreter, self.module, self.version, recording=False)
+        function = partial(run_branch, maker, self.account.limit, call, branches, outside)
         results = function(self.value(condition), *map(self.value, numbers))
         call.require(len(call.node.outputs) <= len(results), "has branches with too few outputs")
         self.account.take(size_of(results), call.node.title)
@@ -229,7 +231,8 @@ class Interpreter:
 
 
 def run_branch(
-    maker: Interpreter,
+    maker: Callable[[Account], Interpreter],
+    limit: int,
     call: Call,
     branches: tuple[Graph, Graph],
     outside: Sequence[str],
@@ -237,7 +240,7 @@ def run_branch(
     *values: Tensor,
 ) -> tuple[Tensor, ...]:
     """Run the branch that the condition chooses, with all checks."""
-    runner = Interpreter(maker.module, maker.version, Account(maker.account.limit), recording=False)
+    runner = maker(Account(limit))
     around = {name: runner.add(value, False) for name, value in zip(outside, values, strict=True)}
     scope: Scope = ChainMap({}, around)
     found = runner.run_graph(branches[0 if truth(call, condition) else 1], scope)

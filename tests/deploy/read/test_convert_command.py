@@ -13,7 +13,8 @@ import torch
 import linnet
 from linnet.cli import convert, main
 from linnet.deploy.read.states import StatefulStep, example_of, find_states, stem
-from tools.onnx_cases import CASES, recurrent
+from tools.onnx_cases import CASES, node, recurrent
+from tools.onnx_cases import model as model_proto
 
 
 @pytest.fixture
@@ -48,6 +49,16 @@ def test_a_step_keeps_the_states_that_names_and_shapes_tell(path: Path):
     y, (h, c) = step(x, state)
     again, hn, cn = model(x, *model(x + 1, *step.arguments(example)[1])[1:])
     assert all(torch.equal(a, b) for a, b in ((y, again), (h, hn), (c, cn)))
+
+
+def test_names_alone_are_no_state(tmp_path: Path):
+    """An output that is twice as long as the input cannot replace it."""
+    nodes = [node("Concat", ["h", "h"], ["hn"], axis=0), node("Neg", ["x"], ["y"])]
+    (tmp_path / "model.onnx").write_bytes(
+        model_proto(nodes, {"x": (2,), "h": (2,)}, ["y", "hn"]).SerializeToString()
+    )
+    model = linnet.read_model(tmp_path / "model.onnx")
+    assert find_states(model, example_of(model, {})) == {}
 
 
 def test_states_can_be_named(path: Path):

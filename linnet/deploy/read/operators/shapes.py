@@ -136,10 +136,9 @@ def slices(
 
 
 def cut(x: Tensor, axis: int, part: slice) -> Tensor:
-    """Return a slice as Python understands it; ONNX writes -2^63 for an end before the first value."""
+    """Return a slice; Python too cuts off what lies beyond the ends, such as an end of -2^63."""
     length = x.shape[axis]
-    end = None if part.step < 0 and part.stop < -length else part.stop
-    start, stop, step = slice(part.start, end, part.step).indices(length)
+    start, stop, step = part.indices(length)
     if step > 0:
         step = min(step, max(length, 1))
         return x[(slice(None),) * axis + (slice(start, max(start, stop), step),)]
