@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import pickle
 import zipfile
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
@@ -147,6 +148,50 @@ def test_weights_that_are_no_layer_are_refused():
     proto.graph.node[0].attribute.append(helper.make_attribute("clip", 1.0))
     with pytest.raises(UnreadableModel, match=r"\(GRU\) has clip, which Linnet does not read"):
         read(proto)
+
+
+def constant_with_an_input(proto: onnx.ModelProto) -> None:
+    proto.graph.node.insert(0, node("Constant", ["x"], ["new"], value_int=1))
+
+
+def no_input_of_a_layer(proto: onnx.ModelProto) -> None:
+    proto.graph.node[0].input[0] = ""
+
+
+def weights_from_a_layer(proto: onnx.ModelProto) -> None:
+    proto.graph.node.insert(0, node("LSTM", ["x", "w", "r"], ["made"], hidden_size=6))
+    proto.graph.node[1].input[1] = "made"
+
+
+def input_twice(proto: onnx.ModelProto) -> None:
+    proto.graph.input.append(proto.graph.input[0])
+
+
+def output_without_a_name(proto: onnx.ModelProto) -> None:
+    proto.graph.output[0].name = ""
+
+
+SENSELESS = (
+    constant_with_an_input,
+    no_input_of_a_layer,
+    weights_from_a_layer,
+    input_twice,
+    output_without_a_name,
+)
+
+
+@pytest.mark.parametrize("change", SENSELESS, ids=lambda change: change.__name__)
+def test_a_graph_that_makes_no_sense_is_refused(change: Callable[[onnx.ModelProto], None]):
+    proto = CASES["lstm"]()
+    change(proto)
+    with pytest.raises(UnreadableModel):
+        read(proto)(torch.zeros(5, 3, 4))
+
+
+def test_a_name_that_is_not_utf8_is_refused():
+    content = CASES["lstm"]().SerializeToString().replace(b"LSTM", b"LS\xffM")
+    with pytest.raises(UnreadableModel, match="LS\ufffdM"):
+        model_of(content, None, {}, LIMIT)
 
 
 # ------------------------------------------------------------------------------------- other files
