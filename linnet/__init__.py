@@ -17,6 +17,8 @@ from linnet.deploy.javascript import export_js
 from linnet.deploy.onnx import export_onnx
 from linnet.deploy.policy import export_policy
 from linnet.deploy.quantize import quantize
+from linnet.deploy.read.errors import UnreadableModel
+from linnet.deploy.read.files import read_model
 from linnet.deploy.wasm import export_wasm
 from linnet.layers.crf import CRF
 from linnet.recurrent.cell import Cell
@@ -112,6 +114,7 @@ __all__ = [
     "Projection",
     "quantize",
     "quantize_integer",
+    "read_model",
     "record",
     "Recurrent",
     "reuse_memory",
@@ -119,6 +122,7 @@ __all__ = [
     "stream",
     "Stream",
     "unfreeze",
+    "UnreadableModel",
     "UNITS",
     *(each.__name__ for unit in UNITS.values() for each in (unit, unit.cell_class)),
 ]
