@@ -43,7 +43,9 @@ def package_to_linnet(layer: nn.Module) -> nn.Module:
         raise LeftAloneError(
             "it is TorchScript, which runs no other modules; convert the model before torch.jit"
         )
-    return from_sru(layer) if is_sru(layer) else from_quantised(layer)
+    # Building a layer draws weights, which must not change the random numbers of the program.
+    with torch.random.fork_rng(devices=[]):
+        return from_sru(layer) if is_sru(layer) else from_quantised(layer)
 
 
 def from_quantised(layer: Any) -> nn.Module:
@@ -66,18 +68,17 @@ def from_sru(layer: Any) -> nn.Module:
         raise LeftAloneError(
             "the states of both directions are in one; build it with nn_rnn_compatible_return=True"
         )
-    if layer.rnn_dropout or layer.input_to_hidden is not None or cell.custom_m is not None:
-        raise LeftAloneError("Linnet's SRU has no rnn_dropout, proj_input_to_hidden_first or custom_m")
+    if layer.rnn_dropout or cell.v1 or layer.input_to_hidden is not None or cell.custom_m is not None:
+        raise LeftAloneError("Linnet's SRU has no rnn_dropout, v1, proj_input_to_hidden_first or custom_m")
     made = SRU(
         *(layer.input_size, layer.hidden_size, layer.num_layers),
         bidirectional=layer.bidirectional,
         rank=layer.projection_size,
-        activation=cell.activation,
+        activation="tanh" if cell.activation == "tanh" else "identity",
         prenorm="layer" if layer.use_layer_norm else None,
         highway=layer.has_skip_term,
         highway_bias=cell.highway_bias,
         rescale=cell.rescale,
-        recurrent_gates=not cell.v1,
         cell_dropout=layer.dropout,
         cell_dropout_on="gate",
     )
@@ -85,4 +86,4 @@ def from_sru(layer: Any) -> nn.Module:
         load_foreign(made, layer.state_dict(), "sru", normalize_after=cell.normalize_after)
     except ValueError as error:
         raise LeftAloneError(str(error)) from None
-    return carry_hooks(layer, made)
+    return carry_hooks(layer, made.to(cell.weight))

@@ -48,7 +48,7 @@ class Layer:
 
     @property
     def is_now(self) -> str:
-        return f"left alone: {self.why}" if self.module is None else described(self.module)
+        return f"left alone: {self.why}" if self.module is None else class_of(self.module)
 
 
 @dataclass
@@ -103,8 +103,13 @@ def html_line(cells: list[str], tag: str) -> str:
 
 
 def described(module: nn.Module) -> str:
-    """The class and the options of a layer, as in `LSTM(80, 256, num_layers=3)` of torch or Linnet."""
+    """The class and the options of a layer: `nn.LSTM(80, 256, num_layers=3)`."""
+    sizes = f"{module.input_size}, {module.hidden_size}" if hasattr(module, "input_size") else ""
+    return f"{class_of(module)}({module.extra_repr() or sizes})"
+
+
+def class_of(module: nn.Module) -> str:
+    """The class of a layer, as users write it: `nn.LSTM`, `linnet.LSTM`."""
     root = type(module).__module__.partition(".")[0]
-    owner = {"torch": "nn", "linnet": "linnet"}.get(root, root)
     int8 = " in int8" if any(isinstance(each, Quantised) for each in module.modules()) else ""
-    return f"{owner}.{type(module).__name__}({module.extra_repr()}){int8}"
+    return f"{'nn' if root == 'torch' else root}.{type(module).__name__}{int8}"
