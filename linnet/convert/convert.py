@@ -31,8 +31,8 @@ def convert(model: nn.Module, example: Any = None, int8: bool = False) -> Report
               has differences and times on it. The model runs in evaluation mode, without gradients
     int8      also round the matrices of the replaced layers to int8, for inference (see linnet.quantize)
 
-    nn.LSTM, nn.GRU, nn.RNN, their cells, torch's dynamically quantised LSTM and GRU and the `sru` package's
-    SRU are replaced. A layer that cannot be replaced is left alone, and the report says why.
+    nn.LSTM, nn.GRU, nn.RNN, their cells, those of torch's dynamic quantisation, the `sru` package's SRU and
+    speechbrain's LiGRU are replaced. A layer that cannot be replaced is left alone; the report says why.
     """
     check_module(model)
     if int8 and model.training:

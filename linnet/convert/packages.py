@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import torch
@@ -11,21 +10,27 @@ from torch import nn
 from linnet.convert.carry import LeftAloneError, carry_hooks
 from linnet.convert.torch_layers import OURS, options_of_class
 from linnet.deploy.checkpoints import load_foreign
-from linnet.units import SRU
+from linnet.units import SRU, LiGRU
 
 # The names of the recurrent layers of torch, by which quantised ones and those in TorchScript are known.
 KINDS = {kind.__name__: kind for kind in OURS}
 
 
 def is_of_package(module: nn.Module) -> bool:
-    return is_sru(module) or is_quantised(module) or is_script(module)
+    return is_sru(module) or is_ligru(module) or is_quantised(module) or is_script(module)
 
 
 def is_sru(module: nn.Module) -> bool:
-    """Whether this is the package's SRU; if the package was not imported, there is none."""
-    package: Any = sys.modules.get("sru")
-    kind = getattr(package, "SRU", None)
-    return kind is not None and isinstance(module, kind)
+    return is_of_class(module, "sru.modules", "SRU")
+
+
+def is_ligru(module: nn.Module) -> bool:
+    return is_of_class(module, "speechbrain.nnet.RNN", "LiGRU")
+
+
+def is_of_class(module: nn.Module, source: str, name: str) -> bool:
+    """Whether this is of a class of a package, which need not be installed."""
+    return (source, name) in {(each.__module__, each.__qualname__) for each in type(module).__mro__}
 
 
 def is_quantised(module: nn.Module) -> bool:
@@ -45,7 +50,9 @@ def package_to_linnet(layer: nn.Module) -> nn.Module:
         )
     # Building a layer draws weights, which must not change the random numbers of the program.
     with torch.random.fork_rng(devices=[]):
-        return from_sru(layer) if is_sru(layer) else from_quantised(layer)
+        if is_sru(layer):
+            return from_sru(layer)
+        return from_ligru(layer) if is_ligru(layer) else from_quantised(layer)
 
 
 def from_quantised(layer: Any) -> nn.Module:
@@ -87,3 +94,28 @@ def from_sru(layer: Any) -> nn.Module:
     except ValueError as error:
         raise LeftAloneError(str(error)) from None
     return carry_hooks(layer, made.to(cell.weight))
+
+
+def from_ligru(layer: Any) -> nn.Module:
+    """Return Linnet's LiGRU with the weights of speechbrain's."""
+    if layer.bidirectional:
+        raise LeftAloneError("its directions share their weights, and those of Linnet's LiGRU do not")
+    if layer.reshape:
+        raise LeftAloneError("its input has four dimensions, and that of Linnet's LiGRU three")
+    made = LiGRU(
+        *(int(layer.fea_dim), layer.hidden_size, layer.num_layers),
+        batch_first=True,
+        normalization="batch" if layer.normalization == "batchnorm" else "layer",
+        frames="all",
+        activation=layer.nonlinearity if layer.nonlinearity in ("tanh", "sin", "leaky_relu") else "relu",
+        cell_dropout=layer.dropout,
+    )
+    for direction, theirs in zip(made.directions, layer.rnn, strict=True):
+        cell: Any = direction.cell
+        cell.input.weight, cell.recurrent.weight = theirs.w.weight, theirs.u.weight
+        # Their batch norm counts batches, for an average that it does not compute.
+        kept = {
+            name: each for name, each in theirs.norm.state_dict().items() if name != "num_batches_tracked"
+        }
+        cell.input.norm.load_state_dict(kept)
+    return carry_hooks(layer, made.to(layer.rnn[0].w.weight))

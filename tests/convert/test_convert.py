@@ -345,8 +345,7 @@ def test_a_loop_with_resets_is_found(layer: nn.Module):
     assert "rnn(x, state, resets=starts)" in str(report)
 
 
-def test_a_loop_whose_resets_are_missed_is_reported_as_different():
-    """The difference in the note is that of the states after the last step."""
+def test_the_note_on_a_loop_has_the_difference_of_the_last_states():
     note = linnet.convert(Policy(nn.GRU(3, 5)), example=flags()).layers[0].notes[0]
     assert float(note.partition("(difference ")[2].partition(")")[0]) < 1e-6
 

@@ -13,16 +13,16 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.rows import Row
 from tools.compat import models_page, page, record
 from tools.compat.processes import run_case
-from tools.compat.projects import MODELS, PROJECTS
+from tools.compat.projects import MODELS, PROJECTS, Project
 
 # The list of each kind of run.
-LISTS = {"check": PROJECTS, "time": PROJECTS, "convert": MODELS}
+LISTS: dict[str, Mapping[str, Project]] = {"check": PROJECTS, "time": PROJECTS, "convert": MODELS}
 NAMES = list(PROJECTS | MODELS)
 
 

@@ -84,52 +84,49 @@ def model(name: str, *requirements: str, line: str = "linnet.convert(model)", **
     return Model(name, requirements, line, **options)
 
 
-# The packages themselves and not what they require: that would be another torch, or much that they need for
-# other things.
-ALONE = {"has_dependencies": False}
+def model_alone(name: str, *requirements: str, **options: Any) -> Model:
+    """Without what the package requires: another torch, or much that it needs for other things."""
+    return model(name, *requirements, has_dependencies=False, **options)
+
+
 MODELS = {
     each.name: each
     for each in (
-        model(
+        model_alone(
             "silero-vad",
             "silero-vad==6.2.3",
             does="voice detector, 16 s of audio",
             weights="its own",
             way="ONNX Runtime, a block of frames",
-            **ALONE,
         ),
-        model(
+        model_alone(
             "Resemblyzer",
             "Resemblyzer==0.1.4",
             line="linnet.convert(encoder)",
             does="voice encoder, 20 pieces of 1.6 s",
             weights="its own",
-            **ALONE,
         ),
-        model(
+        model_alone(
             "g2p-en",
             "g2p-en==2.1.0",
             does="pronunciation of 16 English words, in one batch",
             weights="its own",
             way="NumPy, word by word",
-            **ALONE,
         ),
-        model(
+        model_alone(
             "g2pM",
             "g2pM==0.1.2.5",
             does="readings in a sentence of 40 Chinese characters",
             weights="its own",
             way="NumPy",
-            **ALONE,
         ),
-        model(
+        model_alone(
             "deepfilternet",
             *("deepfilternet==0.5.6", "deepfilterlib==0.5.6", "loguru==0.7.3"),
             does="DeepFilterNet3, 4 s of audio",
-            **ALONE,
         ),
-        model("openunmix", "openunmix==1.3.0", does="separator of music, 6 s of audio", **ALONE),
-        model("easyocr", "easyocr==1.7.2", does="reader of a line of text, 64 x 600 pixels", **ALONE),
+        model_alone("openunmix", "openunmix==1.3.0", does="separator of music, 6 s of audio"),
+        model_alone("easyocr", "easyocr==1.7.2", does="reader of a line of text, 64 x 600 pixels"),
         model("stanza", "stanza==1.15.0", does="tokenizer, 8 paragraphs"),
         model("flair", "flair==0.15.1", line="linnet.convert(tagger)", does="tagger, 32 sentences"),
         model(
@@ -145,13 +142,12 @@ MODELS = {
             does="policy of RecurrentPPO, 16 sequences of 64 steps",
             weights="trained here",
         ),
-        model(
+        model_alone(
             "rsl-rl-lib",
             *("rsl-rl-lib==5.5.1", "tensordict==0.15.3", "pyvers==0.2.3", "cloudpickle==3.1.2"),
             line="linnet.convert(policy)",
             does="policy of robots, 24 steps of 64 environments",
             weights="trained here",
-            **ALONE,
         ),
     )
 }
