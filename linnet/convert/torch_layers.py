@@ -77,7 +77,7 @@ def with_weights_of(layer: nn.Module, kind: type[nn.Module], options: dict[str, 
     if dict(made.named_parameters()).keys() == theirs.keys():
         for name, parameter in theirs.items():
             # The same objects, so that optimisers and ties of weights stay valid.
-            made.register_parameter(name, parameter)
+            setattr(made, name, parameter)
     else:
         made.load_state_dict(state_dict_of_torch(layer))
         for parameter in made.parameters():

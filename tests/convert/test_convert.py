@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import operator
 import re
 import warnings
 from typing import Any
@@ -97,6 +98,59 @@ def test_a_shared_layer_stays_shared():
     assert [layer.path for layer in report.layers] == ["first = blocks.again.0", "cell"]
     assert model.first is model.blocks["again"][0]  # type: ignore[index]
     assert_same(model(x), expected)
+
+
+# LSTM, GRU and RNN that hold torch's own parameters share them with the original.
+sharing = pytest.mark.skipif(
+    [name for name, _ in linnet.GRUCell(1, 1).named_parameters()]
+    != [name for name, _ in nn.GRUCell(1, 1).named_parameters()],
+    reason="Linnet's layers have parameters of their own",
+)
+
+
+@sharing
+@pytest.mark.parametrize("layer", [*STACKS, *CELLS], ids=str)
+def test_the_parameters_are_the_same_objects(layer: nn.Module):
+    model = nn.Sequential(copy.deepcopy(layer))
+    frozen = next(model.parameters()).requires_grad_(False)
+    before, names = list(model.parameters()), list(model.state_dict())
+    for change in (linnet.convert, linnet.restore):
+        change(model)
+        assert list(model.state_dict()) == names
+        assert all(map(operator.is_, before, model.parameters()))
+        assert len(list(model.parameters())) == len(before)
+    assert not frozen.requires_grad
+
+
+class Tied(nn.Module):
+    """A cell that steps with the weights of a layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.cell = nn.LSTM(3, 5), nn.LSTMCell(3, 5)
+        for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
+            setattr(self.cell, name, getattr(self.layer, f"{name}_l0"))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x)[0][-1] + self.cell(x[0])[0]
+
+
+@sharing
+def test_ties_and_optimisers_stay_valid():
+    """An optimiser that was made before trains the converted model as it would have trained the original."""
+    torch.manual_seed(0)
+    model, x = Tied(), torch.randn(4, 2, 3)
+    twin = copy.deepcopy(model)
+    optimisers = [torch.optim.Adam(each.parameters()) for each in (model, twin)]
+    linnet.convert(model)
+    assert model.cell.weight_hh is model.layer.weight_hh_l0
+    for each, optimiser in zip((model, twin), optimisers, strict=True):
+        for _ in range(3):
+            optimiser.zero_grad()
+            each(x).square().sum().backward()
+            optimiser.step()
+    torch.testing.assert_close(model.state_dict(), twin.state_dict())
+    assert len(list(model.parameters())) == 4
 
 
 def test_packed_sequences():
