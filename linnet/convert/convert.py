@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import nn
 
-from linnet.convert.carry import LeftAloneError
+from linnet.convert.carry import LeftAloneError, check_not_parametrized
 from linnet.convert.example import Example
 from linnet.convert.measure import measure
 from linnet.convert.packages import is_of_package, package_to_linnet
@@ -63,6 +63,7 @@ def any_to_linnet(layer: nn.Module) -> nn.Module:
 
 
 def to_int8(layer: nn.Module) -> nn.Module:
+    check_not_parametrized(layer)
     made = any_to_linnet(layer)
     try:
         return quantize(made)

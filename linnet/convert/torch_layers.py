@@ -7,7 +7,17 @@ from typing import Any
 import torch
 from torch import nn
 
-from linnet.convert.carry import LeftAloneError, carry, check_carries, check_not_parametrized
+from linnet.convert.carry import (
+    HOOKS,
+    LeftAloneError,
+    carry,
+    check_carries,
+    check_not_parametrized,
+    own_parameters,
+    parametrizations_of,
+    plain_class,
+    share_parameters,
+)
 from linnet.layers.int8_modules import Quantised
 from linnet.layers.torch_names import TorchCell, TorchStack
 from linnet.units import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell
@@ -32,7 +42,6 @@ def is_torchs(module: nn.Module) -> bool:
 
 def to_linnet(layer: Any) -> nn.Module:
     """Return Linnet's layer that computes the same as one of torch, with its weights."""
-    check_not_parametrized(layer)
     kind = kind_of(layer)
     given = options_of(layer, kind)
     fresh = kind(**given, device="meta")
@@ -45,7 +54,8 @@ def kind_of(layer: nn.Module) -> type[nn.Module]:
     kind = next((each for each in OURS if isinstance(layer, each)), None)
     if kind is None:
         raise LeftAloneError(f"{type(layer).__name__} is not a layer that Linnet knows")
-    between = type(layer).__mro__[: type(layer).__mro__.index(kind)]
+    classes = plain_class(layer).__mro__
+    between = classes[: classes.index(kind)]
     own = {name for each in between for name in vars(each) if not is_harmless(name)}
     if own:
         raise LeftAloneError(f"{type(layer).__name__} is a subclass with its own {', '.join(sorted(own))}")
@@ -73,12 +83,10 @@ def with_weights_of(layer: nn.Module, kind: type[nn.Module], options: dict[str, 
     first = next(layer.parameters())
     # On meta, because drawing weights would change torch's random numbers for the rest of the program.
     made = kind(**options, device="meta", dtype=first.dtype).to_empty(device=first.device)
-    theirs = dict(layer.named_parameters())
-    if dict(made.named_parameters()).keys() == theirs.keys():
-        for name, parameter in theirs.items():
-            # The same objects, so that optimisers and ties of weights stay valid.
-            setattr(made, name, parameter)
+    if own_parameters(made).keys() == own_parameters(layer).keys() | parametrizations_of(layer).keys():
+        share_parameters(layer, made)
     else:
+        check_not_parametrized(layer)
         made.load_state_dict(state_dict_of_torch(layer))
         for parameter in made.parameters():
             parameter.requires_grad_(first.requires_grad)
@@ -93,7 +101,7 @@ def state_dict_of_torch(layer: Any) -> dict[str, torch.Tensor]:
 
 def to_torch(layer: Any) -> nn.Module:
     """Return torch's layer that computes the same as one of Linnet, with its weights."""
-    kind = THEIRS.get(type(layer))
+    kind = THEIRS.get(plain_class(layer))
     if kind is None:
         raise LeftAloneError("torch has no such unit")
     if any(isinstance(module, Quantised) for module in layer.modules()):
@@ -101,7 +109,15 @@ def to_torch(layer: Any) -> nn.Module:
     given = {name: value for name, value in layer.options_shown().items() if name not in OF_START}
     if others := [name for name in given if name not in options_of_class(kind)]:
         raise LeftAloneError(f"nn.{kind.__name__} has no {', '.join(others)}")
-    return carry(layer, with_weights_of(layer, kind, given), type(layer)(**given, device="meta"))
+    check_no_hooks_inside(layer)
+    return carry(layer, with_weights_of(layer, kind, given), plain_class(layer)(**given, device="meta"))
+
+
+def check_no_hooks_inside(layer: nn.Module) -> None:
+    """torch's layers have no modules inside that could have hooks."""
+    inside = [module for module in layer.modules() if module is not layer]
+    if any(getattr(module, hooks) for module in inside for hooks in HOOKS):
+        raise LeftAloneError("a module inside it has hooks; remove them first")
 
 
 def stack_of_cell(cell: Any) -> Any:

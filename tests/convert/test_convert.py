@@ -153,6 +153,37 @@ def test_ties_and_optimisers_stay_valid():
     assert len(list(model.parameters())) == 4
 
 
+@sharing
+def test_parametrizations_are_carried_over():
+    lstm = parametrizations.weight_norm(nn.LSTM(3, 5), "weight_hh_l0")
+    model, x, names = nn.Sequential(lstm), torch.randn(4, 2, 3), list(lstm.state_dict())
+    magnitude = lstm.parametrizations.weight_hh_l0.original0
+    linnet.convert(model)
+    assert isinstance(model[0], linnet.LSTM)
+    assert list(model[0].state_dict()) == names
+    for number in range(3):
+        with torch.no_grad():
+            magnitude.mul_(1 + number)
+        assert_same(model(x), lstm(x))
+    model(x)[0].sum().backward()
+    assert magnitude.grad is not None
+    linnet.restore(model)
+    assert isinstance(model[0], nn.LSTM)
+    assert list(model[0].state_dict()) == names
+    assert_same(model(x), lstm(x))
+
+
+def test_a_parametrized_layer_is_not_rounded():
+    lstm = parametrizations.weight_norm(nn.LSTM(3, 5), "weight_hh_l0").eval()
+    assert "weight_hh_l0 is parametrized" in linnet.convert(lstm, int8=True).layers[0].why
+
+
+def test_hooks_inside_a_layer_are_not_lost():
+    rnn = linnet.GRU(3, 5)
+    rnn.cells[0].register_forward_hook(lambda *_: None)
+    assert "has hooks" in linnet.restore(rnn).layers[0].why
+
+
 def test_packed_sequences():
     lstm = nn.LSTM(3, 5, bidirectional=True)
     x = pack_padded_sequence(torch.randn(6, 3, 3), [6, 2, 4], enforce_sorted=False)
@@ -188,9 +219,9 @@ class Named(nn.LSTM):
         super().__init__(size, size)
 
 
-def with_state_dict_hook() -> nn.Module:
+def with_hook_of_itself() -> nn.Module:
     layer = nn.LSTM(3, 5)
-    layer.register_state_dict_post_hook(lambda *_: None)
+    layer.register_load_state_dict_pre_hook(lambda *_: None)
     return layer
 
 
@@ -204,12 +235,11 @@ def scripted() -> nn.Module:
     ("build", "why"),
     [
         (lambda: Doubling(3, 5), "subclass with its own forward"),
-        (lambda: parametrizations.weight_norm(nn.LSTM(3, 5), "weight_hh_l0"), "weight_hh_l0 is parametrized"),
         (lambda: prune.l1_unstructured(nn.LSTM(3, 5), "weight_hh_l0", 0.5), "weight_hh_l0_orig"),
-        (with_state_dict_hook, "hooks of its state dict"),
+        (with_hook_of_itself, "a hook that reads its state dict refers to it"),
         (scripted, "TorchScript"),
     ],
-    ids=["subclass", "parametrized", "pruned", "state dict hook", "script"],
+    ids=["subclass", "pruned", "hook", "script"],
 )
 def test_a_layer_that_is_left_alone(build: Any, why: str):
     layer = build()

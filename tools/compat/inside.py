@@ -23,7 +23,7 @@ import linnet
 from linnet.bench.timing import race
 from tools.compat import contestants
 
-ROUNDS, SECONDS = 9, 20.0
+ROUNDS, CONVERT_ROUNDS, SECONDS = 9, 41, 20.0
 THREADS = 2
 TOLERANCE = 1e-5  # relative to the largest number
 CONVERSIONS = {"package": None, "float32": linnet.convert, "int8": partial(linnet.convert, int8=True)}
@@ -65,7 +65,8 @@ def convert(case: Any, contestants: dict[str, Any]) -> dict[str, Result]:
     calls = {name: own() if how is None else case.work(how) for name, how in contestants.items()}
     with torch.no_grad():
         found = {name: numbers(call()) for name, call in calls.items()}
-        times = race({name: partial(as_is, call) for name, call in calls.items()}, ROUNDS, 1, SECONDS, print)
+        builders = {name: partial(as_is, call) for name, call in calls.items()}
+        times = race(builders, rounds=CONVERT_ROUNDS, threads=1, seconds=SECONDS, say=print)
     own_time = times["package"].p50
     return {
         name: {
