@@ -33,24 +33,26 @@ class Slot:
 def find(model: nn.Module, is_layer: IsLayer) -> list[Slot]:
     """Return the layers of a model in the order of its modules, each once."""
     found: dict[int, Slot] = {}
-    for path, parent, name, module in walk(model, is_layer):
+    for path, parent, module in walk(model, is_layer):
         slot = found.setdefault(id(module), Slot(module))
         slot.paths.append(path)
+        name = path.rpartition(".")[2]
         if parent is not None and (parent, name) not in slot.parents:
             slot.parents.append((parent, name))
     return list(found.values())
 
 
 def walk(
-    module: nn.Module, is_layer: IsLayer, path: str = "", parent: nn.Module | None = None, name: str = ""
-) -> Iterator[tuple[str, nn.Module | None, str, nn.Module]]:
-    """Yield each place of each layer: its path, the module that contains it, its name there, and itself."""
+    module: nn.Module, is_layer: IsLayer, path: str = "", above: tuple[nn.Module, ...] = ()
+) -> Iterator[tuple[str, nn.Module | None, nn.Module]]:
+    """Yield each place of each layer: its path, the module that contains it, and itself."""
     if is_layer(module):
-        yield path, parent, name, module
+        yield path, above[-1] if above else None, module
         return
-    for child_name, child in module._modules.items():
-        if child is not None:
-            yield from walk(child, is_layer, f"{path}.{child_name}".lstrip("."), module, child_name)
+    for name, child in module._modules.items():
+        # A module may be registered in one that it contains.
+        if child is not None and child not in (*above, module):
+            yield from walk(child, is_layer, f"{path}.{name}".lstrip("."), (*above, module))
 
 
 class Swap:

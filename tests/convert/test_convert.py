@@ -184,6 +184,12 @@ def test_hooks_inside_a_layer_are_not_lost():
     assert "has hooks" in linnet.restore(rnn).layers[0].why
 
 
+def test_a_module_that_contains_its_parent():
+    model = nn.Sequential(nn.GRU(3, 5), nn.Sequential())
+    model[1].add_module("parent", model)
+    assert [layer.path for layer in linnet.convert(model).layers] == ["0"]
+
+
 def test_packed_sequences():
     lstm = nn.LSTM(3, 5, bidirectional=True)
     x = pack_padded_sequence(torch.randn(6, 3, 3), [6, 2, 4], enforce_sorted=False)
@@ -228,7 +234,7 @@ def with_hook_of_itself() -> nn.Module:
 def scripted() -> nn.Module:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return torch.jit.script(nn.LSTM(3, 5))
+        return torch.jit.script(nn.Sequential(nn.LSTM(3, 5)))
 
 
 @pytest.mark.parametrize(
