@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import torch
@@ -123,12 +122,13 @@ def numbers_of(result: Any) -> list[Tensor]:
 def timed(before: Callable[[], Any], after: Callable[[], Any], apart: float | None) -> Measured:
     """Time two calls in turn."""
     problems: list[str] = []
-    entrants = {"before": partial(as_is, before), "after": partial(as_is, after)}
-    times = race(entrants, ROUNDS, torch.get_num_threads(), SECONDS, problems.append)
+    times = race(
+        {"before": lambda: before, "after": lambda: after},
+        ROUNDS,
+        torch.get_num_threads(),
+        SECONDS,
+        problems.append,
+    )
     if problems:
         raise RuntimeError(f"the example cannot be timed: {'; '.join(problems)}")
     return Measured(apart, times["before"].p50, times["after"].p50)
-
-
-def as_is(call: Callable[[], Any]) -> Callable[[], Any]:
-    return call

@@ -65,7 +65,7 @@ def convert(case: Any, contestants: dict[str, Any]) -> dict[str, Result]:
     calls = {name: own() if how is None else case.work(how) for name, how in contestants.items()}
     with torch.no_grad():
         found = {name: numbers(call()) for name, call in calls.items()}
-        builders = {name: partial(as_is, call) for name, call in calls.items()}
+        builders = {name: partial(calls.__getitem__, name) for name in calls}
         times = race(builders, rounds=CONVERT_ROUNDS, threads=1, seconds=SECONDS, say=print)
     own_time = times["package"].p50
     return {
@@ -75,10 +75,6 @@ def convert(case: Any, contestants: dict[str, Any]) -> dict[str, Result]:
         }
         for name, taken in times.items()
     }
-
-
-def as_is(call: Callable[[], Any]) -> Callable[[], Any]:
-    return call
 
 
 def numbers(result: Any) -> list[Any]:
