@@ -124,6 +124,7 @@ def test_the_table_of_models_has_differences_and_times():
     toy = Model("toy", ("toy==1.0",), "linnet.convert(model)", does="a song", way="NumPy")
     results = {
         "package": {"works": True, "p50_ms": 20.0, "ratio": 1.0, "difference": 0.0, "threads": 1},
+        "rebuilt": {"works": True, "p50_ms": 12.0, "ratio": 0.6, "difference": 1e-7},
         "float32": {"works": True, "p50_ms": 10.0, "ratio": 0.5, "difference": 1e-7},
         "int8": {
             "works": True,
@@ -135,7 +136,7 @@ def test_the_table_of_models_has_differences_and_times():
     }
     text = models_page.body(record.rows_of(toy, "convert", results), [toy, Model("later", ("later==1",), "")])
     assert text.splitlines()[-2:] == [
-        "| toy 1.0 | a song | random | `linnet.convert(model)` | NumPy, 20 ms | 1.0e-07 | 0.50 "
+        "| toy 1.0 | a song | random | `linnet.convert(model)` | NumPy, 20 ms; rebuilt in torch 0.60 | 1.0e-07 | 0.50 "
         "| 0.25 (1.0e-02, 1 of 3 answers change) |",
         "| later 1 |  | random | `` | torch | not run yet | - | - |",
     ]

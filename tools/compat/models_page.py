@@ -37,6 +37,8 @@ def line_of(model: Model, rows: Sequence[Row]) -> list[str]:
     float32, int8 = found["float32"], found["int8"]
     verdict = f"{float(float32['difference']):.1e}" if float32["works"] == "yes" else failure(float32)
     how_long = f"{model.way}, {float(found['package']['p50_ms']):.3g} ms"
+    if "rebuilt" in found:
+        how_long += f"; rebuilt in torch {float(found['rebuilt']['ratio']):.2f}"
     return [*start, how_long, verdict, f"{float(float32['ratio']):.2f}", rounded(int8)]
 
 
