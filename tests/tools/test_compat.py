@@ -136,8 +136,8 @@ def test_the_table_of_models_has_differences_and_times():
     }
     text = models_page.body(record.rows_of(toy, "convert", results), [toy, Model("later", ("later==1",), "")])
     assert text.splitlines()[-2:] == [
-        "| toy 1.0 | a song | random | `linnet.convert(model)` | NumPy, 20 ms; rebuilt in torch 0.60 | 1.0e-07 | 0.50 "
-        "| 0.25 (1.0e-02, 1 of 3 answers change) |",
+        "| toy 1.0 | a song | random | `linnet.convert(model)` | NumPy, 20 ms; rebuilt in torch 0.60 "
+        "| 1.0e-07 | 0.50 | 0.25 (1.0e-02, 1 of 3 answers change) |",
         "| later 1 |  | random | `` | torch | not run yet | - | - |",
     ]
     failed = models_page.line_of(toy, record.failure(toy, "convert", "exit code 1"))
