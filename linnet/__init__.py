@@ -11,6 +11,7 @@ from linnet.base.memory import reuse_memory
 from linnet.base.version import __version__ as __version__
 from linnet.blocks.griffin import GriffinBlock
 from linnet.blocks.xlstm import SLSTMBlock
+from linnet.convert.convert import convert, restore
 from linnet.deploy.c import export_c
 from linnet.deploy.checkpoints import load_foreign
 from linnet.deploy.javascript import export_js
@@ -98,6 +99,7 @@ __all__ = [
     "backend",
     "explain",
     "Cell",
+    "convert",
     "CRF",
     "export_c",
     "export_js",
@@ -117,6 +119,7 @@ __all__ = [
     "read_model",
     "record",
     "Recurrent",
+    "restore",
     "reuse_memory",
     "SLSTMBlock",
     "stream",
