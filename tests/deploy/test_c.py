@@ -160,6 +160,32 @@ def test_int8_products_are_those_of_python_to_the_last_bit(tmp_path: Path, optio
             assert torch.equal(call_int8(library, x, numbers, scales, bias), expected)
 
 
+@needs_compiler
+def test_a_large_bias_does_not_cost_digits_of_the_sum(tmp_path: Path):
+    """It is added last, so the result is rounded once at its size; in narrow blocks of outputs, too."""
+    torch.manual_seed(0)
+    linear = nn.Linear(387, 21)
+    nn.init.uniform_(linear.bias, 70, 80)
+    model, x = Counting(linear), torch.randn(20, 387)
+    linnet.export_c(model, tmp_path, example=(x[:1], torch.zeros(1)))
+    found = run_compiled(shared_library([tmp_path / "model.c"], tmp_path, "-O1"), tmp_path / "model.h", x)
+    with torch.no_grad():
+        exact = linear.double()(x.double())
+    # Half of the distance of numbers from 64 to 128, and the rounding of sums of about 1.
+    assert (found - exact).abs().max() < 2**-18 + 1e-6
+
+
+class Counting(nn.Module):
+    """A layer, and a state that counts the steps."""
+
+    def __init__(self, layer: nn.Module):
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: torch.Tensor, state: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return self.layer(x), state + 1
+
+
 def int8_library(folder: Path, options: tuple[str, ...]) -> ctypes.CDLL:
     from linnet.deploy.source.c import functions_for
 
