@@ -137,13 +137,11 @@ class Weights:
         self.tensors = list(self.named.values())
         # They keep the memory, so that no other tensor gets its address.
         self.memory = [tensor.detach() for tensor in self.tensors]
-        self.addresses, self.versions = self.now()
-
-    def now(self) -> tuple[list[int], list[int]]:
-        return list(map(Tensor.data_ptr, self.tensors)), list(map(VERSION, self.tensors))
+        self.versions = list(map(VERSION, self.tensors))
 
     def hold(self) -> bool:
-        return self.now() == (self.addresses, self.versions)
+        """Whether torch has counted no change. `Watch` compares the objects and their addresses."""
+        return list(map(VERSION, self.tensors)) == self.versions
 
     def change(self, layer: Recurrent) -> str | None:
         """Which parameter has changed and how, or None."""
