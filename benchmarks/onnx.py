@@ -5,7 +5,6 @@ from __future__ import annotations
 import tempfile
 from functools import cache
 from pathlib import Path
-from typing import Any
 from unittest.mock import patch
 
 import torch
@@ -36,21 +35,20 @@ def race_of(unit: str, settings: Settings) -> Race:
     return Race("onnx", shape, "inference", entrants, [Comparison("operator", "Scan", "its Scan")])
 
 
-def session_call(unit: str, shape: Shape, threads: int, by_operator: bool, **arguments: Any) -> Call:
-    """A call of onnxruntime; `arguments` are those of the layer besides its sizes."""
+def session_call(unit: str, shape: Shape, threads: int, by_operator: bool) -> Call:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
-    session = onnxruntime.InferenceSession(exported(unit, shape.d, by_operator, **arguments), options)
+    session = onnxruntime.InferenceSession(exported(unit, shape.d, by_operator), options)
     inputs = {"x": torch.randn(shape).numpy()}
     return lambda: session.run(None, inputs)
 
 
 @cache  # a few models, which take seconds to export
-def exported(unit: str, size: int, by_operator: bool, **arguments: Any) -> bytes:
+def exported(unit: str, size: int, by_operator: bool) -> bytes:
     """The model as onnxruntime reads it, for sequences of any length."""
-    layer = UNITS[unit](size, size, **arguments)
+    layer = UNITS[unit](size, size)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.onnx"
         if by_operator:

@@ -19,11 +19,14 @@ NUMBERS, GRAIN = 5, 3
 
 
 class InOrder:
-    """A table of kernels with their arguments, which `run` calls in order. It keeps the kernels alive, but not
-    what their arguments point to."""
+    """A table of kernels with their arguments, which one call runs in order.
+
+    It keeps the kernels alive, but not what their arguments point to.
+    """
 
     def __init__(self) -> None:
-        self.table, self.alive = array("q"), []  # type: ignore[var-annotated]
+        self.table = array("q")
+        self.alive: list[object] = []
         self.pool = ctypes.cast(parallel_for(), ctypes.c_void_p).value or 0
 
     def append(self, kernel: jit.Compiled, arguments: array[int], units: int, grain: int) -> int:

@@ -143,9 +143,7 @@ class Packer:
             for j, row in enumerate(rows):
                 self.write(self.read(row, k, self.form.scalar), made, k, I64(j))
 
-    def transpose_if_changed(
-        self, unit: ir.Value, group: ir.Value, first: ir.Value, made: ir.Value
-    ) -> None:
+    def transpose_if_changed(self, unit: ir.Value, group: ir.Value, first: ir.Value, made: ir.Value) -> None:
         build, words = self.build, self.bytes_each // 4
         left = build.sub(self.size, first)
         rows = build.select(build.icmp_signed("<", left, I64(self.panel)), left, I64(self.panel))
@@ -155,7 +153,9 @@ class Packer:
         place = build.inttoptr(place, PTR)
         differs = build.icmp_unsigned("!=", new, build.load(place, align=4, typ=new.type))
         as_bits = build.bitcast(differs, ir.IntType(self.lanes * words))
-        with build.if_else(build.icmp_unsigned("!=", as_bits, ir.Constant(as_bits.type, 0)), likely=False) as (
+        with build.if_else(
+            build.icmp_unsigned("!=", as_bits, ir.Constant(as_bits.type, 0)), likely=False
+        ) as (
             changed,
             same,
         ):

@@ -147,7 +147,9 @@ class Scans:
     """
 
     def __init__(self, layers: list[list[StackScan]], packings: Iterable[Packing]):
-        self.layers, self.calls, self.shared = layers, InOrder(), []  # type: ignore[var-annotated]
+        self.layers, self.calls = layers, InOrder()
+        # Of scans that threads may share: the place of the grain, and the size of a unit of work.
+        self.shared: list[tuple[int, int]] = []
         self.nbytes = sum(scan.nbytes for layer in layers for scan in layer)
         for packing in packings:
             self.calls.append(packing.kernel, packing.numbers, *packing.work)
