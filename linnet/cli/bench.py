@@ -15,7 +15,7 @@ from linnet.base.machine import processor_name
 from linnet.base.tables import text_table
 from linnet.bench import engines
 from linnet.bench.layers import Shape, call_of, check_device
-from linnet.bench.timing import Call, Times, race
+from linnet.bench.timing import Call, Times, clock_of, race
 from linnet.cli.parser import DEVICES, at_least_one, unit_name
 from linnet.units import UNITS
 
@@ -137,7 +137,8 @@ def race_engines(options: argparse.Namespace) -> None:
         for unit, both in ((unit, both) for unit in units for both in (False, True)):
             print(f"\n{UNITS[unit].__name__}, {'both directions' if both else 'one direction'}, {size}")
             found = engines.entrants(unit, size, both, options.threads)
-            times = race(found, ROUNDS, options.threads, SECONDS, print)
+            clock = clock_of(options.threads)
+            times = race(found, ROUNDS, options.threads, SECONDS, print, clock=clock)
             print(engine_table(times), flush=True)
 
 
