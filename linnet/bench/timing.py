@@ -16,6 +16,7 @@ Say = Callable[[str], None]
 Clock = Callable[[], float]
 FEWEST = 3  # rounds that are run even if they exceed the time limit
 SAMPLE = 0.005  # seconds: shorter calls are repeated to take about this long
+FINEST = 1e-6  # seconds: the largest step of a clock that can time a call
 SLOW = 2.0  # seconds: a first call that takes longer is slow itself, and not only because it compiles
 
 
@@ -93,7 +94,7 @@ def warm_up(
     return calls
 
 
-def timed(call: Call, repeats: int, clock: Clock) -> float:
+def timed(call: Call, repeats: int, clock: Clock = time.perf_counter) -> float:
     """Return the seconds per call."""
     settle()
     start = clock()
@@ -116,6 +117,10 @@ def rotated(names: list[str], by: int) -> list[str]:
 
 
 def clock_of(threads: int) -> Clock:
-    """The clock for layers of so many threads. The time that the processor works for a process with one thread
-    is that of the wall on a quiet machine, and does not count other programs on a busy one."""
-    return time.process_time if threads == 1 else time.perf_counter
+    """The clock for layers that run on so many threads.
+
+    With one thread, the processor's time for the process is that of the wall on a quiet machine, and does not
+    count other programs on a busy one. Some systems count it in large steps only.
+    """
+    is_fine = time.get_clock_info("process_time").resolution <= FINEST
+    return time.process_time if threads == 1 and is_fine else time.perf_counter

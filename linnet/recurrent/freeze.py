@@ -3,8 +3,8 @@
     linnet.freeze(model)        # in evaluation mode
     linnet.unfreeze(model)
 
-Without that promise kernels pack the matrices at each call, since torch does not count every way to change a
-tensor. With it, a change that can be detected is an error, which names the parameter.
+Without that promise each call reads all matrices to see whether they have changed, since torch does not count
+every way to change a tensor. With it, a change that can be detected is an error, which names the parameter.
 """
 
 from __future__ import annotations

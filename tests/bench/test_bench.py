@@ -68,6 +68,15 @@ def test_a_race_that_takes_too_long_ends_early():
     assert len(calls) == 2 + timing.FEWEST
 
 
+def test_a_race_of_one_thread_does_not_count_other_programs():
+    """Sleeping takes no time of the processor."""
+    clock = timing.clock_of(1)
+    if clock is not timing.time.process_time:
+        pytest.skip("this system counts the time of a process in large steps")
+    assert timing.timed(lambda: timing.time.sleep(0.2), 1, clock) < 0.1
+    assert timing.clock_of(2) is timing.time.perf_counter
+
+
 def test_percentiles_are_in_milliseconds():
     times = Times.of([0.001, 0.002, 0.003])
     assert (times.p20, times.p50, times.p80) == pytest.approx((1.4, 2.0, 2.6))
