@@ -16,6 +16,7 @@ Say = Callable[[str], None]
 Clock = Callable[[], float]
 FEWEST = 3  # rounds that are run even if they exceed the time limit
 SAMPLE = 0.005  # seconds: shorter calls are repeated to take about this long
+FEW = 5  # calls that show how long a short one takes
 FINEST = 1e-6  # seconds: the largest step of a clock that can time a call
 SLOW = 2.0  # seconds: a first call that takes longer is slow itself, and not only because it compiles
 
@@ -88,10 +89,16 @@ def warm_up(
             with torch.device(device):
                 call = build()
             first = timed(call, 1, clock)
-            calls[name] = (call, 1 if first > SLOW else max(1, round(SAMPLE / timed(call, 1, clock))))
+            calls[name] = (call, 1 if first > SLOW else max(1, round(SAMPLE / usual(call, clock))))
         except Exception as error:  # another package may fail in any way; the race continues without it
             say(f"skipped: {name}: {type(error).__name__}: {error}")
     return calls
+
+
+def usual(call: Call, clock: Clock) -> float:
+    """Return the seconds of a call. Those of a short one are the least of a few: the first takes longer."""
+    seconds = timed(call, 1, clock)
+    return seconds if seconds >= SAMPLE else min(seconds, *(timed(call, 1, clock) for _ in range(FEW)))
 
 
 def timed(call: Call, repeats: int, clock: Clock = time.perf_counter) -> float:

@@ -39,6 +39,14 @@ def test_all_run_in_turn_and_another_one_starts_each_round():
     assert "".join(calls) == "aabb" + "ab" + "ba" + "ab"
 
 
+def test_a_slow_second_call_does_not_decide_how_often_a_short_one_is_repeated():
+    pauses = iter([0.0, 0.9 * timing.SAMPLE])
+    calls = timing.warm_up(
+        {"a": lambda: lambda: timing.time.sleep(next(pauses, 0.0))}, print, "cpu", timing.time.perf_counter
+    )
+    assert calls["a"][1] > 5
+
+
 def test_who_fails_is_left_out_and_told():
     told = Told()
 
