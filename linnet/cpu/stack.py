@@ -4,8 +4,8 @@ results and their addresses.
     stack = Stack(layers, outputs, time=0, keeps=False)
     y, states = stack.run(stack.layout(x.shape), x, None)
 
-At each call, what has changed in the matrices is packed again; nothing is if the stack keeps them, because its
-weights do not change.
+At each call, what has changed in the matrices is packed again. A stack that keeps them does not look, because
+its weights do not change.
 """
 
 from __future__ import annotations

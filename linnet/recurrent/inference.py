@@ -1,8 +1,8 @@
 """Calls of a whole stack without gradients: all layers run by kernels whose arguments are bound once.
 
-The binding is valid while `Watch` finds nothing in the layer changed. Torch does not count every way to change
-the numbers of a tensor, so each call compares fingerprints of the matrices, and packs what has changed; that of
-a frozen layer does not (see freeze.py).
+The binding is valid while `Watch` finds nothing in the layer changed. Torch does not count every way to
+change the numbers of a tensor, so each call compares fingerprints of the matrices, and packs what has
+changed; that of a frozen layer does not (see freeze.py).
 """
 
 from __future__ import annotations
