@@ -11,11 +11,15 @@ from linnet.base.memory import reuse_memory
 from linnet.base.version import __version__ as __version__
 from linnet.blocks.griffin import GriffinBlock
 from linnet.blocks.xlstm import SLSTMBlock
+from linnet.convert.convert import convert, restore
 from linnet.deploy.c import export_c
 from linnet.deploy.checkpoints import load_foreign
 from linnet.deploy.javascript import export_js
 from linnet.deploy.onnx import export_onnx
+from linnet.deploy.policy import export_policy
 from linnet.deploy.quantize import quantize
+from linnet.deploy.read.errors import UnreadableModel
+from linnet.deploy.read.files import read_model
 from linnet.deploy.wasm import export_wasm
 from linnet.layers.crf import CRF
 from linnet.recurrent.cell import Cell
@@ -31,9 +35,10 @@ from linnet.units import *  # noqa: F403, every unit and its cell
 from linnet.units import UNITS
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor, nn
 
     from linnet.analysis.lens.page import Lens
+    from linnet.deploy.integer.model import IntegerModel
     from linnet.runs.load import TrainedRun
 
 
@@ -54,6 +59,31 @@ def lens(model: nn.Module | TrainedRun, vocabulary: Any = None, **options: Any) 
     return lens_of_any(model, vocabulary, **options)
 
 
+def quantize_integer(
+    model: nn.Module, calibration: Tensor, example: tuple[Tensor, Any] | None = None
+) -> IntegerModel:
+    """Return `model` in whole numbers: int8 weights, int16 values and states, and no float in its step.
+
+        small = linnet.quantize_integer(model, calibration=x)
+        outputs, state = small(x)
+        linnet.export_c(small, "device")
+
+    calibration   typical inputs [T, B, input_size], or tokens [T, B]: the largest values that the model
+                  computes from them decide where the binary point of each number is. Values of more than
+                  twice that size saturate
+    example       x and state, for a module of your own, as for `linnet.export_c`; the numbers of a frame lie
+                  in one dimension in `calibration`
+
+    The model is one of those that docs/deploy.md lists, in float32 or quantised by `linnet.quantize`, without
+    norms: sums over channels, and quotients of two variables, have no form in whole numbers. The result
+    computes the same numbers in Python and in exported C, bit for bit.
+    """
+    # Imported here, not above: recording a step needs the models of all tasks.
+    from linnet.deploy.integer.model import integer_model
+
+    return integer_model(model, calibration, example)
+
+
 def load(folder: str | Path, checkpoint: str = "best") -> TrainedRun:
     """Return the trained run in a directory, with `config`, `task`, `model`, `predict` and `evaluate`.
 
@@ -69,10 +99,12 @@ __all__ = [
     "backend",
     "explain",
     "Cell",
+    "convert",
     "CRF",
     "export_c",
     "export_js",
     "export_onnx",
+    "export_policy",
     "export_wasm",
     "FallbackWarning",
     "freeze",
@@ -83,13 +115,17 @@ __all__ = [
     "parameter_groups",
     "Projection",
     "quantize",
+    "quantize_integer",
+    "read_model",
     "record",
     "Recurrent",
+    "restore",
     "reuse_memory",
     "SLSTMBlock",
     "stream",
     "Stream",
     "unfreeze",
+    "UnreadableModel",
     "UNITS",
     *(each.__name__ for unit in UNITS.values() for each in (unit, unit.cell_class)),
 ]

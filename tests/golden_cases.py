@@ -108,7 +108,19 @@ def named_as_in_torch(module: nn.Module, parameters: dict[str, Tensor]) -> dict[
     for name, cell in module.named_modules():
         if isinstance(cell, TorchCell):
             rename_of_cell(cell, f"{name}." if name else "", parameters)
-    return parameters
+    return owned(module, parameters)
+
+
+def owned(module: nn.Module, parameters: dict[str, Tensor]) -> dict[str, Tensor]:
+    """By the names of the modules that hold them; a second bias that is not given is zeros."""
+    names = {id(weight): name for name, weight in module.named_parameters()}
+    inside = dict(module.named_parameters(remove_duplicate=False))
+    found = {names[id(inside[name])] if name in inside else name: t for name, t in parameters.items()}
+    for name, weight in module.named_parameters():
+        if "bias_hh" in name:
+            given = found.get(name, weight.new_zeros(0).double())
+            found[name] = torch.cat([given.new_zeros(len(weight) - len(given)), given])
+    return found
 
 
 def rename_of_cell(cell: TorchCell, prefix: str, parameters: dict[str, Tensor]) -> None:

@@ -29,6 +29,7 @@ RANK = {folder: rank for rank, folder in enumerate(FOLDERS)} | {
     "contrib": FOLDERS.index("models"),
     "deploy": FOLDERS.index("analysis") - 0.5,  # analysis shows models by the code that deploy writes
     "bench": FOLDERS.index("analysis"),
+    "convert": FOLDERS.index("analysis") + 0.5,  # times a model before and after
 }
 
 UNITS = [unit.__name__ for unit in linnet.UNITS.values()]

@@ -27,11 +27,12 @@ from benchmarks.settings import Shape
 from linnet.analysis.drawing import new_figure
 from linnet.base.pages import filled
 from linnet.base.tables import markdown
-from tools import targets
+from tools import microcontroller, targets
 
 ROOT = Path(__file__).parents[1]
 README, BENCHMARKS = ROOT / "README.md", ROOT / "benchmarks" / "README.md"
 DEPLOY, WHICH_UNIT = ROOT / "docs" / "deploy.md", ROOT / "docs" / "which_unit.md"
+INT8 = ROOT / "docs" / "int8.md"
 RESULTS, PLOT = ROOT / "benchmarks" / "results.csv", ROOT / "benchmarks" / "speed.png"
 MEMORY = {"new": "", "reused": ", reused memory", "huge pages": ", huge pages for all"}
 PICTURE = ROOT / "docs" / "pictures" / "speed.png"
@@ -131,6 +132,32 @@ def exports_table(results: Mapping[str, targets.Result]) -> str:
         for name, result in results.items()
     ]
     return markdown(["target", "models", "largest difference", "date"], body)
+
+
+def write_int8(page: Path, rows: Sequence[Row]) -> None:
+    """Write the table with the instructions, flash and memory of models on microcontrollers."""
+    fill(page, "microcontroller", microcontroller_table(rows))
+
+
+def microcontroller_table(rows: Sequence[Row]) -> str:
+    last = max(rows, key=lambda row: row["date"])
+    about = f"gcc {last['compiler']}, QEMU {last['emulator']}, measured on {last['date'][:10]}."
+    head = ["model", "arithmetic", *(f"instructions, {name}" for name in microcontroller.PROCESSORS)]
+    head += ["flash, bytes", "memory, bytes", "difference"]
+    counts = {
+        (row["model"], row["arithmetic"], row["processor"]): f"{int(row['instructions']):,}" for row in rows
+    }
+    first = next(iter(microcontroller.PROCESSORS))
+    body = [
+        [
+            *(row["model"], row["arithmetic"]),
+            *(counts[row["model"], row["arithmetic"], name] for name in microcontroller.PROCESSORS),
+            *(f"{int(row['flash']):,}", f"{int(row['memory']):,}", row["difference"]),
+        ]
+        for row in rows
+        if row["processor"] == first
+    ]
+    return f"{about}\n\n{markdown(head, body)}"
 
 
 def fill(page: Path, table: str, body: str) -> None:
@@ -268,7 +295,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     write_benchmarks(BENCHMARKS, rows, PLOT)
     write_which_unit(WHICH_UNIT, rows)
     write_deploy(DEPLOY, targets.read_results())
-    print(f"Wrote the tables of {README}, {BENCHMARKS}, {WHICH_UNIT} and {DEPLOY}.")
+    write_int8(INT8, microcontroller.read_results())
+    print(f"Wrote the tables of {README}, {BENCHMARKS}, {WHICH_UNIT}, {DEPLOY} and {INT8}.")
 
 
 if __name__ == "__main__":

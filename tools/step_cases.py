@@ -26,6 +26,7 @@ class Case:
     model: nn.Module
     inputs: Tensor  # [T] of tokens, or [T, input_size]
     outputs: Tensor  # [T, output_size]
+    example: Any = None  # x and state, for a module of a user
 
 
 def numbers(steps: int) -> Tensor:

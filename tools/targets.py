@@ -31,6 +31,7 @@ import linnet
 from benchmarks.records import COMMIT, INTEGER, NUMBER, TIME, WORDS, RecordFile, Row
 from benchmarks.rows import circumstances, commit
 from linnet.base.files import write_atomically
+from tools.frame_cases import frames
 from tools.run_steps import NODE, STRICT, checked, run_modules, run_page
 from tools.step_cases import Case, models, units, variants
 
@@ -136,7 +137,7 @@ def run_machine(machine: Machine, cases: Sequence[Case], folder: Path) -> list[T
     """The outputs of all cases, by one program."""
     names = [f"model{n}" for n in range(len(cases))]
     for name, case in zip(names, cases, strict=True):
-        linnet.export_c(case.model, folder / name, name=name)
+        linnet.export_c(case.model, folder / name, name=name, example=case.example)
     (folder / "driver.c").write_text(driver(names, cases), encoding="utf-8")
     sources = [str(folder / name / f"{name}.c") for name in names]
     paths = [f"-I{folder / name}" for name in names]
@@ -178,7 +179,7 @@ def driver(names: Sequence[str], cases: Sequence[Case]) -> str:
 
 def run_in_node(export: Callable[..., Path], cases: Sequence[Case], folder: Path) -> list[Tensor]:
     for case in cases:
-        export(case.model, folder / case.name)
+        export(case.model, folder / case.name, example=case.example)
     results = run_modules(folder, cases)
     return [torch.tensor(results[case.name]["outputs"]) for case in cases]
 
@@ -186,7 +187,7 @@ def run_in_node(export: Callable[..., Path], cases: Sequence[Case], folder: Path
 def run_in_chromium(export: Callable[..., Path], cases: Sequence[Case], folder: Path) -> list[Tensor]:
     outputs = []
     for case in cases:
-        written = export(case.model, folder / case.name)
+        written = export(case.model, folder / case.name, example=case.example)
         outputs.append(torch.tensor(run_page(CHROMIUM, written / "model.js", folder, case.inputs)))
     return outputs
 
@@ -312,7 +313,7 @@ def main() -> int:
     parser.add_argument("--record", action="store_true", help=f"write the results to {RESULTS}")
     options = parser.parse_args()
     loaded_commit()
-    cases = [*units(STEPS), *variants(FEWER), *models(FEWER)]
+    cases = [*units(STEPS), *variants(FEWER), *models(FEWER), *frames(FEWER)]
     good = [report(name, cases, options.record) for name in options.targets or TARGETS]
     return 0 if all(good) else 1
 

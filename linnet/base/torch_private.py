@@ -25,6 +25,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._python_dispatch import _disable_current_modes as disable_current_modes
 from torch.utils._pytree import tree_flatten_with_path, tree_leaves, tree_map, tree_map_only
 
+from linnet.base.imports import when_imported
+
 __all__ = [
     "DispatchMode",
     "FakeTensor",
@@ -42,6 +44,7 @@ __all__ = [
     "mark_constant",
     "only_mode",
     "plain_torch_function",
+    "register_onnx_translation",
     "remove_batch_dim",
     "set_tracing_state",
     "temporarily_clear_interpreter_stack",
@@ -114,6 +117,21 @@ def mark_constant(function: F) -> F:
     """As torch.compiler.assume_constant_result, which would import the compiler."""
     function._dynamo_marked_constant = True  # type: ignore[attr-defined]
     return function
+
+
+def register_onnx_translation(operation: Any, translate: Callable[..., Any]) -> None:
+    """Let torch.onnx.export translate an operation by a function from values of ONNX to values of ONNX.
+
+    torch has no such function in public: `custom_translation_table` is an argument of each export. Its own
+    translations are imported, together with onnxscript, by the first export.
+    """
+
+    def register() -> None:
+        from torch.onnx._internal.exporter._torchlib._torchlib_registry import onnx_impl
+
+        onnx_impl(operation, no_compile=True)(translate)
+
+    when_imported("torch.onnx._internal.exporter._torchlib.ops", register)
 
 
 @contextmanager

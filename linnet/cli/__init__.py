@@ -27,6 +27,7 @@ COMMANDS = {
     "search": "random search over settings, with ranges that shrink",
     "plot": "plots of recorded runs",
     "export": "a trained model as source code of another language",
+    "convert": "a model of another library's file (ONNX) as source code, or as a table of its layers",
     "lens": "a page in which you type and watch a trained model read",
 }
 

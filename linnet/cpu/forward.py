@@ -203,7 +203,7 @@ def worth_projecting(batch: int) -> bool:
 
 def project(source: Source, out: Tensor, parts: int) -> Tensor:
     """Compute F.linear(x, weight, bias) for x [T, B, D] into `out`, in its dtype."""
-    x, weight, bias, heads = source
+    x, weight, bias, heads = source[:4]
     if heads > 1:
         x, weight = as_dtype(x, out.dtype), as_dtype(weight, out.dtype)
         return out.copy_(source._replace(x=x, weight=weight).linear(parts))
@@ -227,7 +227,7 @@ def multiply(source: Source, panels: Tensor, out: Tensor) -> Tensor:
 
 def multiply_blocks(source: Source, out: Tensor, parts: int) -> None:
     """`multiply` with a block-diagonal matrix, block by block."""
-    x, weight, bias, heads = source
+    x, weight, bias, heads = source[:4]
     inputs = as_dtype(x.reshape(-1, x.shape[-1]), out.dtype).chunk(heads, -1)
     size, rows = len(weight) // (parts * heads), out.view(-1, len(weight))
     biases = whole_bias(bias, len(weight), out.dtype).split(size)
@@ -270,7 +270,7 @@ class ForwardScan:
         # Memory for packed matrices and for projections, which calls of all kinds share.
         self.pools: dict[str, Pool[Any]] = {}
         if self.projects:
-            _, weight, bias, heads = operands.source  # type: ignore[misc]
+            _, weight, bias, heads = operands.source[:4]  # type: ignore[index]
             panel = self.panel if self.packs else 1
             self.biases = Biases(bias, weight.shape[0], kind.sizes[0] // heads, panel, self.real)
 

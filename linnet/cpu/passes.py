@@ -30,7 +30,7 @@ def projection_gradients(
     """The gradients of the operands of a projection that makes so many `parts`."""
     if djoint is None:
         return [None, None, None]
-    x, weight, bias, heads = source
+    x, weight, bias, heads = source[:4]
     above = djoint.flatten(0, 1)
     need_x, need_weight, need_bias = needed
     rows, real, dtype = x.reshape(-1, x.shape[-1]), above.dtype, x.dtype

@@ -34,7 +34,7 @@ from linnet.cpu.forward import (
 from linnet.cpu.in_order import InOrder
 from linnet.cpu.pack import KeptPacking, Packing
 from linnet.cpu.threads import grain
-from linnet.program.operands import Operands, Source
+from linnet.program.operands import Operands, Source, add_biases
 from linnet.program.plan import Plan
 
 ADDRESS = Tensor.data_ptr
@@ -47,16 +47,32 @@ Place = tuple[int, int, int]
 MOST_LAYOUTS = 256
 
 
+class BiasSum:
+    """The sum of two biases, in memory of its own. The last `apart` numbers are those of the first alone."""
+
+    def __init__(self, first: Tensor, second: Tensor, apart: int):
+        with torch.inference_mode(False):
+            self.total = torch.empty_like(first)
+        self.given = first, second, apart
+        self.compute()
+
+    def compute(self) -> None:
+        """Add the present numbers."""
+        add_biases(*self.given, out=self.total)
+
+
 class StackDirection(NamedTuple):
     """The weights of one layer in one direction.
 
     packings   of the matrices, by name. All scans share their panels: threads that call at once write the
                same numbers
+    total      if the bias is the sum of two
     """
 
     plan: Plan
     weight: Tensor
     bias: Tensor | None
+    total: BiasSum | None
     own: Sequence[Tensor]
     matrices: Sequence[Tensor]
     sizes: Sequence[int]  # of the states
@@ -196,6 +212,9 @@ class Stack:
         first = layers[0][0]
         self.dtype, self.depth, self.sizes = first.weight.dtype, first.depth, first.sizes
         self.count = sum(map(len, layers))
+        directions = () if keeps else chain.from_iterable(layers)
+        # Of biases that may have changed since the last call.
+        self.totals = [direction.total for direction in directions if direction.total is not None]
         self.pools: Pools[Scans] = Pools()
         self.layouts: dict[tuple, Layout | None] = {}
         with torch.inference_mode(False):
@@ -250,6 +269,8 @@ class Stack:
     def run(self, layout: Layout, x: Tensor, states: Sequence[Tensor] | None) -> tuple[Tensor, list[Tensor]]:
         """Return the output, laid out as x, and the new states."""
         scans = layout.pool.take() or self.scans(layout)
+        for total in self.totals:
+            total.compute()
         # The scans read the states that they write.
         if states is None:
             new = [torch.zeros_like(like) for like in layout.states]

@@ -171,7 +171,8 @@ class StepProgram:
             elif isinstance(operation, Int8Linear):
                 x = self.int8_linear(x, *operation)
             elif isinstance(operation, Shift):
-                shifted = x[:, max(0, x.shape[-1] - operation.bias.numel()) :]
+                beyond = x.shape[-1] - operation.apart
+                shifted = x[:, max(0, beyond - operation.bias.numel()) : beyond]
                 self.add(shifted, self.weight("a bias", operation.bias, shifted.shape[-1:]), shifted)
             else:
                 x = self.norms(x, operation.norms)

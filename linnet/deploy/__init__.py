@@ -1,1 +1,5 @@
-"""Export to ONNX, models in int8, and weights of other implementations."""
+"""Models outside of Python and Linnet: C, JavaScript, WebAssembly, ONNX, int8, foreign weights."""
+
+from linnet.deploy.causal import Causal
+
+__all__ = ["Causal"]

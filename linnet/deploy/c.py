@@ -6,14 +6,15 @@ import re
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from linnet.base.options import choose
-from linnet.deploy.quantize import in_int8
+from linnet.deploy.exported import expected_outputs, exported_program
 
 if TYPE_CHECKING:
+    from linnet.deploy.integer.model import IntegerModel
     from linnet.deploy.step.program import Program
 
 # More weights than this are no source code for a compiler.
@@ -26,7 +27,10 @@ def export_c(
     model: nn.Module,
     folder: str | PathLike[str],
     *,
+    example: tuple[Tensor, Any] | None = None,
     int8: bool = False,
+    skip: Sequence[str] = (),
+    flush_denormals: bool = False,
     weights: str = "arrays",
     vocabulary: Sequence[str | bytes] | None = None,
     name: str = "model",
@@ -35,27 +39,60 @@ def export_c(
 
         linnet.export_c(model, "device")
 
-    int8         export linnet.quantize(model). A model that is quantised already is exported as it is
-    weights      "arrays": constants in the source; "file": a file to read or map, model.weights
-    vocabulary   the texts of the tokens of a language model: main.c then continues a text
-    name         how the names of files, functions and structs start
+    example           x and state, for a module of your own whose forward(x, state) returns y and the new
+                      state: a batch of one, the state at the start. docs/deploy.md says what it may contain
+    int8              export linnet.quantize(model); with an example, round the matrices of all products. A
+                      model that is quantised already is exported as it is, also one of
+                      `linnet.quantize_integer`, whose step has no number in floating point
+    skip              names of modules of an example that stay in float32 with int8=True
+    flush_denormals   numbers below 1e-30 in the state become 0 after each step: silence stays fast
+    weights           "arrays": constants in the source; "file": a file to read or map, model.weights
+    vocabulary        the texts of the tokens of a language model: main.c then continues a text
+    name              how the names of files, functions and structs start
 
     The folder has the header and the source, a test program with the outputs of some steps, and a README. The
     model is one of those that docs/deploy.md lists.
     """
+    from linnet.deploy.integer.model import IntegerModel
     from linnet.deploy.source.folder import new_folder
-    from linnet.deploy.step.build import program_of
+    from linnet.deploy.step.build import example_inputs
 
     choose("weights", weights, ("arrays", "file"))
     check_name(name)
-    model = in_int8(model) if int8 else model
-    program = program_of(model)
+    if isinstance(model, IntegerModel):
+        return export_integers(model, Path(folder), weights, vocabulary, name)
+    program = exported_program(model, example, int8, skip, flush_denormals)
     check_size(program, weights)
-    files = files_of(model, program, name, weights == "file", vocabulary)
+    inputs = example_inputs(program, STEPS)
+    outputs = expected_outputs(model, example, program, inputs)
+    files = files_of(program, (inputs, outputs), name, weights == "file", vocabulary)
     record = {"target": "c", "int8": program.is_int8, "weights": weights, "fingerprint": program.fingerprint}
     with new_folder(Path(folder), record) as work:
         write_files(work, files)
     return Path(folder)
+
+
+def export_integers(
+    model: IntegerModel, folder: Path, weights: str, vocabulary: Sequence[str | bytes] | None, name: str
+) -> Path:
+    from linnet.deploy.source.folder import new_folder
+    from linnet.deploy.source.integer_c import integer_files, integer_test
+    from linnet.deploy.step.build import example_inputs
+
+    if weights == "file" or vocabulary is not None:
+        raise ValueError(
+            "a model in whole numbers has its weights in the source and no program that continues a text: "
+            "leave out weights='file' and vocabulary"
+        )
+    program = model.integers.program
+    files = integer_files(model.integers, name)
+    numbers = model.input_numbers(example_inputs(program, STEPS)[:, None])
+    outputs = model.run(numbers)[0][:, 0]
+    files[f"{name}_test.c"] = integer_test(model.integers, numbers[:, 0], outputs, name)
+    record = {"target": "c", "int8": "integer", "weights": weights, "fingerprint": program.fingerprint}
+    with new_folder(folder, record) as work:
+        write_files(work, files)
+    return folder
 
 
 def check_name(name: str) -> None:
@@ -80,19 +117,17 @@ def write_files(folder: Path, files: Mapping[str, str | bytes]) -> None:
 
 
 def files_of(
-    model: nn.Module,
     program: Program,
+    steps: tuple[Tensor, Tensor],
     name: str,
     weights_file: bool,
     vocabulary: Sequence[str | bytes] | None,
 ) -> dict[str, str | bytes]:
     from linnet.deploy.source.c import readme, source_files
     from linnet.deploy.source.c_programs import continues_texts, test_program, text_program
-    from linnet.deploy.step.build import example_inputs, outputs_of
 
     files = source_files(program, name, weights_file)
-    inputs = example_inputs(program, STEPS)
-    files[f"{name}_test.c"] = test_program(program, inputs, outputs_of(model, inputs), name, weights_file)
+    files[f"{name}_test.c"] = test_program(program, *steps, name, weights_file)
     speaks = continues_texts(program, vocabulary)
     if speaks and vocabulary is not None:
         files["main.c"] = text_program(vocabulary, name, weights_file)

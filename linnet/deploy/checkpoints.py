@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from linnet.base.options import choose
 from linnet.blocks.griffin import GriffinBlock
 from linnet.blocks.xlstm import SLSTMBlock
-from linnet.layers.torch_names import TorchStack, convert_state_dict
+from linnet.layers.torch_names import TorchStack
 from linnet.recurrent.recurrent import Recurrent
 from linnet.units import GRU, LRN, LSTM, LTC, NRU, RGLRU, RNN, SRU, CfC, MinGRU, MinLSTM
 
@@ -166,12 +166,12 @@ def from_sru(rnn: Recurrent, foreign: Foreign) -> dict[str, Tensor]:
 
 
 def from_torch(rnn: Recurrent, foreign: Foreign) -> dict[str, Tensor]:
-    """Take what torch's module would have; LSTM, GRU and RNN rename it themselves."""
+    """Take what torch's module has: LSTM, GRU and RNN have the same parameters."""
     if not isinstance(rnn, TorchStack) or not rnn.first_cell.has_torch_layout:
         foreign.problems.append(f"no module of torch has the matrices of this {type(rnn).__name__}")
         return {}
     pairs = zip(rnn._flat_weights_names, rnn._flat_weights, strict=True)
-    return convert_state_dict(rnn, {name: foreign.take(name, *weight.shape) for name, weight in pairs})
+    return {name: foreign.take(name, *weight.shape) for name, weight in pairs}
 
 
 def prefix_of(foreign: Foreign, rnn: Recurrent, key: str, prefix: str) -> str:

@@ -15,6 +15,8 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from linnet.base.torch_private import tree_flatten_with_path, tree_leaves, tree_map_only
+from linnet.deploy.onnx_translation import for_onnxruntime, name_sizes, sizes_of_scans
+from linnet.deploy.torch_layers import is_torchs, with_linnet_layers
 from linnet.layers.counts import CountScores
 from linnet.models.classifier import Classifier
 from linnet.models.language import LanguageModel
@@ -39,6 +41,7 @@ def export_onnx(
     streaming: bool = False,
     dynamic_shapes: Any = None,
     output_names: Sequence[str] | None = None,
+    onnxruntime_operators: bool = False,
     **named_inputs: Any,
 ) -> torch.onnx.ONNXProgram:
     """Write `model`, a stack or any module that contains stacks, to the file `path`.
@@ -53,6 +56,8 @@ def export_onnx(
     dynamic_shapes         as for torch.export. Default: all dimensions are dynamic that the model does not
                            fix, and it is an error if the model fixes the length or the batch size
     output_names           names of the outputs of the file, in their order
+    onnxruntime_operators  write an LSTM in int8 as onnxruntime's DynamicQuantizeLSTM, which is faster than a
+                           Scan and rounds in its own way. Other runtimes cannot read the file
 
     A language model returns `logits` and the states of its layers, `state.0.c`; if it takes a state, that is
     `before.0.c`.
@@ -63,20 +68,40 @@ def export_onnx(
     """
     check_packages()
     check_counts(model)
+    model = with_linnet_layers(model)
     if streaming:
         model = OneStep(model)
     elif isinstance(model, LanguageModel):
         model = Logits(model)
     example = example_for(model, (inputs, named_inputs))
+    names = names_of_inputs(model, example), output_names or names_of_outputs(model, example)
+    return write(model, path, example, dynamic_shapes, names, onnxruntime_operators)
+
+
+Names = tuple[Sequence[str] | None, Sequence[str] | None]
+
+
+def write(
+    model: nn.Module,
+    path: str | PathLike[str],
+    example: Arguments,
+    dynamic_shapes: Any,
+    names: Names,
+    onnxruntime_operators: bool = False,
+) -> torch.onnx.ONNXProgram:
+    """Write a model; see `export_onnx`. `names`: those of the inputs and of the outputs."""
     free = dynamic_shapes is None
-    with evaluating(model):
-        try_out(model, example, free)
-        shapes = free_shapes(model, example) if free else dynamic_shapes
-        # On the reference, one time step is the operations of the unit's step, without a loop.
-        with backend("reference" if streaming else None):
-            exported = torch.export.export(model, *example, dynamic_shapes=shapes, strict=False)
-        names = names_of_inputs(model, example), output_names or names_of_outputs(model, example)
-        program = translate(exported, *names, free)
+    token = for_onnxruntime.set(onnxruntime_operators)
+    try:
+        with evaluating(model):
+            try_out(model, example, free)
+            shapes = free_shapes(model, example) if free else dynamic_shapes
+            # On the reference, one time step is the operations of the unit's step, without a loop.
+            with torch.no_grad(), backend("reference" if isinstance(model, OneStep) else None):
+                exported = torch.export.export(model, *example, dynamic_shapes=shapes, strict=False)
+            program = translate(exported, *names, free)
+    finally:
+        for_onnxruntime.reset(token)
     program.save(path)
     return program
 
@@ -201,7 +226,7 @@ def example_for(model: nn.Module, arguments: Arguments) -> Arguments:
 def try_out(model: nn.Module, example: Arguments, free: bool) -> None:
     """Run the example first: the errors of a model are clearer than those of a tracer."""
     check = partial(check_call, free, isinstance(model, OneStep))
-    units = [module for module in model.modules() if isinstance(module, (Recurrent, Cell))]
+    units = [m for m in model.modules() if isinstance(m, (Recurrent, Cell)) or is_torchs(m)]
     hooks = [unit.register_forward_pre_hook(check, with_kwargs=True) for unit in units]
     inputs, named_inputs = example
     try:
@@ -213,14 +238,14 @@ def try_out(model: nn.Module, example: Arguments, free: bool) -> None:
 
 
 def check_call(
-    free: bool, streaming: bool, unit: Recurrent | Cell, inputs: tuple[Any, ...], named_inputs: dict[str, Any]
+    free: bool, streaming: bool, unit: nn.Module, inputs: tuple[Any, ...], named_inputs: dict[str, Any]
 ) -> None:
     x, name = inputs[0] if inputs else named_inputs.get("x"), type(unit).__name__
     if isinstance(x, PackedSequence):
         raise TypeError(f"{name} cannot take a PackedSequence in an ONNX file; give padded x and lengths")
     if streaming:
         return
-    batched = 3 if isinstance(unit, Recurrent) else 2
+    batched = 2 if isinstance(unit, Cell) else 3
     if free and isinstance(x, Tensor) and x.dim() == batched and 1 in x.shape[:-1]:
         raise ValueError(
             f"the example gives {name} x of shape {tuple(x.shape)}, and torch takes a length or a batch of 1 "
@@ -228,6 +253,12 @@ def check_call(
         )
     if isinstance(unit, Recurrent):
         check_stack(unit)
+        check_resets_of_int8(unit, named_inputs)
+    if free and is_torchs(unit):
+        raise NotImplementedError(
+            f"{name} is derived from a layer of torch, whose loop torch exports for one length only; to fix "
+            "the length, pass dynamic_shapes"
+        )
 
 
 def check_stack(stack: Recurrent) -> None:
@@ -238,24 +269,29 @@ def check_stack(stack: Recurrent) -> None:
             raise NotImplementedError(f"{type(stack).__name__} cannot be exported to ONNX: {reason}")
 
 
+def check_resets_of_int8(stack: Recurrent, named_inputs: dict[str, Any]) -> None:
+    if stack.first_cell.is_quantised and named_inputs.get("reset_state") is not None:
+        raise NotImplementedError(
+            f"{type(stack).__name__} in int8 resets to zeros only in an ONNX file; export it without "
+            "reset_state, or before linnet.quantize"
+        )
+
+
 def why_not(direction: Direction) -> str | None:
     """Return why one layer in one direction cannot be exported, or None."""
-    from linnet.deploy.onnx_scan import missing_operation
+    from linnet.deploy.onnx_scan import missing_int8, missing_operation
 
     weight = direction.cell.example
     if weight.device.type != "cpu":
         return f"it is on {weight.device}; move the model with .cpu()"
     if weight.dtype not in (torch.float32, torch.float64):
         return f"it is in {weight.dtype}; convert the model with .float()"
-    if direction.cell.is_quantised:
-        return (
-            "its products round their inputs to int8, for which no operator is written; export the model "
-            "before linnet.quantize, with quantize(..., activations=False), or one step with streaming=True"
-        )
     x = torch.empty(1, 1, direction.cell.input_size, device="meta")
     plans = direction.plans_for(tuple(direction.cell.extra_inputs(x)))
     missing = [plans] if isinstance(plans, str) else map(missing_operation, plans)
     reason = next(filter(None, missing), None)
+    if direction.cell.is_quantised and not isinstance(plans, str):
+        reason = reason or missing_int8(direction.cell, plans)
     if reason is not None:
         return f"{reason}; one step of it can, linnet.export_onnx(rnn, path, streaming=True)"
     return direction.obstacle(recorded=True)
@@ -306,12 +342,9 @@ def names_of_outputs(model: nn.Module, example: Arguments) -> list[str] | None:
 def translate(
     exported: Any, input_names: Sequence[str] | None, output_names: Sequence[str] | None, free: bool
 ) -> torch.onnx.ONNXProgram:
-    from linnet.deploy import onnx_operators, onnx_scan
-
-    scans: list[Sizes] = []
+    scans = sizes_of_scans(exported.graph)
     # Without torchvision, it says four times that it skips the operators of that.
     logging.getLogger("torch.onnx._internal.exporter._registration").setLevel(logging.ERROR)
-    onnx_operators.use_operators(exported)
     with warnings.catch_warnings():
         # torch 2.13 warns about its own code.
         warnings.filterwarnings("ignore", message=".*LeafSpec", category=FutureWarning)
@@ -319,10 +352,6 @@ def translate(
             exported,
             input_names=input_names,
             output_names=output_names,
-            custom_translation_table={
-                **onnx_scan.translation_table(scans),
-                **onnx_operators.translation_table(scans),
-            },
             dynamo=True,
             # Its rules remove x + 1e-8, the epsilon of a norm, as a sum with 0, and x * 1.00001 likewise.
             optimize=False,
@@ -331,7 +360,7 @@ def translate(
     assert program is not None
     if free:
         check_free(scans)
-    onnx_scan.name_sizes(program.model, scans)
+    name_sizes(program.model, scans)
     fold_weights(program)
     return program
 

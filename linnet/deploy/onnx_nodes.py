@@ -23,6 +23,9 @@ COMPOSED: dict[str, Callable[..., Any]] = {
     "log1p": lambda body, x: body.add("Log", body.add("Add", x, body.number(1.0))),
 }
 
+# Operators that are not ONNX's own, with their domains.
+DOMAINS = {"DynamicQuantizeLSTM": "com.microsoft"}
+
 # A size for Reshape: that of the same dimension before. An empty batch has no size that could be computed.
 KEPT = 0
 
@@ -71,7 +74,8 @@ class Nodes:
     def add_many(self, kind: str, count: int, *inputs: Any, **attributes: Any) -> Sequence[Any]:
         from onnxscript import ir
 
-        node = ir.Node("", kind, inputs, ir.convenience.convert_attributes(attributes), num_outputs=count)
+        given = ir.convenience.convert_attributes(attributes)
+        node = ir.Node(DOMAINS.get(kind, ""), kind, inputs, given, num_outputs=count)
         for i, value in enumerate(node.outputs):
             value.name = f"{self.name}.{len(self.nodes)}.{i}"
         self.nodes.append(node)

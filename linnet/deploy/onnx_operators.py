@@ -1,23 +1,22 @@
 """LSTM, GRU and RNN as ONNX's own operators, for which runtimes have kernels.
 
 In a model that torch has exported, each scan is one operation, `linnet::scan`. If its step is that of an ONNX
-operator, its input is a plain product and its mask is one of lengths, `use_operators` replaces it by
-`linnet::onnx_operator`, which this file translates. All other scans become ONNX's Scan.
+operator, its input is a plain product and its mask is one of lengths, it becomes that operator. All other
+scans become ONNX's Scan.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
-from itertools import count
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
 from torch.fx import Node
 
-from linnet.deploy.onnx_nodes import Nodes, Sizes, record, size_of
+from linnet.deploy.onnx_int8 import ZERO, as_bytes
+from linnet.deploy.onnx_nodes import Nodes
 from linnet.program.plan import Plan, plan_called
 from linnet.units import GRU, LSTM, RNN
 
@@ -62,41 +61,67 @@ def operators() -> dict[str, Operator]:
     return {stack.layer(0)[0].plans_for(())[0].text: operator for stack, operator in same}  # type: ignore[union-attr]
 
 
-# ------------------------------------------------------------------------- in the exported program
+# ------------------------------------------------------------------------ which scans are operators
 
 
-def use_operators(exported: torch.export.ExportedProgram) -> None:
-    """Replace each scan that one of ONNX's operators computes."""
-    for node in exported.graph.nodes:
-        if node.target is torch.ops.linnet.scan.default:
-            arguments = arguments_of(*node.args)
-            if arguments is not None:
-                node.target, node.args = onnx_operator(), arguments
-                # The scan also returned what its gradients need.
-                for unused in [user for user in node.users if not user.users]:
-                    exported.graph.erase_node(unused)
+class Source(NamedTuple):
+    """What an operator reads besides the states and the matrices of the step.
+
+    scales   those of the rows of `weight`, if this is int8
+    """
+
+    x: Any
+    weight: Any
+    bias: Any
+    lengths: Any
+    scales: Any = None
 
 
-def arguments_of(
-    plan: str, tensors: Sequence[Node], mask: Node | None, resets: Node | None, reverse: bool
-) -> tuple[Any, ...] | None:
-    """Return the arguments of `linnet::onnx_operator`, or None if it cannot do what this scan does."""
-    joint, *others = tensors
-    lengths = None if mask is None else lengths_of(mask)
-    known = plan in operators() and resets is None and (lengths is None) == (mask is None)
+def source_of(plan: str, joint: Any, mask: Any, resets: Any) -> Source | None:
+    """Return what the operator reads in place of the projection `joint`, or None if there is no operator."""
     # onnxruntime has no kernels of these operators for float64.
-    if not known or joint.target is not aten.linear.default or joint.meta["val"].dtype != torch.float32:
+    if plan not in operators() or resets is not None or joint.dtype.name != "FLOAT":
         return None
-    x, weight, bias = (*joint.args, None)[:3]
-    return plan, x, weight, bias, others, lengths, reverse
+    lengths = None if mask is None else lengths_of(mask)
+    product = recorded(joint)
+    if product is None or (mask is not None and lengths is None):
+        return None
+    if product.target is aten.linear.default:
+        (x, weight, bias), scales = (*product.args, None)[:3], None
+    elif product.target is torch.ops.linnet.int8_linear.default and product.args[4] == 1:
+        x, weight, scales, bias = product.args[:4]
+    else:
+        return None
+    read = {"x": x, "weight": weight, "bias": bias, "scales": scales}
+    values = {name: None if node is None else value_read_by(joint, node) for name, node in read.items()}
+    return None if values["x"] is None or values["weight"] is None else Source(**values, lengths=lengths)
 
 
-def lengths_of(mask: Node) -> Node | None:
+def recorded(value: Any) -> Node | None:
+    """Return the operation of torch from which a value was translated."""
+    producer = value.producer()
+    return None if producer is None else producer.meta.get("node")
+
+
+def value_read_by(value: Any, argument: Any) -> Any:
+    """Return the value of an argument of the operation from which `value` was translated."""
+    operation, found = recorded(value), [value]
+    while found:
+        each = found.pop()
+        if each.name == argument.name:
+            return each
+        if recorded(each) is operation:
+            found += filter(None, each.producer().inputs)
+    return None
+
+
+def lengths_of(mask: Any) -> Any:
     """Return the lengths of a mask `arange(T)[:, None] < lengths`, or None if it is another mask."""
-    if mask.target is not aten.lt.Tensor:
+    node = recorded(mask)
+    if node is None or node.target is not aten.lt.Tensor:
         return None
-    positions, lengths = mask.args
-    return lengths if is_column_of_positions(positions) else None  # type: ignore[return-value]
+    positions, lengths = node.args
+    return value_read_by(mask, lengths) if is_column_of_positions(positions) else None
 
 
 def is_column_of_positions(node: Any) -> bool:
@@ -108,37 +133,7 @@ def is_column_of_positions(node: Any) -> bool:
     return row.target is aten.arange.default
 
 
-@cache
-def onnx_operator() -> Any:
-    """Register `linnet::onnx_operator`: a step's operands, and its output and final states. It never runs."""
-    library = torch.library.Library("linnet", "FRAGMENT")
-    library.define(
-        "onnx_operator(str plan, Tensor x, Tensor weight, Tensor? bias, Tensor[] others, Tensor? lengths, "
-        "bool reverse) -> Tensor[]"
-    )
-
-    def shapes(
-        plan: str,
-        x: Tensor,
-        weight: Tensor,
-        bias: Tensor | None,
-        others: Sequence[Tensor],
-        lengths: Tensor | None,
-        reverse: bool,
-    ) -> list[Tensor]:
-        states = states_of(plan_called(plan), others).values()
-        return [
-            x.new_empty(*x.shape[:2], others[-1].shape[-1]),
-            *(state.new_empty(state.shape) for state in states),
-        ]
-
-    torch.library.register_fake("linnet::onnx_operator", shapes, lib=library)
-    # The registration ends with the life of the library.
-    LIBRARIES.append(library)
-    return torch.ops.linnet.onnx_operator.default
-
-
-LIBRARIES: list[torch.library.Library] = []
+# ------------------------------------------------------------------------------- the translation
 
 
 def states_of(plan: Plan, others: Sequence[Any]) -> dict[str, Any]:
@@ -146,53 +141,49 @@ def states_of(plan: Plan, others: Sequence[Any]) -> dict[str, Any]:
     return dict(zip(names, others[first : first + len(names)], strict=True))
 
 
-# ------------------------------------------------------------------------------- the translation
-
-
-def translation_table(sizes: list[Sizes]) -> dict[Callable, Callable]:
-    """Return the translation for torch.onnx.export; it appends to `sizes`."""
-    numbers = count()
-
-    def translate(plan: Any, x: Any, weight: Any, bias: Any, others: Any, lengths: Any, reverse: Any) -> Any:
-        sizes.append((size_of(x, 0), size_of(x, 1)))
-        call = OperatorCall(f"operator{next(numbers)}", plan, others)
-        results = call.add_operator(x, weight, bias, lengths, reverse)
-        record(call.nodes)
-        return results
-
-    return {onnx_operator(): translate}
-
-
 class OperatorCall(Nodes):
     """The nodes of one operator: its weights in the order that ONNX defines, and the operator."""
 
     def __init__(self, name: str, plan: str, others: Sequence[Any]):
+        """`others`: the operands of the step besides the projection."""
         super().__init__(name)
         self.plan, self.operator = plan_called(plan), operators()[plan]
         self.states = states_of(self.plan, others).values()
         self.weights = dict(zip(self.plan.traced.weights, others, strict=False))
         self.matrices = others[-len(self.plan.products) :]
 
-    def add_operator(self, x: Any, weight: Any, bias: Any, lengths: Any, reverse: bool) -> list[Any]:
-        products = [part for product in self.plan.products for part in product.parts]
-        gates = [name for name in self.plan.traced.inputs if name not in products]
-        self.size = int(weight.shape[0]) // len(gates)
-        order = self.operator
+    def add_operator(self, source: Source, reverse: bool) -> list[Any]:
+        """Return the output and the final states."""
+        self.products = [part for product in self.plan.products for part in product.parts]
+        self.gates = [name for name in self.plan.traced.inputs if name not in self.products]
+        self.size = int(source.weight.shape[0]) // len(self.gates)
+        kind, inputs = self.kind_and_inputs(source)
+        direction = {"direction": "reverse" if reverse else "forward", "hidden_size": self.size}
+        count = 1 + len(self.states)
+        y, *finals = self.add_many(kind, count, *inputs, **self.operator.attributes, **direction)
+        squeezed = [self.add("Squeeze", final, self.constant([0])) for final in finals]
+        return [self.add("Squeeze", y, self.constant([1])), *squeezed]
+
+    def kind_and_inputs(self, source: Source) -> tuple[str, list[Any]]:
+        x, weight, bias, lengths, _ = source
         inputs = [
             x,
-            self.rows([weight], gates, order.gates),
-            self.rows(self.matrices, products, order.products),
-            None if bias is None else self.biases(bias, gates),
+            self.of_input(weight),
+            self.of_state(self.matrices),
+            None if bias is None else self.biases(bias),
             None if lengths is None else self.as_int32(lengths),
             *(self.add("Unsqueeze", state, self.constant([0])) for state in self.states),
         ]
-        if order.peepholes and self.weights:
-            inputs.append(self.rows(list(self.weights.values()), list(self.weights), order.peepholes))
-        direction = {"direction": "reverse" if reverse else "forward", "hidden_size": self.size}
-        count = 1 + len(self.states)
-        y, *finals = self.add_many(order.kind, count, *inputs, **order.attributes, **direction)
-        squeezed = [self.add("Squeeze", final, self.constant([0])) for final in finals]
-        return [self.add("Squeeze", y, self.constant([1])), *squeezed]
+        if self.operator.peepholes and self.weights:
+            inputs.append(self.rows([*self.weights.values()], [*self.weights], self.operator.peepholes))
+        return self.operator.kind, inputs
+
+    def of_input(self, tensor: Any) -> Any:
+        """The rows of the gates in the order of the operator: [1, rows, ...]."""
+        return self.rows([tensor], self.gates, self.operator.gates)
+
+    def of_state(self, tensors: Sequence[Any]) -> Any:
+        return self.rows(tensors, self.products, self.operator.products)
 
     def rows(self, tensors: Sequence[Any], names: Sequence[str], order: Sequence[str]) -> Any:
         """Return parts that lie one below the other in `tensors`, in another order: [1, ...]."""
@@ -203,13 +194,39 @@ class OperatorCall(Nodes):
             "Unsqueeze", self.add("Gather", whole, self.constant(rows), axis=0), self.constant([0])
         )
 
-    def biases(self, bias: Any, gates: Sequence[str]) -> Any:
+    def biases(self, bias: Any) -> Any:
         """Return the biases of the input, and then those of the products."""
         zeros, products = self.constant([0.0] * self.size), self.operator.products
         own = [self.weights.get(f"bias.{name}", zeros) for name in products]
-        return self.rows([bias, *own], (*gates, *products), (*self.operator.gates, *products))
+        return self.rows([bias, *own], (*self.gates, *products), (*self.operator.gates, *products))
 
     def as_int32(self, lengths: Any) -> Any:
         from onnxscript.ir import DataType
 
         return self.add("Cast", lengths, to=DataType.INT32.value)
+
+
+class Int8LSTMCall(OperatorCall):
+    """onnxruntime's LSTM with int8 matrices, which rounds its inputs and states in its own way."""
+
+    def __init__(self, name: str, plan: str, others: Sequence[Any], scales: Sequence[Any]):
+        super().__init__(name, plan, others)
+        self.scales = scales
+
+    def kind_and_inputs(self, source: Source) -> tuple[str, list[Any]]:
+        _, inputs = super().kind_and_inputs(source)
+        for place in (1, 2):
+            inputs[place] = as_bytes(self, self.add("Transpose", inputs[place], perm=[0, 2, 1]))
+        inputs += [None] * (8 - len(inputs))
+        zeros = self.zeros()
+        return "DynamicQuantizeLSTM", [
+            *inputs,
+            *(self.of_input(source.scales), zeros),
+            *(self.of_state(self.scales), zeros),
+        ]
+
+    def zeros(self) -> Any:
+        """The numbers that stand for 0, [1, rows]."""
+        from onnxscript.ir import DataType
+
+        return self.constant([[ZERO] * (len(self.gates) * self.size)], DataType.UINT8)

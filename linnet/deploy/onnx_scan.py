@@ -10,18 +10,18 @@ onnxscript is imported only when a model is translated.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from itertools import count
+from collections.abc import Sequence
 from typing import Any
-
-import torch
 
 from linnet.deploy.onnx_body import Body
 from linnet.deploy.onnx_graph import STRUCTURAL, GraphBody
+from linnet.deploy.onnx_int8 import Int8Body
 from linnet.deploy.onnx_lines import LineBody
-from linnet.deploy.onnx_nodes import COMPOSED, NAMES, Nodes, Sizes, record, size_of
+from linnet.deploy.onnx_nodes import COMPOSED, NAMES, Nodes
 from linnet.program.operands import Operands
-from linnet.program.plan import Plan, plan_called
+from linnet.program.plan import Plan
+from linnet.program.planning import check_int8
+from linnet.program.unit import CannotFuse
 
 
 def missing_operation(plan: Plan) -> str | None:
@@ -32,33 +32,23 @@ def missing_operation(plan: Plan) -> str | None:
     return f"there is no translation of the operation {unknown[0]!r} in its step yet" if unknown else None
 
 
-def translation_table(scans: list[Sizes]) -> dict[Callable, Callable]:
-    """Return the translation of `linnet::scan` for torch.onnx.export; it appends to `scans`."""
-    numbers = count()
-
-    def scan(plan: Any, tensors: Any, mask: Any, resets: Any, reverse: Any) -> Any:
-        operands = Operands(plan_called(plan), tensors[0], tensors[1:], (mask, resets, reverse))
-        scans.append((size_of(operands.joint, 0), size_of(operands.joint, 1)))
-        nodes, results = scan_nodes(f"scan{next(numbers)}", operands)
-        record(nodes)
-        return results
-
-    return {torch.ops.linnet.scan.default: scan}
+def missing_int8(cell: Any, plans: Sequence[Plan]) -> str | None:
+    """Return why the steps of a cell with int8 matrices cannot be translated, or None."""
+    try:
+        check_int8(plans)
+        for stage in cell.stages():
+            for attribute in stage.recurrence:
+                getattr(cell, attribute).used()
+    except CannotFuse as error:
+        return error.reason
+    return None
 
 
-def name_sizes(model: Any, scans: list[Sizes]) -> None:
-    """Rename the dynamic sizes of the first scan to "time" and "batch" everywhere in the model."""
-    named = zip(scans[0], ("time", "batch"), strict=True) if scans else ()
-    names = {size: name for size, name in named if isinstance(size, str)}
-    for value in (*model.graph.inputs, *(result for node in model.graph for result in node.outputs)):
-        for axis in range(len(value.shape or ())):
-            size = size_of(value, axis)
-            value.shape[axis] = names.get(size, size) if isinstance(size, str) else size
+def add_scan(nodes: Nodes, operands: Operands, scales: Sequence[Any] = ()) -> list[Any]:
+    """Return the output and the final states.
 
-
-def scan_nodes(name: str, operands: Operands) -> tuple[list[Any], list[Any]]:
-    """Return the nodes of a scan, and its results: the output and the final states."""
-    nodes = Nodes(name, operands.joint.dtype)
+    scales   of the rows of the matrices, if these are int8
+    """
     axis = nodes.constant([2])
     flags = [flag for flag in (operands.mask, operands.resets) if flag is not None]
     columns = [nodes.add("Unsqueeze", flag, axis) for flag in flags]
@@ -69,13 +59,15 @@ def scan_nodes(name: str, operands: Operands) -> tuple[list[Any], list[Any]]:
         len(operands.states) + 1,
         *operands.states,
         *along_time,
-        body=body_of(f"{name}.step", operands, nodes).graph(),
+        body=body_of(f"{nodes.name}.step", operands, nodes, scales).graph(),
         num_scan_inputs=len(along_time),
         scan_input_directions=[backwards] * len(along_time),
         scan_output_directions=[backwards],
     )
-    return nodes.nodes, [y, *finals]
+    return [y, *finals]
 
 
-def body_of(name: str, operands: Operands, outer: Nodes) -> Body:
+def body_of(name: str, operands: Operands, outer: Nodes, scales: Sequence[Any]) -> Body:
+    if scales:
+        return Int8Body(name, operands, outer, scales)
     return (GraphBody if operands.plan.traced.sizes else LineBody)(name, operands, outer)

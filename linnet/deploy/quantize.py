@@ -21,7 +21,7 @@ from linnet.layers.int8_modules import (
     Quantised,
 )
 from linnet.layers.softmax import FullSoftmax, MixtureSoftmax
-from linnet.layers.torch_names import OfInput, OfOutput, OfState
+from linnet.layers.torch_names import OfInput, OfOutput, OfState, TorchOwner
 from linnet.recurrent.cell import Cell
 from linnet.recurrent.pretrained import CHANGES, Pretrained
 from linnet.recurrent.projection import Projection
@@ -64,6 +64,8 @@ def quantize(model: nn.Module, skip: Sequence[str] = (), activations: bool = Tru
             # Its matrices refuse an input with gradients, such as what a layer makes of a learned start.
             for parameter in module.parameters(recurse=False):
                 parameter.requires_grad_(False)
+        if isinstance(module, TorchOwner):
+            module.release()
     if isinstance(made, Pretrained):
         made.changes = {
             **made.__dict__.get("changes", {}),

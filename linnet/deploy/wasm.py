@@ -7,18 +7,22 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
+from linnet.deploy.exported import exported_program
 from linnet.deploy.javascript import as_text, write_module
-from linnet.deploy.quantize import in_int8
 
 
 def export_wasm(
     model: nn.Module,
     folder: str | PathLike[str],
     *,
+    example: tuple[Tensor, Any] | None = None,
     int8: bool = False,
+    skip: Sequence[str] = (),
+    flush_denormals: bool = False,
     vocabulary: Sequence[str | bytes] | None = None,
 ) -> Path:
     """Write one step of `model` as WebAssembly with SIMD in an ES module, `model.js`, and return the folder.
@@ -29,12 +33,13 @@ def export_wasm(
     if find_spec("ziglang") is None:
         raise ImportError("export_wasm needs the package ziglang: pip install linnet-rnn[wasm]")
     from linnet.deploy.c import check_size
+    from linnet.deploy.source.c import scratch_bytes
     from linnet.deploy.source.wasm import compiled, wasm_module
-    from linnet.deploy.step.build import program_of
 
-    program = program_of(in_int8(model) if int8 else model)
+    program = exported_program(model, example, int8, skip, flush_denormals)
     check_size(program, "arrays")
     with tempfile.TemporaryDirectory() as work:
         code = compiled(program, Path(work))
     texts = None if vocabulary is None else [as_text(token) for token in vocabulary]
-    return write_module(Path(folder), wasm_module(program, code, texts), program, "wasm")
+    text = wasm_module(program, code, texts)
+    return write_module(Path(folder), text, program, "wasm", scratch_bytes(program))

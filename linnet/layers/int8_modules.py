@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from linnet.layers.embedding import WordEmbedding
 from linnet.layers.softmax import FullSoftmax, MixtureSoftmax
+from linnet.layers.torch_names import READERS, TorchProjection
 from linnet.program import blocks
 from linnet.program.unit import Int8Linear as Int8Product
 from linnet.program.unit import Linear
@@ -123,10 +124,7 @@ class Quantised(nn.Module):
         self.forget()
         for name, child in module.named_children():
             self.add_module(name, child)
-        # The matrices of LSTM, GRU and RNN have torch's names.
-        plain = {getattr(module, f"{kind}_name", kind): kind for kind in ("weight", "bias")}
-        for name, tensor in {**module._parameters, **module._buffers}.items():
-            name = plain.get(name, name)
+        for name, tensor in {**parameters_of(module), **module._buffers}.items():
             if tensor is None or name not in names:
                 self.register_buffer(f"{name}_int8" if name in names else name, own_tensor(tensor))
             else:
@@ -191,6 +189,14 @@ class Quantised(nn.Module):
         before = super().extra_repr()
         what = "int8" if self.activations else "int8 weights"
         return f"{before}, {what}" if before else what
+
+
+def parameters_of(module: nn.Module) -> dict[str, Any]:
+    """The parameters of a module. The matrices of LSTM, GRU and RNN have torch's names and two biases."""
+    if not isinstance(module, TorchProjection):
+        return module._parameters
+    others = {name: tensor for name, tensor in module._parameters.items() if name not in READERS}
+    return {**others, "weight": module.weight, "bias": module.bias}
 
 
 def own_tensor(tensor: Tensor | None) -> Tensor | None:
@@ -258,9 +264,6 @@ class Int8Projection(Quantised, Projection):
 
     def cut(self, name: str = "weight") -> tuple[int, tuple[int, ...]]:
         return Projection.cut(self, name)
-
-    def panels(self) -> Int8Panels | Int8Blocks:
-        return self.used().panels()
 
     def product(self, name: str = "weight") -> Operations:
         return self.used(name).operation()

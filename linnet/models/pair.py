@@ -130,7 +130,8 @@ class PairClassifier(TextEncoder):
 
     def make_cell(self, input_size: int, where: dict[str, Any]) -> Any:
         unit = find_unit(self.config.unit)
-        return unit(input_size, self.config.hidden_size, **self.config.unit_options, **where).first_cell
+        layer = unit(input_size, self.config.hidden_size, **self.config.unit_options, **where)
+        return layer.release_cell()
 
     def forward(
         self,

@@ -165,7 +165,7 @@ def make_layer(config: TranslatorConfig, where: dict[str, Any]) -> Recurrent:
 
 
 def make_cell(config: TranslatorConfig, where: dict[str, Any]) -> Cell:
-    return make_layer(config, where).first_cell
+    return make_layer(config, where).release_cell()
 
 
 class ResidualSum(nn.Module):

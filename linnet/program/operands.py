@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 import torch
@@ -28,18 +29,48 @@ def as_dtype(tensor: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 class Source(NamedTuple):
-    """The operands of a projection: x [T, B, D], weight [n H, D / heads], bias [m H] of the last m parts."""
+    """The operands of a projection: x [T, B, D], weight [n H, D / heads], bias [m H] of the last m parts.
+
+    second   a bias that is added to `bias`, but for its last `apart` numbers. Kernels read the sum of both
+    """
 
     x: Tensor
     weight: Any  # a Tensor; None if x is the projection
     bias: Tensor | None
     heads: int = 1
+    second: Tensor | None = None
+    apart: int = 0
+
+    def summed(self) -> Source:
+        """The same with one bias."""
+        return self._replace(bias=sum_of_biases(self.bias, self.second, self.apart), second=None, apart=0)
 
     def linear(self, parts: int) -> Tensor:
         bias = self.bias
         if bias is not None and len(bias) < len(self.weight):
             bias = F.pad(bias, (len(self.weight) - len(bias), 0))
         return blocks.linear(self.x, self.weight, bias, self.heads, parts)
+
+
+def sum_of_biases(first: Tensor | None, second: Tensor | None, apart: int) -> Tensor | None:
+    """first + second, but for the last `apart` numbers of the second; with gradients."""
+    if first is None or second is None:
+        return first
+    return first + (F.pad(second[:-apart], (0, apart)) if apart else second)
+
+
+def add_biases(first: Tensor, second: Tensor, apart: int, out: Tensor | None = None) -> Tensor:
+    """`sum_of_biases` without gradients, in one operation."""
+    if not apart:
+        return torch.add(first, second, out=out)
+    return torch.addcmul(first, second, summands(len(first), apart, first.dtype, first.device), out=out)
+
+
+@cache
+def summands(count: int, apart: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """1 for each number that is added, and 0 for the last `apart`."""
+    with torch.inference_mode(False):
+        return (torch.arange(count, device=device) < count - apart).to(dtype)
 
 
 class Operands:

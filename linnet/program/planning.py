@@ -329,7 +329,7 @@ def weights_of(cell: Unit, stage: Stage, inner: Sequence[str] = ()) -> Named:
     inner   the projections of inner products
     """
     sizes = {cell.states[name] for name in stage.states}
-    own = cell._parameters.items()
+    own = cell.unit_parameters.items()
     weights: Named = {name: w for name, w in own if w is not None and w.dim() == 1 and len(w) in sizes}
     weights |= {name: w.expand(max(sizes)) for name, w in single_numbers(cell, stage).items()}
     for attribute in (*stage.recurrence, *inner):
@@ -342,7 +342,7 @@ def weights_of(cell: Unit, stage: Stage, inner: Sequence[str] = ()) -> Named:
 def weight_sizes(cell: Unit, stage: Stage, inner: Sequence[str] = ()) -> dict[str, int]:
     """The names and sizes of `weights_of`, without a view of any: these may be inside of a transform."""
     states = {cell.states[name] for name in stage.states}
-    own = {n: w.shape[0] for n, w in cell._parameters.items() if w is not None and w.dim() == 1}
+    own = {n: w.shape[0] for n, w in cell.unit_parameters.items() if w is not None and w.dim() == 1}
     sizes = {name: size for name, size in own.items() if size in states}
     sizes |= dict.fromkeys(single_numbers(cell, stage), max(states))
     for attribute in (*stage.recurrence, *inner):
@@ -357,7 +357,8 @@ def single_numbers(cell: Unit, stage: Stage) -> Named:
     sizes = {cell.states[name] for name in stage.states}
     if len(sizes) > 1 or sizes == {1}:
         return {}
-    return {name: w for name, w in cell._parameters.items() if w is not None and w.shape == (1,)}
+    own = cell.unit_parameters.items()
+    return {name: w for name, w in own if w is not None and w.shape == (1,)}
 
 
 def computed_weights(before: Pointwise, own: Named, names: Sequence[str]) -> Named:

@@ -81,13 +81,15 @@ def opaque_to_operations(x: Tensor) -> str | None:
         return "forward-mode gradients need the operations of its step"
     if not is_plain_tensor(x):
         return f"x is of the class {type(x).__name__}, which may define its own operations"
-    if tracing_state() is not None and is_in_onnx_export():
-        return "this exporter to ONNX does not know Linnet's operations; linnet.export_onnx does"
+    if is_in_older_onnx_export():
+        return "torch's older exporter to ONNX does not know Linnet's operations"
     return None
 
 
-def is_in_onnx_export() -> bool:
-    """Whether torch's older exporter, which traces, is running."""
+def is_in_older_onnx_export() -> bool:
+    """Whether torch.onnx.export(dynamo=False), which traces, is running."""
+    if tracing_state() is None:
+        return False
     from torch.onnx import is_in_onnx_export
 
     return is_in_onnx_export()

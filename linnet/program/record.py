@@ -9,7 +9,7 @@ for a sequence (`StaticCall`), and the step reads the result as a weight.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,6 +67,11 @@ def run_static(call: StaticCall, results: list[Tensor]) -> None:
 
 class StepRecorder(Recorder):
     """Records the operations on tensors that derive from those given to `take`."""
+
+    @property
+    def structural(self) -> Mapping[str, Callable[..., Any]]:
+        """How operations that are not pointwise become nodes."""
+        return STRUCTURAL
 
     def __init__(self) -> None:
         super().__init__()
@@ -176,10 +181,12 @@ class StepRecorder(Recorder):
 
     def decompose(self, func: Any, args: Any, kwargs: Any) -> Any:
         op = operation(func)
-        if op not in STRUCTURAL:
+        if op not in self.structural:
             return super().decompose(func, args, kwargs)
         result = func(*args, **kwargs)
-        made = STRUCTURAL[op](self, *args, **kwargs)
+        made = self.structural[op](self, *args, **kwargs)
+        if made is NotImplemented:
+            return super().decompose(func, args, kwargs)
         if op in PRODUCTS and self.products:  # those of an export are nodes
             self.products[-1].tensor = result
         if isinstance(result, Tensor):

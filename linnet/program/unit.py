@@ -59,9 +59,10 @@ class Linear(NamedTuple):
 
 
 class Shift(NamedTuple):
-    """A sum with `bias`, which is that of the last columns."""
+    """A sum with `bias`, which is that of the last columns before the last `apart`."""
 
     bias: Tensor
+    apart: int = 0
 
 
 class Norm(NamedTuple):
@@ -104,6 +105,13 @@ class InputProjection(Protocol):
     def bias(self) -> Tensor | None: ...
 
     @property
+    def bias_tensors(self) -> list[Tensor]:
+        """One bias, or two that are added but for the last `apart` numbers of the second."""
+
+    @property
+    def apart(self) -> int: ...
+
+    @property
     def is_plain(self) -> bool: ...
 
     @property
@@ -139,6 +147,15 @@ class Unit(nn.Module):
     @property
     def unit_name(self) -> str:
         raise NotImplementedError
+
+    @property
+    def unit_parameters(self) -> dict[str, Any]:
+        """Its own parameters, without those of the projections inside."""
+        return self._parameters
+
+    def parameters_inside(self) -> list[tuple[str, Tensor]]:
+        """All parameters by the paths on which the step reads them."""
+        return list(self.named_parameters())
 
     def structural_obstacle(self) -> str | None:
         """Why the structure of this unit allows no kernel, or None."""

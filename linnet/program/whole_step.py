@@ -91,7 +91,7 @@ def input_sizes(cell: Unit, extras: Sequence[str]) -> dict[str, int]:
 
 def step_parameters(cell: Unit) -> list[tuple[str, Tensor]]:
     """All parameters but those of the projection of the input, which is no part of the step, and buffers."""
-    parameters = [(name, p) for name, p in cell.named_parameters() if not name.startswith("input.")]
+    parameters = [(name, p) for name, p in cell.parameters_inside() if not name.startswith("input.")]
     buffers = [(name, cell._buffers[name]) for name in cell.constant_buffers]
     return [*parameters, *((name, buffer) for name, buffer in buffers if buffer is not None)]
 

@@ -28,7 +28,9 @@ from linnet.program.padding import only_selects
 from linnet.program.unit import READ, ByNature, Named, Stage, Unit
 from linnet.recurrent.adapters import adapters_of, run_inside, unwrapped, without_adapters
 from linnet.recurrent.projection import Projection
+from linnet.recurrent.scripting import NotScriptable
 from linnet.recurrent.signature import named_arguments
+from linnet.recurrent.symbolic import is_symbol, recorded_call
 from linnet.recurrent.timespans import refuse_timespans, timed
 from linnet.run.choose import bound_step, run_step
 from linnet.run.devices import check_devices
@@ -45,7 +47,7 @@ def argument_names(function: Callable[..., object]) -> tuple[str, ...]:
     return tuple(parameter.name for parameter in parameters if parameter.kind != parameter.VAR_KEYWORD)
 
 
-class Cell(ShowsOptions, CopiedFast, Unit):
+class Cell(NotScriptable, ShowsOptions, CopiedFast, Unit):
     """One step of a recurrent unit: x_t [B, input_size], state -> y_t [B, output_size], state.
 
     A subclass defines `self.input` (a Projection), `reset_parameters` and `step`, and names in
@@ -270,6 +272,8 @@ class Cell(ShowsOptions, CopiedFast, Unit):
         if run_sequence is not None:
             return run_sequence(x, state)  # type: ignore[arg-type]
         x, state = either("x", x, "input", input), either("state", state, "hx", hx)
+        if is_symbol(x):
+            return recorded_call(self, x, state, {"timespans": timespans})  # type: ignore[arg-type]
         if not self.reads_time:
             refuse_timespans(timespans, type(self).__name__, ["linnet.CfCCell", "linnet.LTCCell"])
         return self.returned(*self.run_step(x, state, timespans))
@@ -285,6 +289,7 @@ class Cell(ShowsOptions, CopiedFast, Unit):
             y, states = again
             y = self.checked_read_out(y, x)
             return y, self.pack_state(dict(zip(self.states, states, strict=True)))
+        self.bind()
         adapters = adapters_of(self)
         if adapters:
             return run_inside(
@@ -316,8 +321,8 @@ class Cell(ShowsOptions, CopiedFast, Unit):
             return tuple(self.initial_state(x.shape[:1], x).values())
         return state if isinstance(state, tuple) else (state,)
 
-    def settle(self) -> None:
-        """Complete changes that wait for the next call."""
+    def bind(self) -> None:
+        """Let the projections inside read the parameters that the cell holds, if it holds theirs."""
 
     def check_step_input(self, x: Tensor) -> None:
         if not isinstance(x, Tensor):

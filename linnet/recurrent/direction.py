@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -110,7 +111,7 @@ class Direction(nn.Module):
         if not (self.training and self.weight_drop):
             return self(x, state, mask, resets, reset_state)
         weights = {
-            name: F.dropout(self.get_parameter(name), self.weight_drop) for name in self.droppable_weights()
+            name: F.dropout(attrgetter(name)(self), self.weight_drop) for name in self.droppable_weights()
         }
         if is_compiling():
             return functional_call(self, weights, (x, state, mask, resets, reset_state))
@@ -161,7 +162,7 @@ class Direction(nn.Module):
 
     def droppable_weights(self) -> list[str]:
         kinds = ("weight", "reduce")
-        names = [name for name, weight in self.cell.named_parameters() if weight.dim() > 1]
+        names = [name for name, weight in self.cell.parameters_inside() if weight.dim() > 1]
         # The angles of a rotation are not dropped: that would make another rotation.
         matrices = [f"cell.{name}" for name in names if name.rpartition(".")[2].startswith(kinds)]
         of_input = [name for name in matrices if name.startswith("cell.input.")]
@@ -174,7 +175,7 @@ class Direction(nn.Module):
     def check_droppable(self) -> None:
         """A matrix that is no longer a parameter would be skipped without a message."""
         for name, module in self.cell.named_modules():
-            if isinstance(module, Projection) and module.weight_name not in module._parameters:
+            if isinstance(module, Projection) and not isinstance(module.weight, nn.Parameter):
                 raise RuntimeError(
                     f"weight_drop drops weights that are parameters, and that of {name!r} has been replaced "
                     "by pruning, weight norm or a parametrization; remove that, or build with weight_drop=0"

@@ -28,7 +28,7 @@ from linnet.run.available import no_cpu_kernels
 from linnet.run.bound_unit import load_kernels
 from linnet.run.change import Watch
 from linnet.run.choose import STEP_DTYPES, may_use_cpu_kernels
-from linnet.run.decision import MOST_WASTED, RETRY, answers_for, extra_names
+from linnet.run.decision import MOST_WASTED, RETRY, Input, answers_for, extra_names
 from linnet.run.kept_states import collects
 from linnet.run.observed import is_observing
 
@@ -75,6 +75,7 @@ class BoundStack:
 
     def __init__(self, layer: Any, keeps: bool):
         """keeps   the weights do not change, so that their packed copies are kept."""
+        layer.bind()
         self.stack, self.training = stack_of(layer, keeps), layer.training
         self.watch = Watch(layer, [module for module in layer.modules() if module is not layer])
         # Makes the state as users get it from its tensors.
@@ -189,12 +190,13 @@ def of_direction(direction: Direction, keeps: bool) -> StackDirection:
     plan = plans[0]
     with torch.no_grad():
         own, matrices, _ = answers.weights_of(cell, 0, plan)
-    weights = [known.weight, known.bias, *own, *matrices]
+    biases = cell.input.bias_tensors
+    weights = [known.weight, *biases, *own, *matrices]
     if not answers.are_fixed(cell, weights):
         raise Unsuited("its weights are computed at each call")
-    if not keeps and not all(weight is None or is_read_in_place(weight) for weight in weights):
+    if not keeps and not all(map(is_read_in_place, weights)):
         raise Unsuited("a weight would be copied")
-    return checked(direction, plan, weights, len(own), known.heads)
+    return checked(direction, plan, known, biases, own, matrices)
 
 
 def is_read_in_place(weight: Tensor) -> bool:
@@ -202,26 +204,32 @@ def is_read_in_place(weight: Tensor) -> bool:
 
 
 def checked(
-    direction: Direction, plan: Plan, weights: Sequence[Tensor | None], count: int, heads: int
+    direction: Direction,
+    plan: Plan,
+    known: Input,
+    biases: Sequence[Tensor],
+    own: Sequence[Tensor],
+    matrices: Sequence[Tensor],
 ) -> StackDirection:
-    """The weights of a direction: of the input, its bias, `count` with one number per channel, matrices."""
+    """The weights of a direction: of the input, its biases, those with one number per channel, matrices."""
     scan = load_kernels()
     with compiling:  # a fork waits for the import
-        from linnet.cpu.stack import StackDirection
-    weight, bias, *others = [None if tensor is None else tensor.detach() for tensor in weights]
-    own, matrices, sizes = others[:count], others[count:], list(direction.cell.states.values())
-    extras = extra_channels(direction.cell, plan)
+        from linnet.cpu.stack import BiasSum, StackDirection
+    cell, biases = direction.cell, [bias.detach() for bias in biases]
+    total = BiasSum(biases[0], biases[1], cell.input.apart) if len(biases) > 1 else None
+    bias = biases[0] if biases else None
     made = StackDirection(
         plan,
-        weight,  # type: ignore[arg-type]
-        bias,
-        own,  # type: ignore[arg-type]
-        matrices,  # type: ignore[arg-type]
-        sizes,
+        known.weight.detach(),
+        bias if total is None else total.total,
+        total,
+        [weight.detach() for weight in own],
+        [matrix.detach() for matrix in matrices],
+        list(cell.states.values()),
         direction.reverse,
         packings={},
-        heads=heads,
-        extras=extras,
+        heads=known.heads,
+        extras=extra_channels(cell, plan),
     )
     try:
         operands = made.operands(1, 1)

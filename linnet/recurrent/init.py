@@ -22,9 +22,8 @@ def uniform_(cell: nn.Module, bound: float) -> None:
 
 def linear_(projection: Projection, bound: float) -> None:
     """U(-bound, bound) for the matrix and the biases, as torch.nn.Linear starts."""
-    for weight in (projection.weight, projection.bias):
-        if weight is not None:
-            nn.init.uniform_(weight, -bound, bound)
+    for weight in (projection.weight, *projection.bias_tensors):
+        nn.init.uniform_(weight, -bound, bound)
 
 
 def clear_(cell: nn.Module) -> None:
@@ -32,8 +31,9 @@ def clear_(cell: nn.Module) -> None:
     for module in cell.modules():
         if isinstance(module, (nn.LayerNorm, nn.RMSNorm, FrameNorm)):
             module.reset_parameters()
-        elif isinstance(module, Projection) and module.bias is not None:
-            nn.init.zeros_(module.bias)
+        elif isinstance(module, Projection):
+            for bias in module.bias_tensors:
+                nn.init.zeros_(bias)
 
 
 def each_part_(projection: Projection, fill: Callable[[Tensor], object]) -> None:
@@ -76,8 +76,10 @@ def gated_(how: str, matrices: Sequence[Projection], hidden_size: int) -> None:
     bound = 1 / math.sqrt(hidden_size) if how == "uniform" else math.sqrt(6 / fans)
     for matrix in matrices:
         nn.init.uniform_(matrix.weight, -bound, bound)
-        if how == "uniform" and matrix.bias is not None:
-            nn.init.uniform_(matrix.bias, -bound, bound)
+    if how == "uniform":
+        # After all matrices, as torch draws them, and a bias that two projections hold once.
+        for bias in {id(bias): bias for matrix in matrices for bias in matrix.bias_tensors}.values():
+            nn.init.uniform_(bias, -bound, bound)
 
 
 @torch.no_grad()

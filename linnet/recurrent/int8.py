@@ -13,6 +13,8 @@ import torch
 from torch import Tensor
 
 from linnet.program import blocks
+from linnet.run.choose import is_recorded_product
+from linnet.run.int8_ops import int8_linear
 
 LEVELS = 127
 
@@ -39,6 +41,8 @@ def product(
     recorder = blocks.product_recorder.get()
     if recorder is not None:
         return recorder(x, numbers, scales, bias, heads, parts)
+    if is_recorded_product(x):
+        return int8_linear(x, numbers, scales, bias, heads, parts)
     rows, factors = quantised(blocks.by_head(x, heads))
     # Sums of products of int8 are whole numbers below 2^53, so float64 has them exactly.
     sums = blocks.sums(rows.flatten(-2).double(), numbers.double(), heads, parts)

@@ -104,6 +104,8 @@ class Projection(nn.Module):
     bias_name: ClassVar[str] = "bias"
     weight: Tensor
     bias: Tensor | None
+    # Of two biases that are added, the last numbers of the second that are not.
+    apart: int = 0
 
     def __init__(
         self,
@@ -182,6 +184,11 @@ class Projection(nn.Module):
         return blocks.linear(x, self.weight, bias, self.heads, list(self.parts.values()))
 
     @property
+    def bias_tensors(self) -> list[Tensor]:
+        """The tensors that `bias` is computed from: itself, in most units."""
+        return [] if self.bias is None else [self.bias]
+
+    @property
     def total_size(self) -> int:
         """The size of all parts together."""
         return sum(self.parts.values())
@@ -215,10 +222,14 @@ class Projection(nn.Module):
         listed: list[Operation] = [*norms_of(self.prenorm)]
         if self.reduce is not None:
             listed.append(self.product("reduce"))
-        if self.is_product:
-            return [*listed, self.product()._replace(bias=self.bias)]
-        listed += [self.product(), *norms_of(self.norm)]
-        return listed if self.bias is None else [*listed, Shift(self.bias)]
+        shifts = self.shifts()
+        if self.is_product and shifts:
+            return [*listed, self.product()._replace(bias=shifts[0].bias), *shifts[1:]]
+        return [*listed, self.product(), *norms_of(self.norm), *shifts]
+
+    def shifts(self) -> list[Shift]:
+        """The sums with its biases."""
+        return [] if self.bias is None else [Shift(self.bias)]
 
     def product(self, name: str = "weight") -> Linear | Int8Linear:
         """The product with one of its matrices, without a bias."""

@@ -36,6 +36,7 @@ from linnet.recurrent.direction import Direction, concatenate, layer_dropout, ru
 from linnet.recurrent.frame_norm import padded_by
 from linnet.recurrent.inference import Inference
 from linnet.recurrent.pretrained import Pretrained
+from linnet.recurrent.scripting import NotScriptable
 from linnet.recurrent.sequence import (
     are_flags,
     are_full,
@@ -50,6 +51,7 @@ from linnet.recurrent.sequence import (
 )
 from linnet.recurrent.signature import joint_signature
 from linnet.recurrent.state import PLAIN_TENSORS, not_a_pair
+from linnet.recurrent.symbolic import is_symbol, recorded_call
 from linnet.recurrent.timespans import refuse_timespans, timed
 from linnet.run.choose import may_use_cpu_kernel
 
@@ -60,7 +62,7 @@ EVERY_CELL_HAS = ("input_size", "hidden_size", "bias", "device", "dtype")
 LAST_OUTPUT = "last output"
 
 
-class Recurrent(ShowsOptions, CopiedFast, Pretrained):
+class Recurrent(NotScriptable, ShowsOptions, CopiedFast, Pretrained):
     """Stacked layers of one unit, in one or both directions.
 
     The arguments of nn.LSTM, and for every unit:
@@ -206,6 +208,10 @@ class Recurrent(ShowsOptions, CopiedFast, Pretrained):
     def first_cell(self) -> Cell:
         return self.first_direction._modules["cell"]  # type: ignore[return-value]
 
+    def release_cell(self) -> Cell:
+        """Return the first cell as a module of its own; the stack is of no further use."""
+        return self.first_cell
+
     @property
     def first_direction(self) -> Direction:
         # Faster than through the interface of modules; each call needs this several times.
@@ -215,6 +221,9 @@ class Recurrent(ShowsOptions, CopiedFast, Pretrained):
         for number in range(self.num_layers):
             for direction in self.layer(number):
                 direction.reset_parameters()
+
+    def bind(self) -> None:
+        """Let the cells read the parameters that the stack holds, if it holds theirs."""
 
     def flatten_parameters(self) -> None:
         """Do nothing. Code written for nn.LSTM calls it."""
@@ -265,6 +274,9 @@ class Recurrent(ShowsOptions, CopiedFast, Pretrained):
         """
         if input is not None or hx is not None:
             x, state = either("x", x, "input", input), either("state", state, "hx", hx)
+        if is_symbol(x):
+            flags = {"lengths": lengths, "mask": mask, "resets": resets, "reset_state": reset_state}
+            return recorded_call(self, x, state, {**flags, "timespans": timespans})  # type: ignore[return-value, arg-type]
         if state is None and self.may_learn_start:
             state = self.learned_state(x)
         if not is_compiling():
@@ -273,6 +285,7 @@ class Recurrent(ShowsOptions, CopiedFast, Pretrained):
             made = self.inference.run(self, x, state, plain)
             if made is not None:
                 return made
+        self.bind()
         if lengths is None and mask is None and reset_state is None and timespans is None:
             bound = self.bound_call(x, state, resets)
             if bound is not None:

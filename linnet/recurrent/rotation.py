@@ -94,7 +94,7 @@ class Rotation(nn.Module):
         """For kernels of a single step."""
         raise CannotFuse(ByNature("a single step is not worth making a matrix of its rotation"))
 
-    def panels(self) -> Any:
+    def used(self) -> Any:
         """For kernels of int8."""
         raise CannotFuse(ByNature("there are no kernels of int8 for rotations"))
 

@@ -2,6 +2,7 @@
 
     stream = linnet.stream(rnn, batch=1)
     y = stream(x)
+    ys = stream.run(xs)
 
 The state and all buffers are inside the stream, and the whole stack is one native call: on a server, a robot
 or in a game, a step then takes little more than reading the weights once.
@@ -70,23 +71,45 @@ class Stream:
         with self.lock:
             if not self.watch.holds(self.rnn):
                 self.prepare()
-            if not self.fits(x) or timespans is not None:
+            if not (self.fits(x) and x.shape == self.shape) or timespans is not None:
                 return self.step_unusual(x, timespans)
             y = torch.empty_like(self.y)
-            self.reads[0], self.writes[1] = x.data_ptr(), y.data_ptr()
-            self.run()
+            self.native(x.data_ptr(), y.data_ptr())
             return y
 
+    def run(self, frames: Tensor, timespans: Tensor | None = None) -> Tensor:
+        """Many steps in one call: frames [T, batch, input_size] -> [T, batch, output_size], as by stepping.
+
+        timespans   [T, batch], or [T]: the time since the step before, for units that read it
+
+        Python's other threads run meanwhile. With batch=1, both may be without that dimension.
+        """
+        with self.lock:
+            if not self.watch.holds(self.rnn):
+                self.prepare()
+            self.check_frames(frames, timespans)
+            expected = self.shape[frames.dim() == 2 and self.batch == 1 :]
+            if not (self.fits(frames) and frames.shape[1:] == expected) or timespans is not None:
+                return self.run_unusual(frames, timespans)
+            y = self.y.new_empty(*frames.shape[:-1], self.y.shape[-1])
+            self.native(frames.data_ptr(), y.data_ptr(), len(frames))
+            return y
+
+    def run_unusual(self, frames: Tensor, timespans: Tensor | None) -> Tensor:
+        """The frames one after the other, where the native call does not take them as they are."""
+        times = [None] * len(frames) if timespans is None else timespans
+        outputs = [self.step_unusual(x, time) for x, time in zip(frames, times, strict=True)]
+        return torch.stack(outputs)
+
     def fits(self, x: Tensor) -> bool:
-        """Whether the native call can read x."""
+        """Whether the native call can read x, if it has the right shape."""
         return (
             type(x) is Tensor
-            and x.shape == self.shape
             and x.dtype is self.dtype
             and x.is_cpu
             and x.is_contiguous()
             and not (x.is_neg() or is_recording())
-            and self.run is not None
+            and self.native is not None
             and may_use_cpu_kernels()
         )
 
@@ -96,14 +119,14 @@ class Stream:
         self.check_input(x)
         times = None if timespans is None else timespans.reshape(-1).expand(self.batch)
         row = self.rnn.with_time(x.detach().reshape(self.batch, -1), times)
-        if self.run is None or is_recording() or not may_use_cpu_kernels() or type(x) is not Tensor:
+        if self.native is None or is_recording() or not may_use_cpu_kernels() or type(x) is not Tensor:
+            self.rnn.bind()
             y, state = self.rnn.run(row[None], self.named_state(), None, None)
             self.put(state)
             y = y[0]
         else:
             y, row = torch.empty_like(self.y), row.resolve_neg().contiguous()
-            self.reads[0], self.writes[1] = row.data_ptr(), y.data_ptr()
-            self.run()
+            self.native(row.data_ptr(), y.data_ptr())
         return y.view(*x.shape[:-1], -1)
 
     def check_input(self, x: Tensor) -> None:
@@ -117,6 +140,23 @@ class Stream:
                 f"({self.batch}, {size}); got {tuple(x.shape)}. A sequence goes to the module itself"
             )
         cell.check_like("x", x, self.states)
+
+    def check_frames(self, frames: Tensor, timespans: Tensor | None) -> None:
+        name, shape = type(self.rnn).__name__, f"(T, {self.batch}, {self.rnn.input_size})"
+        if not isinstance(frames, Tensor):
+            raise TypeError(
+                f"run of a stream of {name} takes frames as a Tensor; got {type(frames).__name__}"
+            )
+        if frames.dim() not in (2, 3) or not len(frames):
+            raise ValueError(
+                f"run of this stream of {name} takes one frame or more, of shape {shape}; got "
+                f"{tuple(frames.shape)}"
+            )
+        if timespans is not None and (timespans.dim() == 0 or len(timespans) != len(frames)):
+            raise ValueError(
+                f"run takes timespans of shape ({len(frames)}, {self.batch}), for each frame; got "
+                f"{tuple(timespans.shape)}"
+            )
 
     # ------------------------------------------------------------------------------------ state
 
@@ -166,7 +206,7 @@ class Stream:
     # -------------------------------------------------------------------------------- preparing
 
     def prepare(self) -> None:
-        """Decide how the module runs as it is now. `run` is None if it cannot be one native call."""
+        """Decide how the module runs as it is now. `native` is None if it cannot be one native call."""
         if self.rnn.training:
             raise RuntimeError(
                 f"a stream runs {type(self.rnn).__name__} as in evaluation, but it is in training mode; "
@@ -178,9 +218,8 @@ class Stream:
                 f"the weights are {example.dtype} on {example.device} now, and this stream was made for "
                 f"{self.dtype} on {self.device}; make a new one with linnet.stream"
             )
-        for direction in self.layers:
-            direction.cell.settle()
-        self.run: Any = None
+        self.rnn.bind()
+        self.native: Any = None
         self.shape = torch.Size((self.batch, self.rnn.input_size))
         self.watch = Watch(self.rnn, list(self.rnn.modules()))
         try:
@@ -205,10 +244,11 @@ class Stream:
         load_kernels()
         with compiling:  # a fork waits for the import
             from linnet.cpu.cell_step import append_step
+            from linnet.cpu.frames import Frames
             from linnet.cpu.steps import StepProgram
         program = StepProgram(self.batch, self.dtype)
         x, new = program.buffer(self.rnn.input_size), torch.zeros_like(self.states)
-        self.reads, first = program.copy((x, x)), 0
+        reads, first = program.copy((x, x)), 0
         for direction, method in zip(self.layers, methods, strict=True):
             columns = slice(first, first + sum(direction.cell.states.values()))
             y = append_step(program, direction.cell, method, x, self.states[:, columns], new[:, columns])
@@ -216,10 +256,10 @@ class Stream:
             x = program.add(y, x, y) if self.rnn.residual and y.shape == x.shape else y
             first = columns.stop
         program.copy((new, self.states))
-        self.writes = program.copy((x, x))
+        writes = program.copy((x, x))
         self.y = torch.empty_like(x)
         program.finish()
-        self.program, self.run = program, program.run
+        self.native = Frames(program, reads, writes)
 
 
 def projection_of(direction: Direction) -> Operation:
@@ -236,12 +276,15 @@ def stream(rnn: Recurrent, batch: int = 1) -> Stream:
 
     stream = linnet.stream(rnn, batch=1)
     y = stream(x)                 # x [batch, input_size] -> y [batch, output_size]
+    ys = stream.run(xs)           # xs [T, batch, input_size]: many steps in one call that releases the GIL
     stream.state                  # a copy of the state, as the module returns it; can be set
     stream.reset(rows=None)       # a new sequence, for all rows or for some
 
     The module must be in evaluation mode and have one direction. A step records no gradients. Weights that
     change are seen at the next step, whether in place (an optimiser), by `load_state_dict` or by new
     parameters; a changed dtype or device, and training mode, are errors. A stack that cannot be one native
-    call (a unit without a kernel, hooks, bfloat16) runs module by module and says why, once.
+    call (a unit without a kernel, hooks, bfloat16) runs module by module and says why, once. In native
+    calls, denormal numbers are zeros (on x86 and AArch64): a state that decays in silence costs what any
+    other state costs.
     """
     return Stream(rnn, batch)

@@ -112,11 +112,10 @@ class BoundUnit:
         self, recurrence: Recurrence, answers: Answers, x: Tensor, states: Sequence[Tensor], flags: Flags
     ) -> tuple[Tensor, list[Tensor]]:
         """`run` of a call like one that it ran before, if it `is_direct`; without padding."""
-        cell, known = recurrence.cell, answers.input_of(recurrence.cell)
-        tensors = self.operands(cell, answers, 0, x, cell.extra_inputs(x), states)
+        cell, source = recurrence.cell, answers.input_of(recurrence.cell).source(x)
+        tensors = self.operands(cell, answers, 0, source, cell.extra_inputs(x), states)
         plan = self.plans[0]
         fusible = Fusible(plan, step_of(cell, self.stages[0], recurrence.after, plan))
-        source = Source(x, known.weight, known.bias, known.heads)
         return self.scan(fusible, source, tensors, flags, (), None)
 
     def is_direct(self, recurrence: Recurrence, answers: Answers) -> bool:
@@ -150,7 +149,7 @@ class BoundUnit:
                 inputs |= project_new_state(getattr(cell, attribute), read[name])
             plan, source = self.plans[number], sources[number]
             states = [state[name] for name in stage.states]
-            tensors = self.operands(cell, answers, number, source.x, inputs, states)
+            tensors = self.operands(cell, answers, number, source, inputs, states)
             if not self.mode.recorded:  # a registered operation has its own checks
                 self.check_fit(cell, answers, number, source, tensors)
             drops = [masks[name_in_unit(product.state)] for product in plan.products] if masks else ()
@@ -197,16 +196,16 @@ class BoundUnit:
         cell: Unit,
         answers: Answers,
         number: int,
-        x: Tensor,
+        source: Source,
         inputs: Named,
         states: Sequence[Tensor],
     ) -> list[Tensor]:
         """The extra inputs, weights, states and matrices that the scan of a stage reads."""
-        own, matrices, _ = answers.weights_of(cell, number, self.plans[number])
+        own, matrices, _ = answers.weights_of(cell, number, self.plans[number], parts=source.apart > 0)
         tensors = []
         for name, size in self.extras[number]:
             # An extra input that is joined with a state is as wide as that.
-            extra, shape = inputs[name], (*x.shape[:-1], size)
+            extra, shape = inputs[name], (*source.x.shape[:-1], size)
             tensors.append(extra if extra.shape == shape else extra.expand(shape))
         return [*tensors, *own, *states, *matrices]
 
@@ -223,7 +222,8 @@ class BoundUnit:
         if reason is not None:
             raise CannotFuse(f"{reason}, which is not what {cell.unit_name} was built with")
         extras, weights, states = plan.ends
-        if answers.are_fixed(cell, [*source[1:3], *tensors[extras:weights], *tensors[states:]]):
+        projection = (source.weight, source.bias, source.second)
+        if answers.are_fixed(cell, [*projection, *tensors[extras:weights], *tensors[states:]]):
             answers.fits.add(kind)  # type: ignore[attr-defined]
 
     def projections(
@@ -236,14 +236,14 @@ class BoundUnit:
                 check_device(cell.input, x)
             x = x if known.is_bare else cell.input.prepare(cleared(x))
             x = x if padding is None else padding.pack(x)
-            return self.parts_of(cell, Source(x, known.weight, known.bias, known.heads))
+            return self.parts_of(cell, known.source(x))
         return self.split(cell, project(cell.input, x, padding))
 
     def parts_of(self, cell: Unit, whole: Source) -> Sequence[Source]:
         """The operands of the projection of each stage."""
         if len(self.plans) == 1:
             return (whole,)
-        x, weight, bias, heads = whole
+        x, weight, bias, heads, *_ = whole.summed()
         # The first parts may have no bias.
         unbiased = len(weight) - (0 if bias is None else len(bias))
         ends = [*accumulate(sum_of_sizes(cell, plan) for plan in self.plans[:-1])]
@@ -332,7 +332,7 @@ class Side(NamedTuple):
     flags: Flags
 
 
-def run_pair(sides: Sequence[Side], x: Tensor) -> tuple[Tensor, list[Named]]:
+def run_pair(sides: Sequence[Side]) -> tuple[Tensor, list[Named]]:
     """Run both directions in one launch: their outputs side by side, and the final state of each."""
     if not fit_together([side.unit.plans for side in sides]):
         raise CannotFuse("its directions have different steps")
@@ -343,7 +343,7 @@ def run_pair(sides: Sequence[Side], x: Tensor) -> tuple[Tensor, list[Named]]:
     for recurrence, answers, unit, inputs, joint, state, flags in sides:
         cell, (plan,), stage = recurrence.cell, unit.plans, unit.stages[0]
         source = Source(joint, None, None)
-        tensors = unit.operands(cell, answers, 0, x, inputs, [state[name] for name in stage.states])
+        tensors = unit.operands(cell, answers, 0, source, inputs, [state[name] for name in stage.states])
         unit.check_fit(cell, answers, 0, source, tensors)
         step = step_of(cell, stage, recurrence.after, plan)
         extras = [laid_out(as_dtype(extra, source.x.dtype)) for extra in tensors[: len(plan.extras)]]

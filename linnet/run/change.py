@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from operator import attrgetter, is_, itemgetter
 from typing import Any
 
 from torch import Tensor, is_tensor, nn
 
 from linnet.base.torch_private import has_any_global_hook
+from linnet.program.owned import owned_by_another
 from linnet.program.settings import Settings
 from linnet.program.unit import Unit
 from linnet.run.hooks import has_replaced_forward
@@ -69,11 +71,13 @@ class Watch:
         watched = [name for name, value in own.items() if not getattr(type(value), "is_cache", False)]
         self.kind, self.size, self.read_root = type(root), len(own), itemgetter(*watched)
         self.root_objects = self.read_root(own)
-        # A module that had no buffers can only gain some, which nothing reads that was decided before.
-        self.with_buffers = [space for space in self.spaces if space["_buffers"]]
+        # A module that had no parameters or buffers can only gain some, which nothing reads that was decided
+        # before. What `root` holds and a module inside reads is watched once.
+        read = [] if own.get("is_owner", False) else map(owned_by_another, self.spaces)
+        held_inside = chain(map(PARAMETERS, self.spaces), map(BUFFERS, self.spaces), read)
+        self.tensors = [tensors for tensors in held_inside if tensors]
         self.objects = self.objects_now(own)
-        inside = (*map(PARAMETERS, self.spaces), *map(BUFFERS, self.with_buffers))
-        held = (own["_parameters"], own["_buffers"], *inside)
+        held = (own["_parameters"], own["_buffers"], *self.tensors)
         self.placed = [tensor for tensors in held for tensor in tensors.values() if tensor is not None]
         # Of these, two that are not the same object may be equal; larger ones cannot be compared as a whole.
         self.tiny = any(tensor.numel() == 1 for tensor in self.placed)
@@ -120,9 +124,8 @@ class Watch:
         for space in self.spaces:
             objects += space.values()
             objects += space["_modules"].values()
-            objects += space["_parameters"].values()
-        for space in self.with_buffers:
-            objects += space["_buffers"].values()
+        for tensors in self.tensors:
+            objects += tensors.values()
         return objects
 
     def addresses_now(self) -> list:

@@ -30,6 +30,7 @@ from linnet.program.operands import NO_FLAGS
 from linnet.program.readable import (
     FakeTensor,
     is_dispatched,
+    is_in_older_onnx_export,
     is_recorded,
     is_recording,
     is_transformed,
@@ -105,12 +106,26 @@ def choose(recurrence: Recurrence, x: Tensor, state: Named, flags: Flags) -> Cho
     if name == "reference" or not x.shape[1]:
         return LOOP
     recorded = is_dispatched() or type(x) is FakeTensor or is_transformed_by_func()
+    if recorded and is_in_older_onnx_export():
+        check_not_unrolled(recurrence.cell, x)
+        return LOOP
     if not recorded and name is None and not recurrence.cell.pays(x.shape[0]) and torch.is_grad_enabled():
         return LOOP
     choice = choose_kernels(recurrence, x, recorded)
     if x.shape[0] == 1 and flags[0] is None and choice.way is CPU:
         return choice._replace(way=STEP) if is_native_step(recurrence, choice.answers, x, state) else choice
     return choice
+
+
+def check_not_unrolled(cell: Unit, x: Tensor) -> None:
+    """The older exporter writes all operations of the loop, and dynamic axes would not reach its length."""
+    if x.shape[0] > 1:
+        raise RuntimeError(
+            f"torch.onnx.export(dynamo=False) would write each of the {int(x.shape[0])} steps of "
+            f"{cell.unit_name}, for this length only; use linnet.export_onnx, or torch.onnx.export with "
+            "dynamo=True, which write one operator for any length. To fix the length, export within "
+            'linnet.backend("reference")'
+        )
 
 
 def choose_kernels(recurrence: Recurrence, x: Tensor, recorded: bool) -> Choice:
@@ -172,6 +187,12 @@ def may_use_cpu_kernel(x: Tensor) -> bool:
     if is_compiling() or not may_use_cpu_kernels() or torch.is_autocast_enabled("cpu"):
         return False
     return CPU.obstacle(x) is None and not is_recorded(x) and opaque_to_kernels(x) is None
+
+
+def is_recorded_product(x: Tensor) -> bool:
+    """Whether a recorder gets a product of int8 with x as one operation: see run/int8_ops.py."""
+    plain = x.dtype == torch.float32 and not is_transformed() and CPU.obstacle(x) is None
+    return plain and is_recorded(x) and not is_in_older_onnx_export()
 
 
 def fall_back(cell: Unit, reason: str) -> None:
@@ -374,7 +395,7 @@ def run_pair(
     random = RandomState(x.device)
     given = zip(recurrences, choices, states, flags, strict=True)
     try:
-        return run_fused_pair([side_of(*each, x) for each in given], x)
+        return run_fused_pair([side_of(*each, x) for each in given])
     except CannotFuse:  # each direction, run separately, draws the same masks and gives the reason
         random.restore()
         return None

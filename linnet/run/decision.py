@@ -14,6 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from linnet.base.pools import Pools
+from linnet.program.operands import Source
+from linnet.program.owned import named_tensors
 from linnet.program.plan import Plan
 from linnet.program.planning import check_int8, computed_weights, matrices_of, weights_of
 from linnet.program.unit import CannotFuse, Named, Unit
@@ -82,12 +84,18 @@ class Weights(NamedTuple):
     def of(cls, own: list[Tensor], matrices: list[Tensor]) -> Weights:
         return cls(own, matrices, all(type(tensor) is nn.Parameter for tensor in (*own, *matrices)))
 
+    def detached(self) -> Weights:
+        """The same, where parts of parameters have no gradients."""
+        return self._replace(own=[w if type(w) is nn.Parameter else w.detach() for w in self.own])
+
 
 class Input(NamedTuple):
     """The projection of the input.
 
     is_plain   a kernel may compute it, as a single product
     is_bare    there is nothing before that product
+
+    The others are those of a Source.
     """
 
     is_plain: bool
@@ -95,6 +103,11 @@ class Input(NamedTuple):
     weight: Tensor
     bias: Tensor | None
     heads: int
+    second: Tensor | None
+    apart: int
+
+    def source(self, x: Tensor) -> Source:
+        return Source(x, self.weight, self.bias, self.heads, self.second, self.apart)
 
 
 class Answers:
@@ -118,8 +131,13 @@ class Answers:
             raise CannotFuse(plans)
         return plans
 
-    def weights_of(self, cell: Unit, number: int, plan: Plan) -> Weights:
-        """The weights of a stage; raise CannotFuse if they are not those of the plan."""
+    def weights_of(self, cell: Unit, number: int, plan: Plan, parts: bool = False) -> Weights:
+        """The weights of a stage; raise CannotFuse if they are not those of the plan.
+
+        parts   those that are parts of a parameter need no gradients: the scan has the whole parameter
+        """
+        if parts:
+            return self.weights_of(cell, number, plan).detached()
         if plan.derived is not None:
             return Weights.of(*derived_operands(cell, plan.derived))
         stage = self.stages[number]
@@ -139,7 +157,9 @@ class Answers:
     def input_of(self, cell: Unit) -> Input:
         projection = cell.input
         how = projection.is_plain, projection.is_bare
-        return Input(*how, projection.weight, projection.bias, projection.heads)
+        bias, second = (*projection.bias_tensors, None, None)[:2]
+        apart = projection.apart if second is not None else 0
+        return Input(*how, projection.weight, bias, projection.heads, second, apart)
 
     def are_fixed(self, cell: Unit, tensors: Sequence[Tensor | None]) -> bool:
         """Whether the next call finds the same weights."""
@@ -176,30 +196,31 @@ class Decision(Answers):
     def accept(self, x: Tensor) -> None:
         self.accepted.add((x.dtype, x.shape[-1]))
 
-    def weights_of(self, cell: Unit, number: int, plan: Plan) -> Weights:
+    def weights_of(self, cell: Unit, number: int, plan: Plan, parts: bool = False) -> Weights:
         if plan.before is not None:
             return super().weights_of(cell, number, plan)
         known, kept = self.weights.get(number, (None, None))
         kept = kept if known is plan else None
-        if kept is not None and (not torch.is_grad_enabled() or kept.are_parameters):
+        if kept is not None and (parts or not torch.is_grad_enabled() or kept.are_parameters):
             return kept
-        weights = super().weights_of(cell, number, plan)
+        weights = super().weights_of(cell, number, plan, parts)
         if kept is None and self.are_fixed(cell, [*weights.own, *weights.matrices]):
             with torch.no_grad():
-                self.weights[number] = plan, super().weights_of(cell, number, plan)
+                # Not views, which could not be read once the whole was changed in place with gradients.
+                self.weights[number] = plan, super().weights_of(cell, number, plan).detached()
         return weights
 
     def input_of(self, cell: Unit) -> Input:
         if self.input is not None:
             return self.input
         found = super().input_of(cell)
-        if self.are_fixed(cell, (found.weight, found.bias)):
+        if self.are_fixed(cell, (found.weight, found.bias, found.second)):
             self.input = found
         return found
 
     def are_fixed(self, cell: Unit, tensors: Sequence[Tensor | None]) -> bool:
         """Whether all are watched parameters, or parts of them; a parametrisation computes others."""
-        owned = {parameter.untyped_storage()._cdata for parameter in cell.parameters()}
+        owned = {tensor.untyped_storage()._cdata for _, tensor in named_tensors(cell) if is_parameter(tensor)}
         return all(tensor is None or tensor.untyped_storage()._cdata in owned for tensor in tensors)
 
     def method_for(self, recurrence: Recurrence) -> list[Plan]:
@@ -268,9 +289,21 @@ def computes_weights(root: nn.Module) -> bool:
         return True
     # Copies that modules keep, as those of int8, are watched; see linnet/run/change.py.
     others = [module for module in modules if not getattr(type(module), "keeps_copies", False)]
-    held = [getattr(module, name, None) for module in others for name in ("weight", "bias")]
-    owned = {tensor.untyped_storage()._cdata for tensor in (*root.parameters(), *root.buffers())}
+    held = [tensor for module in others for tensor in weights_in(module)]
+    read = [tensor for _, tensor in named_tensors(root) if is_parameter(tensor)]
+    owned = {tensor.untyped_storage()._cdata for tensor in (*read, *root.buffers())}
     return any(isinstance(t, Tensor) and t.untyped_storage()._cdata not in owned for t in held)
+
+
+def is_parameter(tensor: Tensor) -> bool:
+    """Not what a parametrization has computed, which is another tensor at the next call."""
+    return isinstance(tensor, nn.Parameter)
+
+
+def weights_in(module: nn.Module) -> list[Any]:
+    """The matrix and the biases of a module as it reads them, if it has some."""
+    biases = getattr(module, "bias_tensors", None)
+    return [getattr(module, "weight", None), *([getattr(module, "bias", None)] if biases is None else biases)]
 
 
 def extra_names(cell: Unit) -> tuple[str, ...]:

@@ -14,9 +14,10 @@ from linnet.program.plan import Plan
 from linnet.program.planning import check_int8, sum_of_sizes, weights_of
 from linnet.program.trace import name_in_unit
 from linnet.program.unit import CannotFuse, Flags, Named, RunKernel, Unit
+from linnet.run.int8_ops import int8_scan
+from linnet.run.ops import compiled_scan
 
 if TYPE_CHECKING:
-    from linnet.cpu.int8 import Int8Blocks, Int8Panels
     from linnet.run.plan_cache import PlansOrReason
 
 
@@ -32,37 +33,38 @@ def run_int8(
     cell: Any, plans: list[Plan], x: Tensor, state: Named, flags: Flags, recorded: bool
 ) -> tuple[Tensor, Named]:
     """x [T, B, input_size] -> the output [T, B, output_size] and the final state."""
-    if recorded:
-        raise CannotFuse("products of int8 are not compiled")
+    run_scan = scan_operation if recorded else scan
     inputs = cell.extra_inputs(x)
     sequences: Named = {}
     read: Named = {}
     finals: Named = {}
-    joints = cell.input.joint(x).split([sum_of_sizes(cell, plan) for plan in plans], -1)
+    joint = cell.input.joint(x)
+    # A recorder shall not find a split into one part.
+    joints = [joint] if len(plans) == 1 else joint.split([sum_of_sizes(cell, plan) for plan in plans], -1)
     for stage, plan, joint in zip(cell.stages(), plans, joints, strict=True):
         for attribute, name in stage.reads_new_state.items():
             inputs |= getattr(cell, attribute)(read[name])
         others = others_of(cell, stage, plan, inputs, x, state)
-        y, ends = scan(plan, flags, joint, others, panels_of(cell, stage))
+        matrices = [getattr(cell, attribute).used() for attribute in stage.recurrence]
+        y, ends = run_scan(plan, flags, joint, others, matrices)
         finals |= dict(zip(stage.states, ends, strict=True))
         sequences[stage.states[0]] = read[stage.states[0]] = y
         if plan.raw is not None:
-            read[stage.states[0]], _ = scan(plan.raw, flags, joint, others, panels_of(cell, stage))
+            read[stage.states[0]], _ = run_scan(plan.raw, flags, joint, others, matrices)
     return cell.output(y, sequences), finals
 
 
 def scan(
-    plan: Plan,
-    flags: Flags,
-    joint: Tensor,
-    others: tuple[list[Tensor], ...],
-    matrices: Sequence[Int8Panels | Int8Blocks],
+    plan: Plan, flags: Flags, joint: Tensor, others: tuple[list[Tensor], ...], matrices: Sequence[Any]
 ) -> tuple[Tensor, list[Tensor]]:
-    from linnet.cpu import int8_scan, passes
+    """matrices   the Int8Matrix of each product with the state"""
+    from linnet.cpu import passes
+    from linnet.cpu.int8_scan import run_sequence
     from linnet.program.operands import ends
 
     if matrices:
-        return int8_scan.run_sequence(plan, flags, joint, others, matrices)  # type: ignore[arg-type]
+        panels = [matrix.panels() for matrix in matrices]
+        return run_sequence(plan, flags, joint, others, panels)  # type: ignore[arg-type]
     extras, weights, states = others
     tensors = [*map(passes.laid_out, extras), *weights, *states]
     operands = Operands(plan, passes.laid_out(joint), tensors, flags)
@@ -70,8 +72,17 @@ def scan(
     return y, ends(operands, sequences, y.dtype)
 
 
-def panels_of(cell: Any, stage: Any) -> list[Int8Panels | Int8Blocks]:
-    return [getattr(cell, attribute).panels() for attribute in stage.recurrence]
+def scan_operation(
+    plan: Plan, flags: Flags, joint: Tensor, others: tuple[list[Tensor], ...], matrices: Sequence[Any]
+) -> tuple[Tensor, list[Tensor]]:
+    """`scan` as a registered operation."""
+    tensors = [joint, *(tensor for group in others for tensor in group)]
+    if matrices:
+        numbers, scales = [matrix.numbers for matrix in matrices], [matrix.scales for matrix in matrices]
+        y, *finals = int8_scan(plan.text, tensors, numbers, scales, *flags)
+    else:
+        y, *finals = compiled_scan(plan, tensors, *flags)
+    return y, finals
 
 
 def others_of(

@@ -120,6 +120,44 @@ def check_tensor(
     need(fits, f"takes {name} of {dtype or 'a floating-point dtype'}; got {tensor.dtype}")
 
 
+def check_int8_scan(
+    plan: Plan,
+    tensors: Sequence[Tensor],
+    numbers: Sequence[Tensor],
+    scales: Sequence[Tensor],
+    mask: Tensor | None,
+    resets: Tensor | None,
+) -> None:
+    need(not (plan.traced.inner or plan.traced.sizes), "in int8 has no kernel for this plan")
+    need(len(numbers) == len(scales), f"takes a scale for each matrix; got {len(numbers)} and {len(scales)}")
+    need(bool(tensors), "takes projections; got no tensor")
+    # Without memory: only the shapes of the matrices are checked.
+    matrices = [tensors[0].new_empty(()).expand(each.shape) for each in numbers]
+    check_scan(plan, [*tensors, *matrices], mask, resets, gpu=False)
+    for tensor in tensors:
+        need(tensor.dtype is torch.float32, f"in int8 takes tensors of float32; got {tensor.dtype}")
+    for pair in zip(numbers, scales, strict=True):
+        check_int8_matrix(*pair, tensors[0].device)
+
+
+def check_int8_matrix(numbers: Tensor, scales: Tensor, device: torch.device) -> None:
+    need(numbers.dim() == 2, f"takes int8 matrices of two dimensions; got {tuple(numbers.shape)}")
+    check_tensor("an int8 matrix", numbers, tuple(numbers.shape), device, torch.int8)
+    check_tensor("the scales of a matrix", scales, (len(numbers),), device, torch.float32)
+
+
+def check_int8_linear(
+    x: Tensor, numbers: Tensor, scales: Tensor, bias: Tensor | None, heads: int, parts: int
+) -> None:
+    check_int8_matrix(numbers, scales, x.device)
+    count, depth = numbers.shape
+    need(heads > 0 and parts > 0, f"takes at least one head and part; got {heads} and {parts}")
+    need(count % (heads * parts) == 0, f"cannot cut {count} rows into {parts} parts of {heads} heads")
+    check_tensor("x", x, (*x.shape[:-1], heads * depth), x.device, torch.float32)
+    if bias is not None:
+        check_tensor("the bias", bias, (count,), x.device, torch.float32)
+
+
 def check_backward(
     plan: Plan,
     tensors: Sequence[Tensor],

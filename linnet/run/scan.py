@@ -13,7 +13,16 @@ from linnet.cpu import passes
 from linnet.cpu.passes import Kept, projection_gradients
 from linnet.program import blocks
 from linnet.program.graph import interpret
-from linnet.program.operands import NO_FLAGS, Flags, Operands, Source, as_dtype, ends
+from linnet.program.operands import (
+    NO_FLAGS,
+    Flags,
+    Operands,
+    Source,
+    add_biases,
+    as_dtype,
+    ends,
+    sum_of_biases,
+)
 from linnet.program.padding import Padding
 from linnet.program.plan import Fusible, Plan
 from linnet.program.readable import unreadable
@@ -44,7 +53,7 @@ def expected(
     plan: Plan, source: Source, tensors: Sequence[Tensor]
 ) -> Iterator[tuple[str, Tensor, tuple[int, ...]]]:
     """Each operand that no time step changes, with its name and the shape it must have."""
-    x, weight, bias, heads = source
+    x, weight, bias, heads = source[:4]
     extras, weights, states = plan.ends
     sizes = plan.sizes(tensors[extras:weights], tensors[weights:states], tensors[states:])
     (_, shape, _), *shapes = operand_shapes(plan, Sizes.of(plan, x.shape[0], x.shape[1], sizes))
@@ -76,6 +85,8 @@ class Call(NamedTuple):
 
     kernels       linnet.cpu.passes or linnet.triton.passes, which have the same functions
     input_heads   those of the matrix of the input
+    apart         the last numbers of the second bias of the input, which are not added to the first: they
+                  are one of the weights
     """
 
     fusible: Fusible
@@ -85,8 +96,19 @@ class Call(NamedTuple):
     padding: Padding | None = None
     pads_output: bool = False
     input_heads: int = 1
+    apart: int = 0
 
-    def source(self, x: Tensor, weight: Any, bias: Any) -> Source:
+    @property
+    def part(self) -> int:
+        """Which of the tensors is a part of the second bias."""
+        plan = self.fusible.plan
+        return plan.ends[0] + next(i for i, n in enumerate(plan.traced.weights) if n.startswith("bias."))
+
+    def source(self, x: Tensor, weight: Any, bias: Any, second: Any) -> Source:
+        """The operands of the projection as kernels read them, with one bias."""
+        if second is not None:
+            add = sum_of_biases if torch.is_grad_enabled() else add_biases
+            bias = add(bias, second, self.apart)
         return Source(x, weight, bias, self.input_heads)
 
     def operands(self, source: Any, tensors: Sequence[Tensor], joint: Tensor | None = None) -> Operands:
@@ -120,16 +142,19 @@ def fused_scan(call: Call, source: Source, tensors: Sequence[Tensor]) -> tuple[T
     if plan.extras:
         extras = [laid_out(as_dtype(extra, source.x.dtype)) for extra in tensors[: len(plan.extras)]]
         tensors = [*extras, *tensors[len(plan.extras) :]]
-    given = (*source[:3], *tensors)
-    if source.heads > 1:
-        call = call._replace(input_heads=source.heads)
+    given = (*source[:3], source.second, *tensors)
+    if source.heads > 1 or source.apart:
+        call = call._replace(input_heads=source.heads, apart=source.apart)
     run = Scan.apply if wants_gradients(given) else without_gradients
     y, *finals = run(call, *given)
     return y, finals
 
 
-def without_gradients(call: Call, x: Tensor, weight: Any, bias: Any, *tensors: Tensor) -> tuple[Tensor, ...]:
-    y, finals, _, _ = call.run(call.operands(call.source(x, weight, bias), tensors), keep=collects())
+def without_gradients(
+    call: Call, x: Tensor, weight: Any, bias: Any, second: Any, *tensors: Tensor
+) -> tuple[Tensor, ...]:
+    operands = call.operands(call.source(x, weight, bias, second), tensors)
+    y, finals, _, _ = call.run(operands, keep=collects())
     # Not a view of the states, which could not be changed in place once gradients are recorded again.
     return y.detach(), *finals
 
@@ -146,8 +171,10 @@ class Scan(torch.autograd.Function):
     """A scan with gradients; x is the projection if `weight` is None."""
 
     @staticmethod
-    def forward(ctx: Any, call: Call, x: Tensor, weight: Any, bias: Any, *tensors: Tensor) -> Any:
-        operands = call.operands(call.source(x, weight, bias), tensors)
+    def forward(
+        ctx: Any, call: Call, x: Tensor, weight: Any, bias: Any, second: Any, *tensors: Tensor
+    ) -> Any:
+        operands = call.operands(call.source(x, weight, bias, second), tensors)
         y, finals, sequences, products = call.run(operands, keep=True)
         ctx.call, ctx.unused, ctx.is_single = call, [True], operands.is_single
         # Backward reads the states before each step: of a single one, those that were given.
@@ -155,42 +182,53 @@ class Scan(torch.autograd.Function):
         joint = None if weight is None else operands.joint
         # The mask and the resets, too, so that autograd detects changes in place.
         mask, resets, _ = call.flags
-        ctx.save_for_backward(mask, resets, x, weight, bias, joint, *tensors, *kept_sequences, *products)
+        given = (x, weight, bias, second, joint, *tensors)
+        ctx.save_for_backward(mask, resets, *given, *kept_sequences, *products)
         return y, *finals
 
     @staticmethod
     @for_each_sample
     def backward(ctx: Any, *above: Tensor) -> Any:
         call, needed = ctx.call, ctx.needs_input_grad[1:]
-        mask, resets, x, weight, bias, joint, *tensors = ctx.saved_tensors
+        mask, resets, x, weight, bias, second, joint, *tensors = ctx.saved_tensors
         if mask is not None or resets is not None:
             call = call._replace(flags=(mask, resets, call.flags[2]))
         states = kept(call.fusible.plan, tensors, ctx.is_single)
         if torch.is_grad_enabled():
-            sources = aliases([x, weight, bias, *tensors])
+            sources = aliases([x, weight, bias, second, *tensors])
+            if call.apart:
+                sources[4 + call.part] = sources[3][-call.apart :]
             return None, *differentiable_gradients(call, sources, needed, above)
-        source = call.source(x, weight, bias)
         is_overwritten = weight is not None and not is_first(ctx.unused)
+        # The numbers of the bias matter only if the projection is computed again.
+        source = call.source(x, weight, bias, second if is_overwritten or ctx.changes else None)
         operands = call.operands(source, tensors, None if is_overwritten or ctx.changes else joint)
         if is_overwritten or ctx.changes:
             # The first backward has overwritten the projection, or the output was changed in place. Compute
             # all again by the same kernel, so that it is rounded in the same way.
             _, sequences, products = call.kernels.run_forward(operands, keep=True)
             states = Kept(operands.states if ctx.is_single else sequences, products)
-        wanted, in_place = (any(needed[:3]), *needed[3:]), weight is not None
+        wanted, in_place = [any(needed[:4]), *needed[4:]], weight is not None
+        if call.apart:
+            wanted[1 + call.part] = needed[3]
         djoint, *others = call.kernels.run_backward(operands, states, wanted, above, in_place)
         if weight is None:
-            return None, djoint, None, None, *others
-        parts = len(operands.plan.projected)
-        return None, *projection_gradients(djoint, source, needed[:3], parts), *others
+            return None, djoint, None, None, None, *others
+        parts, needed_of = len(operands.plan.projected), (*needed[:2], needed[2] or needed[3])
+        dx, dweight, dbias = projection_gradients(djoint, source, needed_of, parts)
+        dsecond = dbias if needed[3] else None
+        if call.apart and dsecond is not None:
+            dsecond = torch.cat([dsecond[: -call.apart], others[call.part]])
+            others[call.part] = None
+        return None, dx, dweight, dbias, dsecond, *others
 
 
 def differentiable_gradients(call: Call, sources: list[Any], needed: Any, above: Any) -> list[Tensor | None]:
     """The gradients by the reference, which can be differentiated again."""
     plan = call.fusible.plan
-    joint = sources[0] if sources[1] is None else call.source(*sources[:3]).linear(len(plan.projected))
+    joint = sources[0] if sources[1] is None else call.source(*sources[:4]).linear(len(plan.projected))
     how = (call.flags, None, call.drops, call.padding, call.pads_output)
-    operands = Operands(plan, joint, sources[3:], *how)
+    operands = Operands(plan, joint, sources[4:], *how)
     return reference_gradients(call.fusible.step, operands, sources, needed, above)
 
 

@@ -276,7 +276,8 @@ class Cpu(Scan):
     def int8_kernel(self, recurrence: Recurrence, answers: Answers, x: Tensor) -> RunKernel:
         if torch.is_grad_enabled() and x.requires_grad:
             raise CannotFuse("rounding to int8 has no gradient")
-        load_kernels()
+        if not self.mode.recorded:
+            load_kernels()
         plans = answers.plans_for(recurrence, tuple(extra_inputs_of(recurrence, x)))
         return int8_kernel(recurrence.cell, plans)
 

@@ -276,8 +276,8 @@ def rival_forms(length: int) -> dict[str, Variant]:
 
     length   the time steps of a sequence, for the chrono initialisation
     """
-    peepholes: dict[str, Any] = {"peepholes": True, "init": "orthogonal"}
-    norm: dict[str, Any] = {"nonlinearity": "relu", "layer_norm": True}
+    peepholes: dict[str, Any] = {"peepholes": True, "init": "orthogonal", "second_bias": False}
+    norm: dict[str, Any] = {"nonlinearity": "relu", "layer_norm": True, "second_bias": False}
     return {
         "rnn-orth": Variant("rnn", {**norm, "init": "orthogonal"}),
         "rnn-id": Variant("rnn", {**norm, "init": "identity"}),

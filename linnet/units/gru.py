@@ -53,6 +53,8 @@ class GRUCell(TorchCell):
     norm_on   "input": `norm` is over the projected input of all gates together; "all": a norm for each
               product, of x and of h, and for gates and candidate separately (the LRN authors)
     heads     cut h and each gate into this many heads: the matrices of h are block-diagonal
+
+    second_bias   False: one bias for r and z, and with form="after" two for n. Only form="after" has others
     """
 
     def __init__(
@@ -67,6 +69,7 @@ class GRUCell(TorchCell):
         init: str = "uniform",
         norm_on: str = "input",
         heads: int = 1,
+        second_bias: bool = True,
         **projection: Any,
     ):
         choose("form", form, ("after", "before", "ran"))
@@ -86,17 +89,19 @@ class GRUCell(TorchCell):
         if like_torch:
             self.recurrent = OfState(hidden_size, {**gates, **candidate}, biased, **of_h)
             self.recurrence = {"recurrent": "h"}
+            if second_bias:
+                self.take_torch_layout(apart=("n_h",))
         else:
             self.recurrent = OfState(hidden_size, gates, norm=norm, **of_h)
             self.candidate = OfState(hidden_size, candidate, biased, norm=norm, **of_h)
             self.recurrence = {"recurrent": "h", **({} if form == "before" else {"candidate": "h"})}
-        self.has_torch_layout = like_torch and self.has_dense_matrices
         if form == "ran":
             self.State = GRUState  # type: ignore[misc]
             self.recurrence = {"recurrent": "c", "candidate": "h"}
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
+        self.bind()
         clear_(self)
         matrices = [self.recurrent, self.candidate] if "candidate" in self._modules else [self.recurrent]
         gated_(self.init, [self.input, *matrices], self.hidden_size)

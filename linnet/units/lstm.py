@@ -13,8 +13,9 @@ The peepholes p are there with peepholes=True (the LSTM of the NRU authors). The
 4.2) takes two steps from here: output_gate=False leaves h_t = g(c_t), and content="linear" leaves
 content_t = W_cx x_t; both together are RAN.
 
-Differs from torch.nn.LSTM in having one bias a gate instead of two that are only ever added. The rows of
-the matrices are in torch's order of gates, i, f, content, o.
+The parameters are those of torch.nn.LSTM: two biases a gate, and the rows of the matrices in torch's order of
+gates, i, f, content, o. With second_bias=False, and in forms that torch does not have (output_gate=False,
+content="linear", heads, norm_on="all"), there is one bias a gate.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ class LSTMCell(TorchCell):
     norm_on       "input": `norm` is over the projected input of all gates together; "all": a norm for each
                   product, of x and of h, and for gates and content separately (the LRN authors)
     heads         cut h and each gate into this many heads: the matrices of h are block-diagonal
+    second_bias   False: one bias a gate (the NRU authors, and the LRN authors' language model and tagger)
     """
 
     State = LSTMState
@@ -74,6 +76,7 @@ class LSTMCell(TorchCell):
         init: str = "uniform",
         norm_on: str = "input",
         heads: int = 1,
+        second_bias: bool = True,
         **projection: Any,
     ):
         choose("content", content, ("recurrent", "linear"))
@@ -96,9 +99,10 @@ class LSTMCell(TorchCell):
         products = {f"{gate}_h": hidden_size for gate in recurring}
         of_h = groups if content == "recurrent" else None
         self.recurrent = OfState(read, products, norm=norm, norm_groups=of_h, input_heads=heads, **where)
-        self.has_torch_layout = like_torch and self.has_dense_matrices
         if proj_size:
             self.projection = OfOutput(hidden_size, {"y": proj_size}, **where)
+        if like_torch and output_gate and second_bias:
+            self.take_torch_layout()
         self.p_i, self.p_f, self.p_o = (
             nn.Parameter(torch.empty(hidden_size, **where)) if peepholes and gate in gates else None
             for gate in ("i", "f", "o")
@@ -107,6 +111,7 @@ class LSTMCell(TorchCell):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
+        self.bind()
         clear_(self)
         gated_(self.init, [self.input, self.recurrent], self.hidden_size)
         if self.init == "orthogonal" and self.input.bias is not None:
@@ -151,3 +156,8 @@ def peep(a: Tensor, p: Tensor | None, c: Tensor) -> Tensor:
 
 class LSTM(TorchStack, cell=LSTMCell):
     """The long short-term memory (Hochreiter and Schmidhuber 1997)."""
+
+    # Those of RNNBase take one state.
+    check_forward_args = nn.LSTM.check_forward_args  # type: ignore[assignment]
+    permute_hidden = nn.LSTM.permute_hidden  # type: ignore[assignment]
+    get_expected_cell_size = nn.LSTM.get_expected_cell_size

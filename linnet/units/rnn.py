@@ -28,6 +28,7 @@ class RNNCell(TorchCell):
     layer_norm     layer norm inside g
     init           "uniform" (torch's), "xavier", "orthogonal" or "identity" (R = I, else as "orthogonal")
     heads          cut h into this many heads: R is block-diagonal
+    second_bias    False: one bias (the NRU authors)
     """
 
     recurrence = {"recurrent": "h"}
@@ -44,6 +45,7 @@ class RNNCell(TorchCell):
         layer_norm: bool = False,
         init: str = "uniform",
         heads: int = 1,
+        second_bias: bool = True,
         **projection: Any,
     ):
         super().__init__(input_size, hidden_size, {"h": hidden_size})
@@ -53,11 +55,13 @@ class RNNCell(TorchCell):
         where: dict[str, Any] = {"device": device, "dtype": dtype}
         self.input = OfInput(input_size, {"a": hidden_size}, bias, **where, **projection)
         self.recurrent = OfState(hidden_size, {"hR": hidden_size}, input_heads=heads, **where)
-        self.has_torch_layout = self.has_dense_matrices
+        if second_bias:
+            self.take_torch_layout()
         self.norm = nn.LayerNorm(hidden_size, **where) if layer_norm else nn.Identity()
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
+        self.bind()
         clear_(self)
         how = "orthogonal" if self.init == "identity" else self.init
         gated_(how, [self.input, self.recurrent], self.hidden_size)
@@ -83,3 +87,8 @@ class RNN(TorchStack, cell=RNNCell):
     ):
         # As in nn.RNN, and only there, another argument comes before the bias.
         super().__init__(input_size, hidden_size, num_layers, *args, nonlinearity=nonlinearity, **options)
+        self.nonlinearity = nonlinearity
+
+    @property
+    def mode(self) -> str:
+        return f"RNN_{self.nonlinearity.upper()}"

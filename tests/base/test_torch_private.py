@@ -89,6 +89,17 @@ def test_a_mode_of_dispatch_does_not_import_the_compiler():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+@of("register_onnx_translation")
+def translations_to_onnx() -> None:
+    pytest.importorskip("onnxscript", reason="the extra onnx is not installed")
+    from torch.onnx._internal.exporter._torchlib._torchlib_registry import get_torchlib_ops
+
+    operation = torch.ops.linnet.scan_backward.default  # never exported
+    private.register_onnx_translation(operation, len)
+    found = [each for each in get_torchlib_ops() if each.fx_target is operation]
+    assert [each.onnx_function for each in found] == [len]
+
+
 @of("tracing_state", "set_tracing_state")
 def tracing() -> None:
     found = []

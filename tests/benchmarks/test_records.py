@@ -11,7 +11,7 @@ from benchmarks import defaults, rows
 from benchmarks.records import INTEGER, NUMBER, TEXT, RecordFile, maybe
 from experiments import results, times
 from experiments.training import curve_file
-from tools import ahead, targets
+from tools import ahead, microcontroller, targets
 from tools.compat import record
 
 ROOT = Path(__file__).parents[2]
@@ -19,6 +19,7 @@ FORMS = {
     "benchmarks/compat.csv": record.RECORD,
     "benchmarks/defaults.csv": defaults.RECORD,
     "benchmarks/gpu_kernels.csv": ahead.RECORD,
+    "benchmarks/microcontroller.csv": microcontroller.RECORD,
     "benchmarks/results.csv": rows.RECORD,
     "benchmarks/targets.csv": targets.RECORD,
     "experiments/results.csv": results.RECORD,

@@ -116,7 +116,7 @@ def test_another_thread_never_sees_dropped_weights():
     x, right = torch.randn(6, 4, 8), rnn.directions[0].cell.recurrent.weight.detach().clone()
 
     def weight() -> Tensor:
-        return rnn.state_dict()["directions.0.cell.recurrent.weight_hh"].clone()
+        return rnn.state_dict()["weight_hh_l0"].clone()
 
     _, found = at_once(lambda: rnn(x), weight, times=300)
     assert all(torch.equal(each, right) for each in found)

@@ -268,7 +268,7 @@ class ChoosingStack(linnet.Recurrent, cell=Choosing):
         ),
         (broken, "directions.0.cell.input.weight has NaN or infinite numbers"),
         (lambda: linnet.SRU(3, 4).double(), r"is torch.float64; convert the model with .float\(\)"),
-        (lambda: SortingStack(3, 4), r"uses aten.sort.default, which cannot be exported .*v.sort\(-1\)"),
+        (lambda: SortingStack(3, 4), r"uses aten.sort.default, which cannot be exported.*v.sort\(-1\)"),
         (lambda: ChoosingStack(3, 4), "the step computes which numbers it reads"),
     ],
 )

@@ -140,6 +140,7 @@ def test_the_folder_has_types_and_a_record(tmp_path: Path):
         "model.d.ts",
         "package.json",
         "linnet.json",
+        "README.md",
     }
     assert "input: number | ArrayLike<number>" in (folder / "model.d.ts").read_text()
     assert json.loads((folder / "linnet.json").read_text())["target"] == "js"

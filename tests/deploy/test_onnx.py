@@ -270,6 +270,76 @@ def test_what_no_operator_computes_stays_a_scan(path: Path):
     agree(load(path), model, draw(3, 2, 4, seed=1, dtype=torch.float), mask)
 
 
+# ------------------------------------------------------------------------------------------- int8
+
+IN_INT8 = [
+    Variant(linnet.LSTM, {"num_layers": 2}),
+    Variant(linnet.GRU, {"heads": 2, "prenorm": "layer"}),
+    Variant(linnet.RAN, {"input_heads": 2}),
+    Variant(linnet.SRU, {"rank": 2}),
+    Variant(linnet.LRN, {"norm": "layer"}),
+    Variant(linnet.SCRN, {}),
+]
+
+
+def test_int8_for_any_length_in_both_directions_with_all_it_can_be_given(path: Path):
+    model = linnet.quantize(Several(IN_INT8, bidirectional=True))
+
+    def arguments(steps: int, batch: int) -> tuple[Tensor, dict[str, Any], dict[str, Tensor]]:
+        x = draw(steps, batch, 4, seed=steps, dtype=torch.float)
+        states = {name: draw_state(stack, batch) for name, stack in model.stacks.items()}
+        return x, states, flags("mask and resets", steps, batch)
+
+    x, states, given = arguments(3, 4)
+    linnet.export_onnx(model, path, x, states, **given)
+    onnx.checker.check_model(path, full_check=True)
+    run = load(path)
+    for sizes in OTHER_SIZES:
+        x, states, given = arguments(*sizes)
+        agree(run, model, x, states, **given)
+
+
+def test_a_file_in_int8_holds_bytes(path: Path):
+    model = nn.Sequential(nn.Linear(64, 128), linnet.GRU(128, 128))
+    linnet.export_onnx(linnet.quantize(model), path, torch.randn(5, 2, 64))
+    matrices = 64 * 128 + 2 * 3 * 128 * 128
+    assert matrices < sum(len(each.raw_data) for each in onnx.load(path).graph.initializer) < 1.1 * matrices
+
+
+def test_weights_only_in_int8(path: Path):
+    rounded = linnet.quantize(linnet.GRU(3, 4), activations=False)
+    linnet.export_onnx(rounded, path, torch.randn(5, 2, 3))
+    assert kinds(path).count("GRU") == 1
+    agree(load(path), rounded, torch.randn(7, 4, 3))
+
+
+def test_an_lstm_in_int8_as_onnxruntimes_operator(path: Path):
+    """Its rounding is its own, so the comparison is with float32, to the precision of int8."""
+    model = WithLengths([Variant(linnet.LSTM, {}), Variant(linnet.LSTM, {"peepholes": True, "bias": False})])
+    small = linnet.quantize(model.eval())
+
+    def arguments(lengths: list[int], steps: int) -> tuple[Tensor, Any, Tensor]:
+        states = {name: draw_state(stack, len(lengths)) for name, stack in model.stacks.items()}
+        return draw(steps, len(lengths), 4, seed=steps, dtype=torch.float), states, torch.tensor(lengths)
+
+    linnet.export_onnx(small, path, *arguments([3, 1, 2], 3), onnxruntime_operators=True)
+    assert kinds(path).count("DynamicQuantizeLSTM") == 2
+    agree(load(path), model, *arguments([1, 9, 2, 5], 9), tolerance=0.03)
+
+
+def test_what_int8_does_not_have_says_so(path: Path):
+    x = torch.randn(5, 2, 3)
+    before = linnet.quantize(linnet.GRU(3, 4, form="before"))
+    with pytest.raises(NotImplementedError, match=r"no kernels of int8 for products within.*streaming=True"):
+        linnet.export_onnx(before, path, x)
+    linnet.export_onnx(before, path, streaming=True)
+    given = {"resets": torch.zeros(5, 2, dtype=torch.bool), "reset_state": torch.zeros(1, 2, 4)}
+    with pytest.raises(NotImplementedError, match="no kernels of int8 for rotations"):
+        linnet.export_onnx(linnet.quantize(linnet.GORU(3, 4)), path, x)
+    with pytest.raises(NotImplementedError, match=r"GRU in int8 resets to zeros only.*without reset_state"):
+        linnet.export_onnx(linnet.quantize(linnet.GRU(3, 4)), path, x, **given)
+
+
 # -------------------------------------------------------------------------------------- streaming
 
 
@@ -517,6 +587,43 @@ def test_a_model_with_stacks_in_it(path: Path):
     assert kinds(path).count("LSTM") == 1
 
 
+class Mixed(nn.Module):
+    """torch's layers and Linnet's, one of them used twice."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Sequential(nn.Linear(4, 6), nn.GRU(6, 5, 2, bidirectional=True))
+        self.second = linnet.GRU(10, 6)
+        self.third = nn.LSTM(6, 8, proj_size=6)
+        self.fourth = nn.utils.parametrizations.weight_norm(nn.RNN(6, 3, nonlinearity="relu"), "weight_hh_l0")
+
+    def forward(self, x: Tensor) -> Tensor:
+        y, _ = self.second(self.first(x)[0])
+        return self.fourth(self.third(self.third(y)[0])[0])[0]
+
+
+@pytest.mark.filterwarnings("ignore:LSTM with projections is not supported with oneDNN")
+def test_layers_of_torch_are_exported_for_any_length(path: Path):
+    model = Mixed().eval()
+    linnet.export_onnx(model, path, torch.randn(3, 2, 4))
+    assert [kinds(path).count(kind) for kind in ("GRU", "Scan", "RNN", "Loop")] == [5, 2, 1, 0]
+    agree(load(path), model, torch.randn(9, 4, 4))
+    assert type(model.third) is nn.LSTM
+    linnet.export_onnx(nn.GRU(4, 3, batch_first=True), path, torch.randn(3, 2, 4))
+    assert kinds(path).count("GRU") == 1
+
+
+class Derived(nn.GRU):
+    def forward(self, x: Tensor) -> Any:
+        return super().forward(x * 2)
+
+
+def test_a_layer_derived_from_torchs_is_not_exported_for_one_length(path: Path):
+    model = nn.Sequential(Derived(4, 3))
+    with pytest.raises(NotImplementedError, match=r"Derived is derived .* one length only.* dynamic_shapes"):
+        linnet.export_onnx(model, path, torch.randn(3, 2, 4))
+
+
 def test_names_and_free_sizes(path: Path):
     rnn = linnet.SCRN(3, 6, batch_first=True)
     linnet.export_onnx(rnn, path, torch.zeros(4, 5, 3), draw_state(rnn.float(), 4))
@@ -562,18 +669,6 @@ def test_a_cell_is_one_step(path: Path):
 
 
 # ----------------------------------------------------------------------------------------- errors
-
-
-@pytest.mark.parametrize("unit", [linnet.GRU, linnet.SRU])
-def test_a_quantised_stack_is_an_error_instead_of_a_file_for_one_length(unit: type, path: Path):
-    quantised = linnet.quantize(unit(3, 4))
-    with pytest.raises(NotImplementedError, match=r"its products round their inputs to int8.*streaming=True"):
-        linnet.export_onnx(quantised, path, torch.randn(5, 2, 3))
-    linnet.export_onnx(quantised, path, streaming=True)
-    rounded = linnet.quantize(unit(3, 4), activations=False)
-    linnet.export_onnx(rounded, path, torch.randn(5, 2, 3))
-    assert described(onnx.load(path).graph.input[0]) == "x[time, batch, 3]"
-    agree(load(path), rounded, torch.randn(7, 4, 3))
 
 
 def test_an_empty_batch(path: Path):

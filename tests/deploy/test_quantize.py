@@ -182,7 +182,7 @@ def test_skipped_modules_are_as_they_were():
     small = linnet.quantize(model, skip=["layers.0", "embedding"])
     kept = {name for name in small.state_dict() if name in model.state_dict() and ".weight" in name}
     assert "embedding.weight" in kept
-    assert "layers.0.directions.0.cell.input.weight_ih" in kept
+    assert "layers.0.weight_ih_l0" in kept
     assert not any(name.startswith("layers.1") for name in kept)
     with torch.no_grad():
         small.log_probs(torch.zeros(2, 2, dtype=torch.int64))
@@ -281,3 +281,58 @@ def test_a_weight_that_is_no_number_is_named():
         layer.weight.copy_(not_finite())
     with pytest.raises(ValueError, match="weight has a value that is NaN or infinite"):
         linnet.quantize(layer)
+
+
+# ------------------------------------------------------------------------------------- operations
+
+
+@pytest.mark.parametrize(
+    ("unit", "options"),
+    [
+        (linnet.LSTM, {"num_layers": 2, "bidirectional": True}),
+        (linnet.GRU, {"heads": 2, "input_heads": 2}),
+        (linnet.SCRN, {}),
+    ],
+    ids=["LSTM", "heads", "SCRN"],
+)
+def test_an_exported_program_computes_the_same_at_any_length(unit: type, options: dict[str, Any]):
+    small = linnet.quantize(enliven(unit(4, 6, **options).float()))
+    dynamic = torch.export.Dim.DYNAMIC
+    shapes = {"x": {0: dynamic, 1: dynamic}, "lengths": {0: dynamic}}
+    x, lengths = torch.randn(5, 3, 4), torch.tensor([5, 2, 1])
+    program = torch.export.export(small, (x,), {"lengths": lengths}, dynamic_shapes=shapes)
+    names = {str(node.target) for node in program.graph.nodes}
+    assert {"linnet.int8_linear.default", "linnet.int8_scan.default"} <= names
+    x, lengths = torch.randn(9, 2, 4), torch.tensor([4, 9])
+    found, expected = (run(x, lengths=lengths) for run in (program.module(), small))
+    torch.testing.assert_close(found, expected, rtol=0, atol=0)
+
+
+def test_operations_check_what_kernels_read_by_address():
+    small = linnet.quantize(linnet.GRU(4, 6))
+    program = torch.export.export(small, (torch.randn(5, 3, 4),))
+    (scan,) = (node for node in program.graph.nodes if "int8_scan" in str(node.target))
+    plan = scan.args[0]
+    numbers, scales = torch.zeros(18, 6, dtype=torch.int8), torch.ones(18)
+    given = [torch.zeros(5, 3, 18), torch.zeros(6), torch.zeros(3, 6)]
+    run = torch.ops.linnet.int8_scan
+    assert [each.shape for each in run(plan, given, [numbers], [scales], None, None, False)] == [
+        (5, 3, 6),
+        (3, 6),
+    ]
+    for matrices, factors, answer in (
+        (numbers[:12], scales, r"of shape \(18, 6\); got \(12, 6\)"),
+        (numbers.float(), scales, "an int8 matrix of torch.int8"),
+        (numbers, scales[:5], r"the scales of a matrix of shape \(18,\)"),
+    ):
+        with pytest.raises(ValueError, match=answer):
+            run(plan, given, [matrices], [factors], None, None, False)
+    with pytest.raises(ValueError, match="in int8 takes tensors of float32"):
+        run(plan, [each.double() for each in given], [numbers], [scales], None, None, False)
+    linear = torch.ops.linnet.int8_linear
+    for x, heads, answer in (
+        (torch.zeros(2, 5), 1, r"x of shape \(2, 6\)"),
+        (torch.zeros(2, 6), 4, "cut 18"),
+    ):
+        with pytest.raises(ValueError, match=answer):
+            linear(x, numbers, scales, None, heads, 1)

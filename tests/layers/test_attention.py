@@ -124,12 +124,12 @@ def test_heads_must_divide_the_memory(heads: int):
 
 
 def matching(unit: type[linnet.Recurrent], **options: Any) -> MatchingRecurrence:
-    cells = (unit(size, 4, **options).first_cell for size in (3, 6))
+    cells = (unit(size, 4, **options).release_cell() for size in (3, 6))
     return liven(MatchingRecurrence(*cells, AdditiveAttention(cells_output(unit), 6, heads=2)))
 
 
 def cells_output(unit: type[linnet.Recurrent]) -> int:
-    return unit(3, 4).first_cell.output_size
+    return unit(3, 4).release_cell().output_size
 
 
 @pytest.mark.parametrize("unit", linnet.UNITS.values(), ids=list(linnet.UNITS))
@@ -167,7 +167,7 @@ def test_padding_gets_no_gradient():
 @pytest.mark.parametrize("unit", [linnet.LRN, linnet.SRU, linnet.LSTM])
 @pytest.mark.parametrize("reverse", [False, True])
 def test_a_pair_over_two_sequences(unit: type[linnet.Recurrent], reverse: bool):
-    cells = (unit(size, 4).first_cell for size in (3, 6))
+    cells = (unit(size, 4).release_cell() for size in (3, 6))
     layer = liven(PairRecurrence(*cells))
     x, second = randn(5, 3, 3), randn(5, 3, 6, seed=1)
     output, final = layer(padded(x), padded(second), None, MASK, reverse)

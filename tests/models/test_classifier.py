@@ -109,14 +109,11 @@ def test_layers_are_those_of_a_bidirectional_stack(unit: str):
     """What a unit does by its position in a stack and by its direction, it does here."""
     model = make(unit, bidirectional=True, embedding_size=8, num_layers=3)
     rnn = linnet.UNITS[unit](8, 4, 3, bidirectional=True).double().eval()
-    rnn.load_state_dict(
-        {
-            f"directions.{2 * layer + direction}.{name}": weight
-            for layer, one in enumerate(model.layers)
-            for direction in range(2)
-            for name, weight in one.directions[direction].state_dict().items()
-        }
-    )
+    given = [cell.parameters_inside() for layer in model.layers for cell in layer.cells]
+    for cell, weights in zip(rnn.cells, given, strict=True):
+        for (name, mine), (same_name, weight) in zip(cell.parameters_inside(), weights, strict=True):
+            assert name == same_name
+            mine.data.copy_(weight)
     tokens, lengths = torch.randint(V, (5, 2)), torch.tensor([5, 3])
     expected, _ = rnn(model.embedding(tokens), lengths=lengths)
     same(model.encode(Text(tokens), lengths=lengths).output, expected)

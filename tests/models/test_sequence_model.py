@@ -12,13 +12,13 @@ import linnet
 from linnet.models.sequence import SequenceModel, SequenceModelConfig, hidden_size_for
 
 COPY, IMAGE = (10, 9), (1, 10)
-PEEPHOLES = {"peepholes": True}
+PEEPHOLES = {"peepholes": True, "second_bias": False}
 STATISTICS = {"statistics_size": 55, "summary_size": 16}
 # inputs and outputs, unit, hidden size, options, parameters
 SIZES: list[tuple[tuple[int, int], str, int, dict[str, Any], int]] = [
     (COPY, "nru", 80, {"memory_size": 64, "num_heads": 4}, 23_569),
     (COPY, "lstm", 70, PEEPHOLES, 23_529),
-    (COPY, "rnn", 143, {"layer_norm": True}, 23_604),
+    (COPY, "rnn", 143, {"layer_norm": True, "second_bias": False}, 23_604),
     (COPY, "gru", 82, {"form": "before"}, 23_625),
     (COPY, "janet", 101, {}, 23_542),
     (COPY, "statisticalru", 60, STATISTICS, 23_010),

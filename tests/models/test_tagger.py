@@ -20,7 +20,7 @@ from linnet.tasks.tag import TagMetrics, entities
 Parameters = dict[str, Tensor]
 # The units as the authors' tagger has them, and the parameters of the paper's models without the word table.
 UNITS: dict[str, tuple[dict[str, Any], int]] = {
-    "lstm": ({}, 245_155),
+    "lstm": ({"second_bias": False}, 245_155),
     "gru": ({"form": "before"}, 192_405),
     "atr": ({"activation": "identity"}, 87_155),
     "sru": ({"full_bias": True, "rescale": False, "skip": "matrix"}, 160_655),

@@ -46,7 +46,11 @@ def test_h_of_each_layer_is_that_of_nn_lstm(unit: Any):
     first, second = (liven(unit(4, 4, as_lstm=True, **alike), seed) for seed in (1, 2))
     stack = unit(4, 4, 2, as_lstm=True, dtype=torch.double, **alike)
     for number, layer in enumerate((first, second)):
-        stack.directions[number].load_state_dict(layer.directions[0].state_dict())
+        pairs = zip(
+            *(each.parameters_inside() for each in (stack.cells[number], layer.cells[0])), strict=True
+        )
+        for (_, mine), (_, given) in pairs:
+            mine.data.copy_(given)
     x = randn(5, 2, 4)
     middle, (h_0, _) = first(x)
     _, (h_1, _) = second(middle)

@@ -109,15 +109,15 @@ def test_all_other_calls_run_as_usual(name: str):
 
 def in_place(rnn: Any) -> None:
     with torch.no_grad():
-        rnn.directions[0].cell.recurrent.weight_hh += 1
+        rnn.weight_hh_l0 += 1
 
 
 def through_data(rnn: Any) -> None:
-    rnn.directions[0].cell.recurrent.weight_hh.data = torch.zeros(4 * 37, 37)
+    rnn.weight_hh_l0.data = torch.zeros(4 * 37, 37)
 
 
 def assigned(rnn: Any) -> None:
-    rnn.directions[0].cell.recurrent.weight_hh = nn.Parameter(torch.zeros(4 * 37, 37))
+    rnn.weight_hh_l0 = nn.Parameter(torch.zeros(4 * 37, 37))
 
 
 def replaced(rnn: Any) -> None:
@@ -127,12 +127,12 @@ def replaced(rnn: Any) -> None:
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        (in_place, r"recurrent.weight_hh has been changed in place"),
-        (through_data, r"recurrent.weight_hh has other memory"),
-        (assigned, r"recurrent.weight_hh is not the same object"),
+        (in_place, r"weight_hh_l0 has been changed in place"),
+        (through_data, r"weight_hh_l0 has other memory"),
+        (assigned, r"weight_hh_l0 is not the same object"),
         (replaced, r"recurrent.weight_hh is not the same object"),
-        (lambda rnn: rnn.load_state_dict(rnn.state_dict()), r"weight_ih has been changed in place"),
-        (lambda rnn: rnn.double(), r"weight_ih has other memory, dtype or shape"),
+        (lambda rnn: rnn.load_state_dict(rnn.state_dict()), r"weight_ih_l0 has been changed in place"),
+        (lambda rnn: rnn.double(), r"weight_ih_l0 has other memory, dtype or shape"),
         (lambda rnn: rnn.train(), r"LSTM is frozen, and it is in training mode; call model.eval\(\)"),
     ],
 )
@@ -186,7 +186,7 @@ def test_the_reference_and_gradients_of_x():
 def test_parameters_require_gradients_again_as_before():
     model = nn.Sequential(nn.Linear(3, 6), build())
     rnn: Any = model[1]
-    rnn.directions[0].cell.input.bias.requires_grad_(False)
+    rnn.bias_ih_l0.requires_grad_(False)
     required = [p.requires_grad for p in model.parameters()]
     assert linnet.freeze(model) is linnet.freeze(model)
     assert [p.requires_grad for p in model.parameters()] == [True, True, *[False] * (len(required) - 2)]

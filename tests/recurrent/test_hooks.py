@@ -164,7 +164,7 @@ def test_parametrized_weights_are_computed_at_each_step(unit: type[linnet.Recurr
 
 
 @pytest.mark.filterwarnings("ignore:.*weight_norm. is deprecated:FutureWarning")
-@pytest.mark.parametrize("unit", [linnet.SRU, linnet.LSTM], ids=lambda unit: unit.__name__)
+@pytest.mark.parametrize("unit", [linnet.SRU, linnet.JANET], ids=lambda unit: unit.__name__)
 def test_weight_norm_by_hooks_and_by_parametrization_agree(unit):
     ours, theirs, x = liven(unit(4, 4)), liven(unit(4, 4)), randn(3, 2, 4)
     name = ours.first_cell.input.weight_name
@@ -206,7 +206,7 @@ def test_a_kernel_that_was_asked_for_is_not_given_up_for_a_hook():
 @pytest.mark.parametrize("wrap", [prune.identity, parametrizations.weight_norm], ids=["pruned", "normed"])
 def test_weights_that_cannot_be_dropped_are_an_error(wrap):
     rnn = linnet.LSTM(4, 4, weight_drop=0.5)
-    wrap(rnn.first_cell.recurrent, "weight_hh")
+    wrap(rnn, "weight_hh_l0")
     with pytest.raises(RuntimeError, match=r"weight_drop .* of 'recurrent' has been replaced"):
         rnn(torch.randn(3, 2, 4))
     assert rnn.eval()(torch.randn(3, 2, 4))[0].isfinite().all()

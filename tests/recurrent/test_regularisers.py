@@ -32,10 +32,9 @@ def over(units: list[Any]) -> Any:
 
 
 def cell_weights(rnn: linnet.Recurrent, layer: int = 0) -> dict[str, Tensor]:
-    """By their names without torch's _ih and _hh."""
-    prefix = f"directions.{layer}.cell."
-    own = {k.removeprefix(prefix): v for k, v in rnn.named_parameters() if k.startswith(prefix)}
-    return {k.removesuffix("_ih").removesuffix("_hh"): v for k, v in own.items()}
+    """By their names without torch's _ih and _hh; the second bias of LSTM, GRU and RNN by its own."""
+    own = {k: v for k, v in rnn.cells[layer].parameters_inside() if k != "recurrent.bias_hh"}
+    return {k.removesuffix("_ih").replace("weight_hh", "weight"): v for k, v in own.items()}
 
 
 @torch.no_grad()
@@ -263,7 +262,7 @@ def test_zoneout_draws_anew_at_each_step():
 
 def dropped_recurrence(rate: float = 0.5) -> tuple[Any, Tensor, Tensor]:
     """An RNN, its outputs from the unit vectors as states, and the matrix that the first step shows."""
-    rnn = liven(linnet.RNN(3, 6, weight_drop=rate)).train()
+    rnn = liven(linnet.RNN(3, 6, weight_drop=rate, second_bias=False)).train()
     with torch.no_grad():
         cell_weights(rnn)["input.weight"].zero_()
         cell_weights(rnn)["input.bias"].zero_()
@@ -358,7 +357,7 @@ def test_norm_is_over_the_joint_projection_before_the_bias(kind: str):
 
 @pytest.mark.parametrize("kind", ["rms", "layer"])
 def test_norm_leaves_the_recurrent_product_alone(kind: str):
-    rnn = liven(linnet.RNN(3, 4, norm=kind))
+    rnn = liven(linnet.RNN(3, 4, norm=kind, second_bias=False))
     weights = cell_weights(rnn)
     x, h = randn(5, 2, 3), random_state(rnn, 2)[0]
     z = normed_by_hand(kind, x @ weights["input.weight"].T, weights) + weights["input.bias"]
@@ -372,7 +371,7 @@ def test_norm_leaves_the_recurrent_product_alone(kind: str):
 @pytest.mark.parametrize("kind", ["rms", "layer"])
 def test_every_unit_takes_every_norm_and_starts_it_at_one(unit: Any, kind: str):
     rnn = unit(3, 4, 2, norm=kind, prenorm=kind)
-    norms = {k: v for k, v in rnn.named_parameters() if k.split(".")[-3] == "input" and "norm" in k}
+    norms = {k: v for k, v in rnn.named_parameters() if k.split(".")[-3:-2] == ["input"] and "norm" in k}
     assert all((v == float(k.endswith("weight"))).all() for k, v in norms.items())
     assert len(norms) == (8 if kind == "layer" else 4)
     assert rnn(torch.randn(4, 2, 3))[0].isfinite().all()
@@ -419,8 +418,8 @@ def test_residual_adds_in_every_layer_where_the_sizes_agree():
     x = randn(4, 2, 3)
     layers = [linnet.GRU(size, 4, dtype=torch.double) for size in (3, 4, 4)]
     for number, layer in enumerate(layers):
-        mine = {k: v for k, v in plain.state_dict().items() if k.startswith(f"directions.{number}.")}
-        layer.load_state_dict({k.replace(f"ons.{number}.", "ons.0."): v for k, v in mine.items()})
+        mine = {k: v for k, v in plain.state_dict().items() if k.endswith(f"_l{number}")}
+        layer.load_state_dict({k.replace(f"_l{number}", "_l0"): v for k, v in mine.items()})
     first, _ = layers[0](x)
     second = layers[1](first)[0] + first
     same(rnn(x)[0], layers[2](second)[0] + second)

@@ -47,7 +47,7 @@ def follows(stream: linnet.Stream, rnn: linnet.Recurrent, xs: Tensor, state=None
 def test_a_stream_gives_what_the_module_gives(name: str, batch: int):
     rnn = build(name)
     stream = linnet.stream(rnn, batch)
-    assert (stream.run is None) is (name in WITHOUT_NATIVE_STEPS)
+    assert (stream.native is None) is (name in WITHOUT_NATIVE_STEPS)
     follows(stream, rnn, draw(4, batch, 12))
 
 
@@ -111,7 +111,7 @@ def own_unit() -> linnet.Recurrent:
 def test_a_unit_of_the_user_streams_and_its_options_are_seen():
     rnn = own_unit()
     stream = linnet.stream(rnn)
-    assert stream.run is not None
+    assert stream.native is not None
     follows(stream, rnn, draw(3, 1, 4))
     state = stream.state
     rnn.first_cell.leak[0] = 0.1
@@ -120,7 +120,7 @@ def test_a_unit_of_the_user_streams_and_its_options_are_seen():
 
 @pytest.mark.parametrize("length", [6, 5, 1, 0])
 @pytest.mark.parametrize("heads", [1, 2])
-@pytest.mark.parametrize("name", ["elrn", "rnn", "indrnn", "sru"])
+@pytest.mark.parametrize("name", ["elrn", "glrn", "indrnn", "sru"])
 def test_a_bias_that_is_replaced_by_a_shorter_one_is_that_of_the_last_channels(
     name: str, heads: int, length: int
 ):
@@ -268,7 +268,7 @@ def by_a_hook(rnn: linnet.Recurrent) -> None:
 
 
 def by_a_parametrization(rnn: linnet.Recurrent) -> None:
-    nn.utils.parametrizations.weight_norm(rnn.first_cell.recurrent, "weight_hh")
+    nn.utils.parametrizations.weight_norm(rnn, "weight_hh_l0")
 
 
 def by_a_forward(rnn: linnet.Recurrent) -> None:

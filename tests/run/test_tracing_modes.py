@@ -189,7 +189,7 @@ def test_the_old_onnx_exporter_writes_what_the_module_computes(tmp_path):
     onnxruntime = pytest.importorskip("onnxruntime", reason="the extra onnx is not installed")
     module, x, other = built(linnet.LSTM, step=False)
     path = str(tmp_path / "old.onnx")
-    with torch.no_grad():
+    with torch.no_grad(), linnet.backend("reference"):
         torch.onnx.export(module, (x,), path, dynamo=False)
     found = onnxruntime.InferenceSession(path).run(
         None, {onnxruntime.InferenceSession(path).get_inputs()[0].name: other.numpy()}

@@ -7,13 +7,15 @@ import sys
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
 from tests.tools import toy_case
 from tools.compat import __main__ as command
-from tools.compat import environments, inside, page, processes, record
-from tools.compat.projects import PROJECTS, Project
+from tools.compat import environments, inside, models_page, page, processes, record
+from tools.compat.projects import MODELS, PROJECTS, Model, Project
 
 
 class Toy(Project):
@@ -91,6 +93,57 @@ def test_a_project_that_cannot_be_installed_is_a_failure(here: Path, monkeypatch
     assert row["why"] == "cannot be installed: ERROR: no matching distribution"
 
 
+class ToyModel:
+    """A model whose numbers a conversion changes by `shift`."""
+
+    def __init__(self, shift: float):
+        self.shift = shift
+
+    def work(self, convert: Any) -> Any:
+        converted = convert(None) is not None
+        return lambda: (torch.tensor([1.0, 2.0]) + self.shift * converted, torch.tensor([[1], [2]]))
+
+
+@pytest.mark.parametrize(("shift", "works"), [(1e-6, True), (1e-3, False)])
+def test_a_conversion_has_to_give_the_same_numbers(shift: float, works: bool):
+    given = {"package": None, "float32": lambda module: 1, "int8": lambda module: 1}
+    found = inside.convert(ToyModel(shift), given)
+    assert [found[name]["works"] for name in given] == [True, works, True]
+    assert found["float32"]["difference"] == pytest.approx(shift, rel=0.1)
+    assert found["float32"]["why"] == ("" if works else "differs")
+
+
+def test_changed_answers_are_counted():
+    numbers, answers = torch.zeros(2), torch.tensor([[1, 2], [3, 4], [5, 6]])
+    found = inside.compared([numbers, answers], [numbers, answers.clamp(max=4)], may_round=True)
+    assert found == {"works": True, "why": "1 of 3 answers change", "difference": 0.0}
+    assert not inside.compared([numbers, answers], [numbers, answers + 1], may_round=False)["works"]
+
+
+def test_the_table_of_models_has_differences_and_times():
+    toy = Model("toy", ("toy==1.0",), "linnet.convert(model)", does="a song", way="NumPy")
+    results = {
+        "package": {"works": True, "p50_ms": 20.0, "ratio": 1.0, "difference": 0.0, "threads": 1},
+        "rebuilt": {"works": True, "p50_ms": 12.0, "ratio": 0.6, "difference": 1e-7},
+        "float32": {"works": True, "p50_ms": 10.0, "ratio": 0.5, "difference": 1e-7},
+        "int8": {
+            "works": True,
+            "p50_ms": 5.0,
+            "ratio": 0.25,
+            "difference": 0.01,
+            "why": "1 of 3 answers change",
+        },
+    }
+    text = models_page.body(record.rows_of(toy, "convert", results), [toy, Model("later", ("later==1",), "")])
+    assert text.splitlines()[-2:] == [
+        "| toy 1.0 | a song | random | `linnet.convert(model)` | NumPy, 20 ms; rebuilt in torch 0.60 "
+        "| 1.0e-07 | 0.50 | 0.25 (1.0e-02, 1 of 3 answers change) |",
+        "| later 1 |  | random | `` | torch | not run yet | - | - |",
+    ]
+    failed = models_page.line_of(toy, record.failure(toy, "convert", "exit code 1"))
+    assert failed[-3] == "**fails**: exit code 1"
+
+
 # -------------------------------------------------------------------------------- record and table
 
 
@@ -132,14 +185,17 @@ def test_the_exit_code_says_whether_everything_works(
         command, "run_case", lambda project, what: [r for r in results(works) if r["what"] == what]
     )
     written = tmp_path / "page.md"
-    written.write_text(f"before\n{page.BEGIN}\n{page.END}\nafter\n", encoding="utf-8")
-    options = ["--results", str(tmp_path / "compat.csv"), "--page", str(written)]
+    models = tmp_path / "models.md"
+    for path in (written, models):
+        path.write_text(f"before\n{page.BEGIN}\n{page.END}\nafter\n", encoding="utf-8")
+    pages = ["--page", str(written), "--models-page", str(models)]
+    options = ["--results", str(tmp_path / "compat.csv"), *pages]
     assert command.main(["skorch", *options]) == (0 if works else 1)
     assert "| skorch | " in written.read_text(encoding="utf-8")
 
 
 def test_every_project_is_pinned_and_has_a_case():
-    for project in PROJECTS.values():
+    for project in (*PROJECTS.values(), *MODELS.values()):
         assert all("==" in requirement for requirement in project.requirements), project.name
         assert bool(find_spec(project.case)) is not bool(project.unavailable), project.name
 
@@ -147,3 +203,4 @@ def test_every_project_is_pinned_and_has_a_case():
 def test_the_page_of_this_repository_is_that_of_the_record():
     rows = record.read(record.RESULTS)
     assert page.body(rows, PROJECTS.values()) in page.PAGE.read_text(encoding="utf-8")
+    assert models_page.body(rows, MODELS.values()) in models_page.PAGE.read_text(encoding="utf-8")

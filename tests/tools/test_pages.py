@@ -99,6 +99,26 @@ def test_the_page_of_exports_has_a_row_for_each_recorded_target(tmp_path: Path):
     assert second == "| JavaScript in Node | 54 | 1.7e-06 | 2026-11-17 |"
 
 
+def test_the_table_of_microcontrollers_has_the_recorded_rows(tmp_path: Path):
+    page = page_with(tmp_path / "int8.md", "microcontroller")
+    rows = [
+        {
+            "model": "GRU 64",
+            "arithmetic": "integer",
+            "processor": name,
+            "instructions": count,
+            "flash": "30636",
+        }
+        | {"memory": "896", "difference": "0.004", "compiler": "12.2.1", "emulator": "7.2"}
+        | {"date": "2026-11-18T12:00:00Z", "commit": ""}
+        for name, count in (("Cortex-M4", "71918"), ("Cortex-M7", "71000"))
+    ]
+    pages.write_int8(page, rows)
+    text = page.read_text(encoding="utf-8")
+    assert "gcc 12.2.1, QEMU 7.2, measured on 2026-11-18." in text
+    assert "| GRU 64 | integer | 71,918 | 71,000 | 30,636 | 896 | 0.004 |" in text
+
+
 def test_the_table_of_memory_starts_with_the_smallest(measured: Path):
     (old, *_) = rows.read(measured)
     new = {**old, "what": "memory", "mode": "training", "ratio_to": "nn.LSTM", "memory": "new"}

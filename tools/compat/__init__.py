@@ -8,6 +8,8 @@ case, a file in cases/, in a process of its own:
     CONTESTANTS           what is given as `rnn`, by name, the project's own first (default: nn.LSTM, then
                           Linnet's LSTM and SRU)
 
-Results are rows of benchmarks/compat.csv (record.py); the table of docs/compatibility.md comes from them
-(page.py).
+Models that linnet.convert changes are a list of their own there, with a file for each in models/.
+
+Results are rows of benchmarks/compat.csv (record.py); the tables of docs/compatibility.md (page.py) and of
+docs/convert.md (models_page.py) come from them.
 """

@@ -1,9 +1,11 @@
-"""Install projects that use recurrent layers, run them with Linnet, and write docs/compatibility.md.
+"""Install projects that use recurrent layers, run them with Linnet, and write the tables of the docs.
 
-    python -m tools.compat                       every project
+    python -m tools.compat                       every project and every model
     python -m tools.compat skorch darts          some of them
     python -m tools.compat --what check skorch   whether it works, without timing it
+    python -m tools.compat --what convert        models that linnet.convert changes, without the rest
 
+docs/compatibility.md has the projects, docs/convert.md the models.
 The exit code is 1 if a project does not work.
 """
 
@@ -11,39 +13,51 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tools.compat import page, record
+from benchmarks.rows import Row
+from tools.compat import models_page, page, record
 from tools.compat.processes import run_case
-from tools.compat.projects import PROJECTS
+from tools.compat.projects import MODELS, PROJECTS, Project
 
-WHATS = ("check", "time")
+# The list of each kind of run.
+LISTS: dict[str, Mapping[str, Project]] = {"check": PROJECTS, "time": PROJECTS, "convert": MODELS}
+NAMES = list(PROJECTS | MODELS)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = parsed(arguments)
-    for name in options.projects or PROJECTS:
-        project = PROJECTS[name]
-        for what in WHATS if options.what == "all" else (options.what,):
-            if not project.unavailable:
+    for name in options.projects or NAMES:
+        for what in LISTS if options.what == "all" else (options.what,):
+            project = LISTS[what].get(name)
+            if project is not None and not project.unavailable:
                 record.save(options.results, run_case(project, what))
-        rows = record.read(options.results)
-        print(" | ".join(page.line_of(project, [row for row in rows if row["project"] == name])), flush=True)
+        print_lines(name, [row for row in record.read(options.results) if row["project"] == name])
     rows = record.read(options.results)
     page.write(options.page, rows, PROJECTS.values())
+    models_page.write(options.models_page, rows, MODELS.values())
     return 1 if any(row["works"] == "no" for row in rows) else 0
+
+
+def print_lines(name: str, rows: Sequence[Row]) -> None:
+    """Print the lines that a project has in the tables."""
+    if name in PROJECTS:
+        print(" | ".join(page.line_of(PROJECTS[name], rows)), flush=True)
+    if name in MODELS:
+        print(" | ".join(models_page.line_of(MODELS[name], rows)), flush=True)
 
 
 def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m tools.compat", description=(__doc__ or "").split("\n")[0]
     )
-    names = ", ".join(PROJECTS)
-    parser.add_argument("projects", nargs="*", choices=[*PROJECTS, []], metavar="PROJECT", help=names)
-    parser.add_argument("--what", choices=[*WHATS, "all"], default="all", help="default: all")
+    names = ", ".join(NAMES)
+    parser.add_argument("projects", nargs="*", choices=[*NAMES, []], metavar="PROJECT", help=names)
+    parser.add_argument("--what", choices=[*LISTS, "all"], default="all", help="default: all")
     parser.add_argument("--results", type=Path, default=record.RESULTS, metavar="CSV")
     parser.add_argument("--page", type=Path, default=page.PAGE, metavar="MD")
+    parser.add_argument("--models-page", type=Path, default=models_page.PAGE, metavar="MD")
     return parser.parse_args(arguments)
 
 

@@ -21,7 +21,8 @@ BASE = ("torch", "numpy", "llvmlite", "pytest")
 def python_of(project: Project) -> Path:
     """Return the interpreter of a project's environment; create it if its requirements have changed."""
     base = prepared(FOLDER / "base", ["-c", str(CONSTRAINTS), *BASE])
-    made = prepared(FOLDER / project.name, [pinned_torch(), *project.requirements], sees=base)
+    first = pinned_torch() if project.has_dependencies else "--no-deps"
+    made = prepared(FOLDER / project.name, [first, *project.requirements], sees=base)
     if project.has_tests and not (made / SOURCE).exists():
         unpack_source(project.requirements[0], made / SOURCE)
     return made / "bin" / "python"

@@ -2,6 +2,7 @@
 
 python -m tools.compat.inside check MODULE RESULTS
 python -m tools.compat.inside time MODULE RESULTS
+python -m tools.compat.inside convert MODULE RESULTS
 """
 
 from __future__ import annotations
@@ -18,11 +19,14 @@ from typing import Any
 
 import torch
 
+import linnet
 from linnet.bench.timing import race
 from tools.compat import contestants
 
-ROUNDS, SECONDS = 9, 20.0
+ROUNDS, CONVERT_ROUNDS, SECONDS = 9, 41, 20.0
 THREADS = 2
+TOLERANCE = 1e-5  # relative to the largest number
+CONVERSIONS = {"package": None, "float32": linnet.convert, "int8": partial(linnet.convert, int8=True)}
 Result = dict[str, Any]
 
 
@@ -55,11 +59,49 @@ def time(case: Any, rnns: dict[str, Any]) -> dict[str, Result]:
     }
 
 
+def convert(case: Any, contestants: dict[str, Any]) -> dict[str, Result]:
+    """Compare the package's own way with the model that `linnet.convert` has changed, in float32 and int8."""
+    unconverted = case.work(lambda module: None)
+    calls = {name: case.work(how) for name, how in contestants.items() if how is not None}
+    # Where the package does not run torch, what the conversion gives is the difference to the rebuilt module.
+    first = (
+        {"package": case.own(), "rebuilt": unconverted} if hasattr(case, "own") else {"package": unconverted}
+    )
+    calls = {**first, **calls}
+    with torch.no_grad():
+        found = {name: numbers(call()) for name, call in calls.items()}
+        builders = {name: partial(calls.__getitem__, name) for name in calls}
+        times = race(builders, rounds=CONVERT_ROUNDS, threads=1, seconds=SECONDS, say=print)
+    own_time = times["package"].p50
+    return {
+        name: {
+            **{"p50_ms": taken.p50, "ratio": taken.p50 / own_time, "threads": 1},
+            **compared(found[name], found["package"], may_round=name == "int8"),
+        }
+        for name, taken in times.items()
+    }
+
+
+def numbers(result: Any) -> list[Any]:
+    """The tensors of a result, in float64."""
+    return [torch.as_tensor(each).double() for each in (result if isinstance(result, tuple) else (result,))]
+
+
+def compared(result: list[Any], expected: list[Any], may_round: bool) -> Result:
+    """Compare the first tensor by its numbers, and a second, of decisions, by its rows."""
+    difference = float((result[0] - expected[0]).abs().max())
+    is_equal = difference < TOLERANCE * max(1.0, float(expected[0].abs().max()))
+    changed = [int((one != other).any(1).sum()) for one, other in zip(result[1:], expected[1:], strict=True)]
+    why = f"{sum(changed)} of {len(result[1])} answers change" if any(changed) else ""
+    works = may_round or (is_equal and not why)
+    return {"works": works, "why": why or ("" if works else "differs"), "difference": difference}
+
+
 def main() -> None:
     what, module, results = sys.argv[1:]
     case = import_module(module)
-    rnns = getattr(case, "CONTESTANTS", contestants.CONTESTANTS)
-    found = {"check": check, "time": time}[what](case, rnns)
+    given = CONVERSIONS if what == "convert" else getattr(case, "CONTESTANTS", contestants.CONTESTANTS)
+    found = {"check": check, "time": time, "convert": convert}[what](case, given)
     Path(results).write_text(json.dumps(found), encoding="utf-8")
 
 

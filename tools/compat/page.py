@@ -63,13 +63,14 @@ def escaped(text: str) -> str:
     return text.replace("|", "\\|").replace("<", "&lt;").strip()
 
 
-def conditions(rows: Sequence[Row]) -> str:
-    times = [row for row in rows if row["what"] == "time" and row["ratio"]]
+def conditions(rows: Sequence[Row], what: str = "time") -> str:
+    times = [row for row in rows if row["what"] == what and row["ratio"]]
     if not times:
         return "No times have been measured yet."
     last = max(times, key=lambda row: row["date"])
     commits = ", ".join(dict.fromkeys(row["commit"] or "unknown" for row in times))
     return (
         f"Times are medians of rounds in which the contestants took turns, measured on {last['date'][:10]} "
-        f"with {last['threads']} threads of {last['cpu']}, torch {last['torch']}, commit {commits}."
+        f"with {last['threads']} thread{'' if last['threads'] == '1' else 's'} of {last['cpu']}, "
+        f"torch {last['torch']}, commit {commits}."
     )

@@ -13,8 +13,9 @@ from tools.compat.environments import FOLDER, ROOT, python_of
 from tools.compat.projects import Project
 from tools.compat.record import failure, rows_of
 
-# Checks are quick on one thread; times are measured with torch's own settings.
-ENVIRONMENT = {"check": {"OMP_NUM_THREADS": "1"}, "time": {}}
+# Checks are quick on one thread, and models of the table of conversions run on one; other times are
+# measured with torch's own settings.
+ENVIRONMENT = {"check": {"OMP_NUM_THREADS": "1"}, "time": {}, "convert": {"OMP_NUM_THREADS": "1"}}
 
 
 def run_case(project: Project, what: str) -> list[Row]:

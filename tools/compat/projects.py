@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -15,6 +16,7 @@ class Project:
     minutes: float = 5  # the time limit of a process
     has_tests: bool = False  # whether the case runs tests that are in the source distribution
     unavailable: str = ""  # why the project cannot run here
+    has_dependencies: bool = True  # False: only `requirements` are installed, not what these require
 
     @property
     def version(self) -> str:
@@ -63,3 +65,89 @@ LIST = (
     Project("torchrecurrent", ("torchrecurrent==0.2.5",), "self.rnn = linnet.RAN(8, 64, num_layers=2)"),
 )
 PROJECTS = {project.name: project for project in LIST}
+
+
+@dataclass(frozen=True)
+class Model(Project):
+    """A model of a project, for the table of docs/convert.md."""
+
+    does: str = ""  # what is timed
+    weights: str = "random"  # where its weights come from
+    way: str = "torch"  # how the project itself runs it
+
+    @property
+    def case(self) -> str:
+        return f"tools.compat.models.{self.name.replace('-', '_').lower()}"
+
+
+def model(name: str, *requirements: str, line: str = "linnet.convert(model)", **options: Any) -> Model:
+    return Model(name, requirements, line, **options)
+
+
+def model_alone(name: str, *requirements: str, **options: Any) -> Model:
+    """Without what the package requires: another torch, or much that it needs for other things."""
+    return model(name, *requirements, has_dependencies=False, **options)
+
+
+MODELS = {
+    each.name: each
+    for each in (
+        model_alone(
+            "silero-vad",
+            "silero-vad==6.2.3",
+            does="voice detector, 16 s of audio",
+            weights="its own",
+            way="ONNX Runtime, a block of frames",
+        ),
+        model_alone(
+            "Resemblyzer",
+            "Resemblyzer==0.1.4",
+            line="linnet.convert(encoder)",
+            does="voice encoder, 20 pieces of 1.6 s",
+            weights="its own",
+        ),
+        model_alone(
+            "g2p-en",
+            "g2p-en==2.1.0",
+            does="pronunciation of 16 English words, in one batch",
+            weights="its own",
+            way="NumPy, word by word",
+        ),
+        model_alone(
+            "g2pM",
+            "g2pM==0.1.2.5",
+            does="readings in a sentence of 40 Chinese characters",
+            weights="its own",
+            way="NumPy",
+        ),
+        model_alone(
+            "deepfilternet",
+            *("deepfilternet==0.5.6", "deepfilterlib==0.5.6", "loguru==0.7.3"),
+            does="DeepFilterNet3, 4 s of audio",
+        ),
+        model_alone("openunmix", "openunmix==1.3.0", does="separator of music, 6 s of audio"),
+        model_alone("easyocr", "easyocr==1.7.2", does="reader of a line of text, 64 x 600 pixels"),
+        model("stanza", "stanza==1.15.0", does="tokenizer, 8 paragraphs"),
+        model("flair", "flair==0.15.1", line="linnet.convert(tagger)", does="tagger, 32 sentences"),
+        model(
+            "neuralforecast",
+            "neuralforecast==3.3.0",
+            does="forecasts of 16 series from 100 values",
+            weights="trained here",
+        ),
+        model(
+            "sb3-contrib",
+            "sb3-contrib==2.9.2",
+            line="linnet.convert(ppo.policy)",
+            does="policy of RecurrentPPO, 16 sequences of 64 steps",
+            weights="trained here",
+        ),
+        model_alone(
+            "rsl-rl-lib",
+            *("rsl-rl-lib==5.5.1", "tensordict==0.15.3", "pyvers==0.2.3", "cloudpickle==3.1.2"),
+            line="linnet.convert(policy)",
+            does="policy of robots, 24 steps of 64 environments",
+            weights="trained here",
+        ),
+    )
+}

@@ -9,13 +9,14 @@ from typing import Any
 from benchmarks import rows
 from benchmarks.records import COMMIT, INTEGER, NUMBER, TEXT, TIME, WORDS, YES_NO, RecordFile, Row, maybe
 from linnet.base.files import write_atomically
-from tools.compat.projects import PROJECTS, Project
+from tools.compat.projects import MODELS, PROJECTS, Project
 
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "compat.csv"
 RECORD = RecordFile(
     {
         **{"project": WORDS, "version": TEXT, "what": WORDS, "contestant": TEXT, "works": maybe(YES_NO)},
         **{"why": TEXT, "p50_ms": maybe(NUMBER), "ratio": maybe(NUMBER), "threads": maybe(INTEGER)},
+        "difference": maybe(NUMBER),
         **{"date": TIME, "commit": COMMIT, "torch": WORDS, "cpu": WORDS},
     },
     key=("project", "what", "contestant"),
@@ -46,6 +47,6 @@ def save(path: Path, new: Sequence[Row]) -> None:
     """Replace what the file has on the same projects, and keep the order of the list of projects."""
     replaced = {(row["project"], row["what"]) for row in new}
     kept = [row for row in read(path) if (row["project"], row["what"]) not in replaced]
-    order = list(PROJECTS)
+    order = list(PROJECTS | MODELS)
     every = sorted([*kept, *new], key=lambda row: (order.index(row["project"]), row["what"]))
     write_atomically(path, RECORD.content(every))

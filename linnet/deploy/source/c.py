@@ -18,7 +18,7 @@ from linnet.program.loops import Line
 MAGIC = int.from_bytes(b"LINNETW1", "little")
 # The outputs of a block of a matrix.
 LANES = 16
-KINDS = {"float32": "float", "int32": "int32_t", "int8": "int8_t"}
+KINDS = {"float32": "float", "int32": "int32_t", "int16": "int16_t", "int8": "int8_t"}
 # The scratch buffer for an input that is rounded to int8.
 ROUNDED = "rounded"
 
@@ -63,9 +63,6 @@ class C(Language):
             return f"state->{name}"
         return f"weights->{name}" if name in self.program.vectors else f"scratch->{name}"
 
-    def at(self, buffer: str, offset: int) -> str:
-        return f"{self.buffer(buffer)} + {offset}" if offset else self.buffer(buffer)
-
     def lookup(self, kernel: Lookup) -> Iterator[str]:
         table, size = self.program.matrices[kernel.table], kernel.size
         if kernel.table in self.layout.packed:
@@ -77,16 +74,15 @@ class C(Language):
         yield f"for (int at = 0; at < {size}; at++)"
         yield f"    {self.buffer(kernel.output)}[at] = weights->{kernel.table}[{place}]{scale};"
 
-    def product(self, kernel: Product) -> Iterator[str]:
-        for row in range(kernel.rows):
-            x = self.at(kernel.x, kernel.x_offset + row * kernel.heads * kernel.inputs)
-            y = self.at(kernel.output, row * kernel.outputs)
-            if kernel.heads == 1:
-                yield self.call(kernel, x, y, "")
-                continue
-            each = f" + at * {kernel.block_size}"
-            yield f"for (int at = 0; at < {kernel.blocks}; at++)"
-            yield f"    {self.call(kernel, f'{x} + at % {kernel.heads} * {kernel.inputs}', y + each, each)}"
+    def row(self, kernel: Product, x: str, start: str, y: str) -> Iterator[str]:
+        x = f"{x} + {start}" if start else x
+        y = f"{self.buffer(kernel.output)} + {y}" if y else self.buffer(kernel.output)
+        if kernel.heads == 1:
+            yield self.call(kernel, x, y, "")
+            return
+        each = f" + at * {kernel.block_size}"
+        yield f"for (int at = 0; at < {kernel.blocks}; at++)"
+        yield f"    {self.call(kernel, f'{x} + at % {kernel.heads} * {kernel.inputs}', y + each, each)}"
 
     def call(self, kernel: Product, x: str, y: str, at: str) -> str:
         """The call for one block of a matrix; `at` is added to what has a number for each output."""
@@ -192,7 +188,8 @@ def source_files(program: Program, name: str, weights_file: bool) -> dict[str, s
         "INIT": indented(init_lines(program)),
         "CHECKS": filled("checks.c", parts).strip(),
     }
-    parts["FUNCTIONS"] = functions_for("\n".join([parts["STEP"], parts["INIT"]]))
+    parts["FUNCTIONS"] = arm_functions(parts["STEP"] if program.is_int8 else "")
+    parts["FUNCTIONS"] += functions_for("\n".join([parts["STEP"], parts["INIT"]]))
     files: dict[str, str | bytes] = {
         f"{name}.h": filled("model.h", parts),
         f"{name}.c": filled("model.c", parts),
@@ -220,16 +217,26 @@ def parts_of(program: Program, layout: Layout, name: str, weights_file: bool) ->
         "OUTPUT_SIZE": str(program.sizes[OUTPUT]),
         "FINGERPRINT": program.fingerprint,
         "STATE": indented(state),
-        "STATE_BYTES": str(4 * sum(len(start) for start in program.state.values())),
+        "STATE_BYTES": str(program.state_bytes),
         "SCRATCH": indented(scratch or ["char unused;"]),
         "SCRATCH_BYTES": str(scratch_bytes(program)),
         "INPUT_ARGUMENT": "int32_t token" if program.tokens else "const float *input",
         "RESTRICTED_INPUT": "int32_t token" if program.tokens else "const float *restrict input",
+        "INPUTS_ARGUMENT": "const int32_t *tokens" if program.tokens else "const float *inputs",
+        "INPUT_AT": "tokens[at]" if program.tokens else f"inputs + at * {name.upper()}_INPUT_SIZE",
         "WEIGHTS_ARGUMENT": argument,
+        "WEIGHTS_GIVEN": "weights, " if weights_file else "",
         "WEIGHTS_DECLARATION": filled("weights.h", head | {"MEMBERS": members}) if weights_file else "",
-        "WEIGHTS": filled("open.c" if weights_file else "arrays.c", head | {"MEMBERS": members}).strip(),
+        "WEIGHTS": weights_text(head | {"MEMBERS": members}, weights_file),
         "OPEN": filled("open.h", head) if weights_file else "",
     }
+
+
+def weights_text(parts: dict[str, str], weights_file: bool) -> str:
+    """The definition of the weights; C has no struct without members, and a step may have no weights."""
+    if not weights_file and not parts["MEMBERS"]:
+        return "/* There are none. */"
+    return filled("open.c" if weights_file else "arrays.c", parts).strip()
 
 
 def scratch_members(program: Program) -> list[str]:
@@ -278,9 +285,9 @@ def indented(lines: Iterable[str]) -> str:
     return "\n    ".join(lines)
 
 
-def functions_for(code: str) -> str:
-    """Return the functions of functions.c that the code calls, directly or not, in order."""
-    blocks = re.split(r"\n\n(?=/\*|static)", template("functions.c").strip())
+def functions_for(code: str, library: str = "functions.c") -> str:
+    """Return the functions of a template that the code calls, directly or not, in order."""
+    blocks = re.split(r"\n\n(?=/\*|static)", template(library).strip())
     names = [name_of(block) for block in blocks]
     wanted, known = code, set[str]()
     for name, block in reversed(list(zip(names, blocks, strict=True))):
@@ -288,6 +295,11 @@ def functions_for(code: str) -> str:
             known.add(name)
             wanted += block
     return "\n\n".join(block for name, block in zip(names, blocks, strict=True) if name in known)
+
+
+def arm_functions(step: str) -> str:
+    """Return what products of int8 use on Arm processors."""
+    return f"{template('arm.c').strip()}\n\n" if "product(" in step else ""
 
 
 def name_of(block: str) -> str:
@@ -300,7 +312,6 @@ def name_of(block: str) -> str:
 
 def readme(program: Program, name: str, weights_file: bool, speaks: bool, steps: int) -> str:
     layout = Layout.of(program)
-    given = "weights, " if weights_file else ""
     main = f'cc -O3 {name}.c main.c -lm && ./a.out "In the beginning"\n'
     opened = f"const {name}_weights *weights = {name}_open(bytes, size);   /* NULL: not of this model */\n"
     parts = parts_of(program, layout, name, weights_file)
@@ -310,16 +321,22 @@ def readme(program: Program, name: str, weights_file: bool, speaks: bool, steps:
         | {
             "WEIGHTS_COUNT": f"{program.weights:,}",
             "KIND": "int8" if program.is_int8 else "float32",
-            "UNITS": ", ".join(program.units),
+            "UNITS": f", layers of {', '.join(program.units)}" if program.units else "",
             "STEPS": str(steps),
             "MAIN": main if speaks else "",
-            "WEIGHTS_BYTES": f"{len(layout.bytes()):,}",
+            "CONSTANT_BYTES": f"{program.constant_bytes + sums_bytes(layout):,}",
+            "RAM_BYTES": f"{program.state_bytes + scratch_bytes(program):,}",
             "OPEN_EXAMPLE": opened if weights_file else "",
-            "WEIGHTS_GIVEN": given,
+            "INPUTS": "tokens" if program.tokens else "inputs",
             "INPUT": "token" if program.tokens else "input",
             "NOTE": note(program, name, weights_file),
         },
     )
+
+
+def sums_bytes(layout: Layout) -> int:
+    """The bytes of the sums of the rows of int8 matrices, which C has besides the weights."""
+    return sum(array.nbytes for name, array in layout.arrays.items() if name.endswith("_sums"))
 
 
 def note(program: Program, name: str, weights_file: bool) -> str:

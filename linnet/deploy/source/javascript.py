@@ -48,11 +48,19 @@ class JavaScript(Language):
         yield f"else {kernel.output}.set(input);"
 
     def product(self, kernel: Product) -> Iterator[str]:
-        bias = f"weights.{kernel.bias}" if kernel.bias else "null"
-        sizes = f"{kernel.rows}, {kernel.inputs}, {kernel.outputs}"
-        x = f"{self.buffer(kernel.x)}, {kernel.x_offset}"
+        if not kernel.lies_in_rows:
+            yield from super().product(kernel)
+            return
         cut = f", {kernel.heads}, {kernel.block_size}" if kernel.heads > 1 else ""
-        yield f"product(weights.{kernel.matrix}, {bias}, {x}, {sizes}, {kernel.output}{cut});"
+        yield self.call(kernel, f"{self.buffer(kernel.x)}, {kernel.x_offset}", kernel.rows, cut)
+
+    def row(self, kernel: Product, x: str, start: str, y: str) -> Iterator[str]:
+        yield self.call(kernel, f"{x}, {start or 0}", 1, f", {kernel.heads}, {kernel.block_size}, {y or 0}")
+
+    def call(self, kernel: Product, x: str, rows: int, more: str) -> str:
+        bias = f"weights.{kernel.bias}" if kernel.bias else "null"
+        sizes = f"{rows}, {kernel.inputs}, {kernel.outputs}"
+        return f"product(weights.{kernel.matrix}, {bias}, {x}, {sizes}, {kernel.output}{more});"
 
 
 def module_of(program: Program, vocabulary: Sequence[str] | None, rounds_inputs: bool = True) -> str:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
 
-from linnet.deploy.source.folder import template
 from linnet.deploy.step.models import CannotExport
-from linnet.deploy.step.program import Kernel, Lookup, Product, Program, unique
+from linnet.deploy.step.names import reserved
+from linnet.deploy.step.program import WINDOW, Kernel, Lookup, Product, Program, unique
 from linnet.program.loops import START, Access, Fold, Line, Local, Loop, Operand
 
 # The names of the indices of nested loops; the innermost has the last.
-INDICES = ("volume", "plane", "row", "at")
+INDICES = ("group", "block", "volume", "plane", "row", "at")
+# Likewise over the rows of a product, and over the numbers of a row.
+ROWS, WITHIN = INDICES[2:5], ("channel", "line", "tap")
 # A variable that has no name in the unit's step: the recorder has numbered it.
 UNNAMED = re.compile(r"v\d+")
 
@@ -42,11 +44,11 @@ class Language:
         missing = sorted(program.operations() - {*self.operations, "copy"})
         if missing:
             raise CannotExport(f"there is no translation of the operation {missing[0]!r} to {self.name} yet")
-        shapes = [kernel.shape for kernel in program.kernels if isinstance(kernel, Loop)]
-        if any(len(shape) > len(INDICES) for shape in shapes):
-            raise CannotExport(
-                f"a step with tensors of more than four dimensions is not written in {self.name}"
-            )
+        deep = [len(kernel.shape) > len(INDICES) for kernel in program.kernels if isinstance(kernel, Loop)]
+        products = [kernel for kernel in program.kernels if isinstance(kernel, Product)]
+        deep += [len(each.across) > len(ROWS) or len(each.within) > len(WITHIN) for each in products]
+        if any(deep):
+            raise CannotExport(f"a step with loops in more than six dimensions is not written in {self.name}")
 
     # --------------------------------------------------------------------------------------- kernels
 
@@ -64,6 +66,39 @@ class Language:
         raise NotImplementedError
 
     def product(self, kernel: Product) -> Iterator[str]:
+        """A loop over the rows; the numbers of a row that are apart are copied first."""
+        rows = ROWS[len(ROWS) - len(kernel.across) :]
+        strides = [stride for _, stride in kernel.across]
+        start = sum_of([str(kernel.x_offset)] if kernel.x_offset else [], rows, strides)
+        sizes = [size for size, _ in kernel.across]
+        y = sum_of([], rows, [kernel.outputs * math.prod(sizes[i + 1 :]) for i in range(len(sizes))])
+        if kernel.is_gathered:
+            body = [*self.gather(kernel, start), *self.row(kernel, self.buffer(WINDOW), "", y)]
+        else:
+            body = list(self.row(kernel, self.buffer(kernel.x), start, y))
+        yield from self.nest(rows, sizes, body)
+
+    def gather(self, kernel: Product, start: str) -> Iterator[str]:
+        """The numbers of the row that starts at `start`, side by side."""
+        indices = WITHIN[len(WITHIN) - len(kernel.within) :]
+        sizes, strides = zip(*kernel.within, strict=True)
+        x = sum_of([start] if start else [], indices, strides)
+        target = sum_of([], indices, [math.prod(sizes[i + 1 :]) for i in range(len(sizes))])
+        moved = f"{self.buffer(WINDOW)}[{target}] = {self.buffer(kernel.x)}[{x or '0'}];"
+        yield from self.nest(indices, sizes, [moved])
+
+    def nest(self, indices: Sequence[str], sizes: Sequence[int], body: Sequence[str]) -> list[str]:
+        """Nested loops around some lines."""
+        lines = list(body)
+        for index, size in zip(reversed(indices), reversed(sizes), strict=True):
+            head = f"for ({self.index} {index} = 0; {index} < {size}; {index}++)"
+            # Braces, unless there is one statement: a line, or a loop with what is within it.
+            is_single = all(line[0] in " }" for line in lines[1:])
+            lines = [head, *indented(lines)] if is_single else [f"{head} {{", *indented(lines), "}"]
+        return lines
+
+    def row(self, kernel: Product, x: str, start: str, y: str) -> Iterator[str]:
+        """The product of the row of the buffer x that starts at `start`, to `y` numbers after the output."""
         raise NotImplementedError
 
     # --------------------------------------------------------------------------------------- loops
@@ -168,11 +203,18 @@ class Language:
 
     def place(self, access: Access, indices: Sequence[str]) -> str:
         terms = [str(access.offset)] if access.offset else []
-        pairs = zip(indices, access.strides, strict=True)
-        steps = [index if stride == 1 else f"{stride} * {index}" for index, stride in pairs if stride]
-        if access.table:
-            steps = [f"{self.buffer(self.program.tables[access.table])}[{' + '.join(steps) or '0'}]"]
-        return f"{self.buffer(access.base)}[{' + '.join([*terms, *steps]) or '0'}]"
+        if not access.table:
+            return f"{self.buffer(access.base)}[{sum_of(terms, indices, access.strides) or '0'}]"
+        place = sum_of([], indices, access.strides) or "0"
+        terms.append(f"{self.buffer(self.program.tables[access.table])}[{place}]")
+        return f"{self.buffer(access.base)}[{' + '.join(terms)}]"
+
+
+def sum_of(terms: Sequence[str], indices: Sequence[str], strides: Sequence[int]) -> str:
+    """The text of a place: the terms, and the indices times their strides."""
+    pairs = zip(indices, strides, strict=True)
+    steps = [index if stride == 1 else f"{stride} * {index}" for index, stride in pairs if stride]
+    return " + ".join([*terms, *steps])
 
 
 def read_by(loop: Loop) -> list[Operand]:
@@ -199,12 +241,6 @@ def read_early(loop: Loop) -> set[str]:
         if bases & written or early & {value.name for value in line.operands if isinstance(value, Local)}:
             early.add(line.result)
     return early & {store.value.name for store in loop.stores if isinstance(store.value, Local)}
-
-
-@cache
-def reserved() -> frozenset[str]:
-    """Names that a variable of a loop must not have: words of the languages, and names of the templates."""
-    return frozenset(template("reserved.txt").split())
 
 
 def variable_names(lines: Sequence[Line]) -> dict[str, str]:

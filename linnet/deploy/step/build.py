@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from linnet.deploy.step.example import Example, step_of_example
 from linnet.deploy.step.lower import Recorded, lower
 from linnet.deploy.step.models import CannotExport, ModelStep, step_of
+from linnet.deploy.step.names import identifier
 from linnet.deploy.step.program import INPUT, Program, unique
-from linnet.deploy.step.record import ModelRecorder
+from linnet.deploy.step.record import ModelRecorder, naming_module
+from linnet.program.graph import Node, needed
 from linnet.program.local_values import Call, watching
 from linnet.program.record import address
 from linnet.program.trace import NotPointwise
@@ -28,25 +30,37 @@ X = "x"
 CPU = torch.device("cpu")
 
 
-def program_of(model: nn.Module, keep_values: bool = False) -> Program:
+def program_of(model: nn.Module, keep_values: bool = False, example: Example | None = None) -> Program:
     """Return the program of one step of `model`; raise CannotExport if there is none.
 
     keep_values   keep what a step has names for, such as its gates, so that it can be looked at
+    example       the input and the state of a model of the user; see step/example.py
     """
     check_weights(model)
     with CPU, evaluating(model), torch.no_grad():
-        step = step_of(model)
+        step = step_of(model) if example is None else step_of_example(model, example)
         first, again = (record(model, step, seed) for seed in (1, 2))
     if (first.nodes, first.output, first.results) != (again.nodes, again.output, again.results):
         raise CannotExport("the operations of this model depend on the values of its input or its state")
+    check_constants(first, again)
     return lower(first, keep_values)
 
 
+def check_constants(first: Recorded, again: Recorded) -> None:
+    """What was not recorded must not depend on the input either."""
+    for name, constant in first.constants.items():
+        if not torch.equal(constant, again.constants[name]):
+            raise CannotExport(
+                f"a constant of this model, {first.names[name]}, changes from call to call: it is random, or "
+                "computed from the input by what cannot be recorded"
+            )
+
+
 @torch.no_grad()
-def outputs_of(model: nn.Module, inputs: Tensor) -> Tensor:
+def outputs_of(model: nn.Module, inputs: Tensor, example: Example | None = None) -> Tensor:
     """The outputs of the steps of `model`, [T, output_size], for tokens [T] or numbers [T, input_size]."""
     with CPU, evaluating(model), backend("reference"):
-        step = step_of(model)
+        step = step_of(model) if example is None else step_of_example(model, example)
         state, outputs = step.start, []
         for each in step.vectors(inputs):
             y, state = step.run(each[None, None], state)
@@ -68,36 +82,61 @@ def record(model: nn.Module, step: ModelStep, seed: int) -> Recorded:
     """Run one step on random numbers, and record what it does."""
     source = torch.Generator().manual_seed(seed)
     recorder = ModelRecorder()
-    x = torch.rand(1, 1, step.input_size, generator=source)
+    x = take_input(recorder, step, source)
     state = {name: torch.rand(start.shape, generator=source) for name, start in step.start.items()}
-    recorder.take(X, x)
     for name, tensor in state.items():
         recorder.take(name, tensor)
     cells = [module for module in model.modules() if isinstance(module, Cell)]
     functions = {each for cell in cells for each in functions_of(cell)}
     calls: list[Call] = []
     try:
-        with backend("reference"), watching(functions, calls), recorder.recording_products(), recorder:
+        with (
+            backend("reference"),
+            watching(functions, calls),
+            naming_module(model),
+            recorder.recording_products(),
+            recorder,
+        ):
             output, new = step.run(x, state)
             results = {name: varying(name, recorder.operand(new[name])) for name in state}
             found = varying("the output", recorder.operand(output))
     except NotPointwise as reason:
         raise CannotExport(f"{type(model).__name__} cannot be exported: {reason}") from reason
+    tokens = step.tokens or number_of_tokens(recorder, step)
     return Recorded(
         nodes=recorder.nodes,
         constants=recorder.constants | ({} if step.table is None else {"table": step.table}),
         scales=recorder.scales | ({} if step.scales is None else {"table": step.scales}),
-        names=constant_names(model, recorder, step),
+        names=constant_names(model, recorder, step, needed(recorder.nodes, [found, *results.values()])),
         x=X,
-        x_size=step.input_size,
+        x_size=tokens if step.reads_token else step.input_size,
         table=None if step.table is None else "table",
-        tokens=step.tokens,
+        tokens=tokens,
         start=step.start,
         output=found,
         results=results,
         units=[cell.unit_name for cell in cells],
         named=[named_values(recorder, cell, calls) for cell in cells],
     )
+
+
+def take_input(recorder: ModelRecorder, step: ModelStep, source: torch.Generator) -> Tensor:
+    """A random input; the first token, which every embedding has."""
+    if step.reads_token:
+        token = torch.zeros(1, 1, dtype=torch.int64)
+        recorder.take_token(X, token)
+        return token
+    return recorder.take(X, torch.rand(1, 1, step.input_size, generator=source))
+
+
+def number_of_tokens(recorder: ModelRecorder, step: ModelStep) -> int:
+    if step.reads_token and len(recorder.tokens) != 1:
+        sizes = ", ".join(map(str, sorted(recorder.tokens))) or "none"
+        raise CannotExport(
+            "the input of this model is the number of a token, which embeddings of one number of rows look "
+            f"up; got embeddings of these numbers of rows: {sizes}"
+        )
+    return next(iter(recorder.tokens), 0)
 
 
 def varying(name: str, value: Any) -> View:
@@ -118,9 +157,15 @@ def named_values(recorder: ModelRecorder, cell: Cell, calls: Sequence[Call]) -> 
     return found
 
 
-def constant_names(model: nn.Module, recorder: ModelRecorder, step: ModelStep) -> dict[str, str]:
-    """Readable names of constants: that of the parameter; a matrix that is read twice has one name."""
+def constant_names(
+    model: nn.Module, recorder: ModelRecorder, step: ModelStep, nodes: Sequence[Node]
+) -> dict[str, str]:
+    """Readable names of constants: that of the parameter; a matrix that is read twice has one name.
+
+    nodes   those that the results depend on, whose constants are named first
+    """
     paths = parameter_names(model)
+    read = {view.base for node in nodes for view in node.views}
     products = [node.views for node in recorder.nodes if node.op == "product"]
     matrices = {matrix.base for _, matrix, *_ in products}
     biases = {bias.base: matrix.base for _, matrix, *rest in products for bias in rest}
@@ -128,15 +173,18 @@ def constant_names(model: nn.Module, recorder: ModelRecorder, step: ModelStep) -
     names: dict[str, str] = {}
     tables = {} if step.table is None else {"table": step.table}
     # Matrices first: a bias that is computed, with zeros for parts that have none, is named after its matrix.
-    ordered = sorted(recorder.constants.items(), key=lambda item: item[0] not in matrices)
+    ordered = sorted(
+        recorder.constants.items(), key=lambda item: (item[0] not in read, item[0] not in matrices)
+    )
     for constant, tensor in (*tables.items(), *ordered):
         as_rows = tensor.T if constant in matrices else tensor
         key = (address(tensor), tensor.storage_offset(), as_rows.shape, as_rows.stride())
         if key not in known:
-            path = paths.get(address(tensor), "table" if constant == "table" else "constant")
+            origin = recorder.origins.get(address(tensor), address(tensor))
+            path = paths.get(origin, "table" if constant == "table" else "constant")
             if constant in biases and address(tensor) not in paths and biases[constant] in names:
                 path = names[biases[constant]].removesuffix("_weight") + "_bias"
-            known[key] = unique(path, set(known.values()))
+            known[key] = unique(path, {*known.values(), *step.start})
         names[constant] = known[key]
     return names
 
@@ -154,11 +202,6 @@ def parameter_names(model: nn.Module) -> dict[int, str]:
                 whole = f"layer{layers[id(module)]}.{whole.rpartition('cell.')[2]}"
             names.setdefault(address(tensor), identifier(whole.removesuffix("_int8")))
     return names
-
-
-def identifier(path: str) -> str:
-    name = re.sub(r"\W+", "_", path)
-    return f"part{name}" if name[0].isdigit() else name
 
 
 def example_inputs(program: Program, steps: int) -> Tensor:

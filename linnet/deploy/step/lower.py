@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,10 +13,20 @@ import torch
 from torch import Tensor
 
 from linnet.deploy.step.models import CannotExport
-from linnet.deploy.step.program import INPUT, OUTPUT, Kernel, Lookup, Matrix, Product, Program, unique
+from linnet.deploy.step.program import (
+    INPUT,
+    OUTPUT,
+    WINDOW,
+    Kernel,
+    Lookup,
+    Matrix,
+    Product,
+    Program,
+    unique,
+)
 from linnet.program import blocks
 from linnet.program.graph import Graph, Node, needed
-from linnet.program.loops import Access, Local, Loop, Lowering, Operand, StageOf
+from linnet.program.loops import Access, Dims, Local, Loop, Lowering, Operand, StageOf, dims_of
 from linnet.program.views import View, row_major, whole
 from linnet.recurrent.int8 import product as int8_product
 
@@ -114,7 +125,8 @@ class Draft:
         }
 
     def with_contiguous_input(self, node: Node) -> list[Node]:
-        if node.op != "product" or node.views[0].is_contiguous:
+        # A convolution reads windows, of more than two dimensions: all of them would be a large copy.
+        if node.op != "product" or node.views[0].is_contiguous or len(node.views[0].shape) > 2:
             return [node]
         x, *weights = node.views
         moved = self.copy(x, f"{buffer_of(self.buffers, x.base)}_copy")
@@ -305,22 +317,26 @@ class ModelLowering(Lowering):
             and buffer_of(self.buffers, x.base) not in self.buffer_sizes
         ):
             return self.lookup(self.rows(node, matrix, bias), node.result, matrix.shape[1])
-        inputs, outputs = matrix.shape
-        heads = x.shape[-1] // inputs
-        rows = x.size // (heads * inputs)
+        (inputs, outputs), rows = matrix.shape, node.shape[0]
+        heads = x.size // (rows * inputs)
         base, first = self.place_of(x.base)
-        return Product(
+        across, within = split_after(x, rows)
+        made = Product(
             matrix=self.matrix(matrix.base, transposed=True),
             bias=self.vector(bias[0].base) if bias else None,
             x=base,
             x_offset=first + x.offset,
             output=self.new_buffer(node.result, rows * outputs),
-            rows=rows,
+            across=across,
+            within=within,
             inputs=inputs,
             outputs=outputs,
             heads=heads,
             parts=node.parts if heads > 1 else 1,
         )
+        if made.is_gathered:
+            self.buffer_sizes[WINDOW] = max(self.buffer_sizes.get(WINDOW, 0), heads * inputs)
+        return made
 
     def rows(self, node: Node, matrix: View, bias: Sequence[View]) -> str:
         """The products of one-hot vectors: rows of the transposed matrix, with the bias in them."""
@@ -385,6 +401,15 @@ class ModelLowering(Lowering):
     def name_in_step(self, base: str) -> str:
         names = (name for values in self.step.named for name, view in values.items() if view.base == base)
         return next(names, base)
+
+
+def split_after(view: View, rows: int) -> tuple[Dims, Dims]:
+    """The dimensions over `rows`, the first ones of a view, and those of a row."""
+    cut = next(i for i in range(len(view.shape) + 1) if math.prod(view.shape[:i]) == rows)
+    parts = (slice(None, cut), slice(cut, None))
+    views = [View("", 0, view.shape[part], view.strides[part]) for part in parts]
+    across, within = (dims_of(part, part.shape) for part in views)
+    return across, within
 
 
 def last_of(view: View) -> int:

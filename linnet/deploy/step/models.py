@@ -34,6 +34,7 @@ class ModelStep:
     tokens       the number of tokens if the input is a token, else 0
     table        the vectors of all tokens [tokens, input_size]; None: one-hot vectors
     scales       those of the rows of the table, if it is in int8
+    reads_token  whether `run` is given the number of a token [1, 1] and looks up its vector itself
     start        the initial state by name, [..., 1, size]
     run          x, state -> output, new state
     """
@@ -44,9 +45,12 @@ class ModelStep:
     start: Named
     run: Callable[[Tensor, Named], tuple[Tensor, Named]]
     scales: Tensor | None = None
+    reads_token: bool = False
 
     def vectors(self, inputs: Tensor) -> Tensor:
         """The vectors [T, input_size] of tokens [T]; numbers [T, input_size] stay what they are."""
+        if self.reads_token:
+            return inputs
         if self.table is not None:
             rows = self.table[inputs]
             return rows if self.scales is None else dequantised(rows, self.scales[inputs])
@@ -62,7 +66,7 @@ def step_of(model: nn.Module) -> ModelStep:
     known = ", ".join(kind.__name__ for kind in KINDS)
     raise CannotExport(
         f"{type(model).__name__} is not a model that can be exported step by step; {known} can. For a model "
-        "of your own, pass nn.Sequential(embedding, rnn, output) of its parts"
+        "of your own whose forward(x, state) returns y and the new state, pass example=(x, state)"
     )
 
 

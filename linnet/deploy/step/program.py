@@ -11,20 +11,26 @@ layout in which the kernels read them.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from linnet.program.loops import Loop
+from linnet.program.loops import Dims, Loop
 from linnet.program.views import View
 
 INPUT, OUTPUT = "input", "output"
+# The scratch buffer for a row of a product whose numbers are apart.
+WINDOW = "window"
 
 
 @dataclass(frozen=True)
 class Product:
-    """output = x matrix + bias, for each of `rows` vectors x that lie one after the other.
+    """output = x matrix + bias, for each row x of a buffer.
+
+    across   the sizes and strides of the dimensions over the rows; the windows of a convolution overlap
+    within   those of the numbers of a row
 
     With several heads, the matrix is block-diagonal: x has `heads` times as many numbers as a row of the
     matrix, `inputs`, and the outputs are `parts` of equal size; see program/blocks.py.
@@ -35,11 +41,27 @@ class Product:
     x: str
     x_offset: int
     output: str
-    rows: int
+    across: Dims
+    within: Dims
     inputs: int
     outputs: int
     heads: int = 1
     parts: int = 1
+
+    @property
+    def rows(self) -> int:
+        return math.prod(size for size, _ in self.across)
+
+    @property
+    def is_gathered(self) -> bool:
+        """Whether the numbers of a row are apart, so that they are copied to the buffer `WINDOW` first."""
+        return self.within not in ((), ((self.heads * self.inputs, 1),))
+
+    @property
+    def lies_in_rows(self) -> bool:
+        """Whether the rows lie one after the other."""
+        size = self.heads * self.inputs
+        return not self.is_gathered and self.across in ((), ((self.rows, size),))
 
     @property
     def blocks(self) -> int:
@@ -104,6 +126,18 @@ class Program:
         """The number of weights."""
         matrices = sum(matrix.values.size for matrix in self.matrices.values())
         return matrices + sum(vector.size for vector in self.vectors.values())
+
+    @property
+    def constant_bytes(self) -> int:
+        """The bytes of weights, scales, tables, and of parts of the initial state with different numbers."""
+        arrays = [matrix.values for matrix in self.matrices.values()]
+        arrays += [matrix.scales for matrix in self.matrices.values() if matrix.scales is not None]
+        arrays += [start for start in self.state.values() if (start != start[0]).any()]
+        return sum(array.nbytes for array in (*arrays, *self.vectors.values()))
+
+    @property
+    def state_bytes(self) -> int:
+        return sum(start.nbytes for start in self.state.values())
 
     @property
     def is_int8(self) -> bool:

@@ -6,20 +6,32 @@ block-diagonal.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import copy_context
-from typing import Any
+from typing import Any, NamedTuple
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
 from linnet.base.torch_private import disable_current_modes
+from linnet.deploy.step.operations import ADVICE, OF_MODELS, REWRITTEN
 from linnet.program import blocks
 from linnet.program.graph import Value
-from linnet.program.record import STRUCTURAL, StepRecorder, address, operation
+from linnet.program.record import StepRecorder, address, is_view, operation
 from linnet.program.trace import NotPointwise, user_line
-from linnet.program.views import View
+from linnet.program.views import View, whole
 from linnet.recurrent.int8 import product as int8_product
+
+# The value of a tensor that is the number of a token: no number to compute with.
+TOKEN = "token"
+
+
+class Scalable(NamedTuple):
+    """A product of `size` numbers whose outputs can be scaled and shifted: scaled(scale, shift)."""
+
+    size: int
+    scaled: Callable[[Tensor, Tensor], View]
 
 
 class ModelRecorder(StepRecorder):
@@ -29,18 +41,86 @@ class ModelRecorder(StepRecorder):
         super().__init__()
         # The scales of the rows of those constants that are int8 matrices.
         self.scales: dict[str, Tensor] = {}
+        # By the address of what derives from a weight: that of the weight, whose name it has.
+        self.origins: dict[int, int] = {}
+        # By the address of what an operation makes and a step cannot read: why.
+        self.unreadable: dict[int, str] = {}
+        # Set by an operation whose outputs can be scaled at no cost; then known by the name of its result.
+        self.scalable: Callable[[Tensor, Tensor], View] | None = None
+        self.scalable_products: dict[str, Scalable] = {}
+        # The name of the input if it is a token, and the numbers of rows of the embeddings that look it up.
+        self.token_name = ""
+        self.tokens: set[int] = set()
+
+    @property
+    def structural(self) -> Mapping[str, Callable[..., Any]]:
+        return OF_MODELS
 
     def check_known(self, func: Any, tensors: Sequence[Tensor]) -> None:
+        for tensor in tensors:
+            if address(tensor) in self.unreadable and not is_view(func):
+                raise NotPointwise(f"the step reads {self.unreadable[address(tensor)]}{user_line()}")
         self.fixed |= {address(tensor) for tensor in tensors if not self.is_dynamic(tensor)}
         super().check_known(func, tensors)
 
     def decompose(self, func: Any, args: Any, kwargs: Any) -> Any:
-        if operation(func) in STRUCTURAL:
-            return super().decompose(func, args, kwargs)
+        op = operation(func)
+        if op in self.structural:
+            result = super().decompose(func, args, kwargs)
+            self.note_scalable(result)
+            return result
+        if op in REWRITTEN:
+            with self:
+                return REWRITTEN[op](*args, **kwargs)
         try:
             return super().decompose(func, args, kwargs)
         except NotPointwise as error:
-            raise NotPointwise(f"the step uses {func}, which cannot be exported{user_line()}") from error
+            advice = ADVICE.get(op, "")
+            raise NotPointwise(
+                f"the step uses {func}, which cannot be exported{advice}{user_line()}"
+            ) from error
+
+    def note_scalable(self, result: Any) -> None:
+        if self.scalable is not None:
+            made = self.operand(result)
+            self.scalable_products[made.base] = Scalable(made.size, self.scalable)
+            self.scalable = None
+
+    def name(self, tensor: Tensor, name: Any) -> None:
+        if name is None:
+            self.unreadable[address(tensor)] = "where in a tensor a maximum is, which is not exported"
+            self.kept.append(tensor)
+        else:
+            super().name(tensor, name)
+
+    def derived(self, tensor: Tensor, origin: Tensor) -> Tensor:
+        """A constant that is computed from a weight, with the name of that weight."""
+        self.origins[address(tensor)] = self.origins.get(address(origin), address(origin))
+        return self.fixed_tensor(tensor)
+
+    def fixed_tensor(self, tensor: Tensor) -> Tensor:
+        self.fixed.add(address(tensor))
+        self.kept.append(tensor)
+        return tensor
+
+    # -------------------------------------------------------------------------------------- tokens
+
+    def take_token(self, name: str, token: Tensor) -> None:
+        """The input is the number of a token: an embedding is a product with its one-hot vector."""
+        self.token_name = name
+        self.own(token, View(TOKEN, 0, (), ()))
+
+    def is_token(self, value: Tensor) -> bool:
+        return self.is_dynamic(value) and self.owners[address(value)][0] == TOKEN
+
+    def one_hot(self, tokens: int) -> View:
+        self.tokens.add(tokens)
+        return whole(self.token_name, (1, tokens))
+
+    def operand(self, value: Any) -> Any:
+        if isinstance(value, Tensor) and self.is_token(value):
+            raise NotPointwise(f"the step computes with the number of a token{user_line()}")
+        return super().operand(value)
 
     def is_matrix(self, value: Tensor) -> bool:
         return not self.is_dynamic(value)
@@ -51,8 +131,9 @@ class ModelRecorder(StepRecorder):
 
     def named_constant(self, value: Tensor) -> View:
         view = super().named_constant(value)
-        # The weight itself, which has a name in the model.
-        self.constants[view.base] = value.detach()
+        # The weight itself, which has a name in the model. Truth values and whole numbers become numbers.
+        is_stored = value.dtype in (torch.float32, torch.int8)
+        self.constants[view.base] = value.detach() if is_stored else value.detach().float()
         return view
 
     # ------------------------------------------------------------------------------------ products
@@ -103,3 +184,26 @@ class ModelRecorder(StepRecorder):
             self.scales[node.views[1].base] = scales
         self.own(result, made)
         return result
+
+
+@contextmanager
+def naming_module(model: nn.Module) -> Iterator[None]:
+    """Within this context, what cannot be recorded names the module in whose forward it is."""
+    paths = {module: path for path, module in model.named_modules()}
+    running: list[str] = []
+
+    def leave(*_: Any) -> None:
+        running.pop()
+
+    hooks = [
+        module.register_forward_pre_hook(lambda each, _: running.append(paths[each])) for module in paths
+    ]
+    hooks += [module.register_forward_hook(leave) for module in paths]
+    try:
+        yield
+    except NotPointwise as error:
+        where = next((path for path in reversed(running) if path), "")
+        raise NotPointwise(f"{where}: {error}" if where else str(error)) from error
+    finally:
+        for hook in hooks:
+            hook.remove()

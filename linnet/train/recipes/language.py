@@ -103,11 +103,11 @@ NRU_UNITS: dict[str, Settings] = {
     },
     "-lstm": {
         **{"unit": "lstm", "hidden_size": 630, "clip": 5.0},
-        "unit_options": {"peepholes": True, "init": "orthogonal"},
+        "unit_options": {"peepholes": True, "init": "orthogonal", "second_bias": False},
     },
     "-lstm-chrono": {
         **{"unit": "lstm", "hidden_size": 630, "clip": 5.0},
-        "unit_options": {"peepholes": True, "init": "orthogonal", "chrono": 50},
+        "unit_options": {"peepholes": True, "init": "orthogonal", "second_bias": False, "chrono": 50},
     },
     "-gru": {
         **{"unit": "gru", "hidden_size": 750, "clip": 5.0},

@@ -7,8 +7,8 @@ from typing import Any
 
 from linnet.train.recipes.book import Settings, put
 
-PEEPHOLES: Settings = {"peepholes": True, "init": "orthogonal"}
-NORMED: Settings = {"nonlinearity": "relu", "layer_norm": True}
+PEEPHOLES: Settings = {"peepholes": True, "init": "orthogonal", "second_bias": False}
+NORMED: Settings = {"nonlinearity": "relu", "layer_norm": True, "second_bias": False}
 # name: the unit, its hidden size for 23.5k and for 165k parameters, its options. The sizes are the authors'.
 # Neither the paper nor the code gives those of GORU and of EURNN at 23.5k: they come closest to the budget.
 NRU_RIVALS: dict[str, tuple[str, int, int, Settings]] = {

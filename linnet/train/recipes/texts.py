@@ -10,7 +10,7 @@ from linnet.train.recipes.book import Settings, put
 
 # The units as the LRN authors' tagger has them.
 NER_UNITS: dict[str, Settings] = {
-    "lstm": {"init": "xavier"},
+    "lstm": {"init": "xavier", "second_bias": False},
     "gru": {"form": "before", "init": "xavier"},
     "atr": {"activation": "identity"},
     "sru": {"full_bias": True, "rescale": False, "skip": "matrix"},

@@ -11,12 +11,13 @@ from unittest import mock
 import torch
 from torch import Tensor, nn
 
+import linnet
 from tools.compat.contestants import RNN, as_lstm_of_torch
 from tools.compat.examples import CHANNELS, CLASSES, HIDDEN, check_plainly, sequences, work_plainly
 
 # The torchaudio of PyPI needs libraries of CUDA, and nothing here reads audio.
 with mock.patch.dict(sys.modules, {"torchaudio": mock.MagicMock()}):
-    from speechbrain.nnet.RNN import LSTM
+    from speechbrain.nnet.RNN import LSTM, LiGRU
     from speechbrain.utils.checkpoints import Checkpointer
 
 
@@ -41,6 +42,14 @@ def check(rnn: RNN, folder: Path) -> None:
     Checkpointer(folder, {"model": model}).save_checkpoint()
     Checkpointer(folder, {"model": loaded}).recover_if_possible()
     torch.testing.assert_close(loaded(x, lengths), model(x, lengths))
+    check_ligru(x)
+
+
+def check_ligru(x: Tensor) -> None:
+    """linnet.convert replaces their LiGRU, too."""
+    theirs = LiGRU(hidden_size=HIDDEN, input_shape=x.shape, num_layers=2, dropout=0.1)
+    theirs(x)
+    torch.testing.assert_close(linnet.convert(theirs.eval()).model(x), theirs(x))
 
 
 def work(rnn: RNN) -> Callable[[], object]:

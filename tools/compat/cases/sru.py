@@ -46,6 +46,7 @@ def check(rnn: RNN, folder: Path) -> None:
         if isinstance(ours, linnet.SRU):
             linnet.load_foreign(ours, theirs.state_dict(), source="sru")
             torch.testing.assert_close(ours(x), theirs(x))
+            torch.testing.assert_close(linnet.convert(theirs).model(x), theirs(x))
         output, state = ours(x)
         for n in range(3):
             torch.testing.assert_close(ours(x[:, n : n + 1]), (output[:, n : n + 1], state[:, n : n + 1]))

@@ -233,8 +233,16 @@ static void int8_product(const int8_t *restrict w, const float *restrict scales,
 {
     rounded_number *restrict q = space;
     const float scale = quantise(x, q, inputs);
-    int in, out;
-    for (out = 0; out < outputs; out++, w += inputs) {
+    int in, out = 0;
+#ifdef PAIRS_AT_ONCE
+    for (; out + 4 <= outputs; out += 4, w += 4 * inputs) {
+        int32_t four[4];
+        four_sums(w, q, inputs, four);
+        for (in = 0; in < 4; in++)
+            y[out + in] = (float)four[in] * scales[out + in] * scale + (bias ? bias[out + in] : 0.0f);
+    }
+#endif
+    for (; out < outputs; out++, w += inputs) {
         int32_t sum = 0;
         for (in = 0; in < inputs; in++) sum += w[in] * q[in];
         y[out] = (float)(sum - ZERO * sums[out]) * scales[out] * scale + (bias ? bias[out] : 0.0f);

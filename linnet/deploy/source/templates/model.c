@@ -27,3 +27,11 @@ void @NAME@_step(@WEIGHTS_ARGUMENT@@NAME@_state *restrict state, @NAME@_scratch 
 {
     @STEP@
 }
+
+void @NAME@_run(@WEIGHTS_ARGUMENT@@NAME@_state *restrict state, @NAME@_scratch *restrict scratch,
+    @INPUTS_ARGUMENT@, float *restrict outputs, size_t n)
+{
+    size_t at;
+    for (at = 0; at < n; at++)
+        @NAME@_step(@WEIGHTS_GIVEN@state, scratch, @INPUT_AT@, outputs + at * @PREFIX@_OUTPUT_SIZE);
+}

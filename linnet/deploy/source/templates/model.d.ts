@@ -21,6 +21,8 @@ export declare class Model {
   start(): State;
   /** Read one input, change `state`, and return the output: a new array, or `into` if that is given. */
   step(state: State, input: @INPUT@, into?: Float32Array): Float32Array;
+  /** Many steps in one call: inputs one after the other, and the outputs likewise. */
+  run(state: State, inputs: @INPUTS@, into?: Float32Array): Float32Array;
   /** The vector of a token, which `step` takes in place of the token. */
   vector(token: number): Float32Array;
   /** Copies of what the last step computed: for each layer the values by their names in the unit's step. */

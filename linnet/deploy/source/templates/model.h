@@ -40,6 +40,10 @@ void @NAME@_init(@NAME@_state *state);
 void @NAME@_step(@WEIGHTS_ARGUMENT@@NAME@_state *state, @NAME@_scratch *scratch,
     @INPUT_ARGUMENT@, float *output);
 
+/* `n` steps in one call: n inputs, one after the other, and as many outputs. */
+void @NAME@_run(@WEIGHTS_ARGUMENT@@NAME@_state *state, @NAME@_scratch *scratch,
+    @INPUTS_ARGUMENT@, float *outputs, size_t n);
+
 #ifdef __cplusplus
 }
 #endif

@@ -4,6 +4,7 @@
 //   const model = new Model();
 //   const state = model.start();              // one for each stream
 //   const output = model.step(state, input);  // a new Float32Array; `state` is now that after the step
+//   const outputs = model.run(state, inputs); // many steps: inputs, and the outputs, one after the other
 //   const values = model.values();            // what the last step computed, by layer: values[0].h
 //
 // new Model(Float64Array) computes in double precision. If the input is a token, `step` also takes its vector,
@@ -27,8 +28,9 @@ const sigmoid = (x) => 1 / (1 + Math.exp(-x));
 
 // y = W x + b for each row of x; W is [outputs, inputs]. With several heads, x has so many times as many numbers,
 // and each block of `size` outputs reads the next head in turn.
-function product(matrix, bias, x, offset, rows, inputs, outputs, y, heads = 1, size = outputs) {
-  if (matrix.scales) return int8Product(matrix, bias, x, offset, rows, inputs, outputs, y, heads, size);
+// The outputs are written from y[first] on.
+function product(matrix, bias, x, offset, rows, inputs, outputs, y, heads = 1, size = outputs, first = 0) {
+  if (matrix.scales) return int8Product(matrix, bias, x, offset, rows, inputs, outputs, y, heads, size, first);
   const w = matrix.values;
   const whole = inputs - (inputs % 4);
   for (let row = 0; row < rows; row++) {
@@ -43,14 +45,14 @@ function product(matrix, bias, x, offset, rows, inputs, outputs, y, heads = 1, s
         d += w[at + i + 3] * x[start + i + 3];
       }
       for (; i < inputs; i++) a += w[at + i] * x[start + i];
-      y[row * outputs + out] = a + b + (c + d) + (bias ? bias[out] : 0);
+      y[first + row * outputs + out] = a + b + (c + d) + (bias ? bias[out] : 0);
     }
   }
 }
 
 // Weights and x as whole numbers from -127 to 127, with one scale for x and one for each row of weights.
 // Each head of x has a scale.
-function int8Product(matrix, bias, x, offset, rows, inputs, outputs, y, heads, size) {
+function int8Product(matrix, bias, x, offset, rows, inputs, outputs, y, heads, size, first) {
   const w = matrix.values;
   const parts = Array.from({ length: heads }, () => new Int8Array(inputs));
   for (let row = 0; row < rows; row++) {
@@ -62,7 +64,7 @@ function int8Product(matrix, bias, x, offset, rows, inputs, outputs, y, heads, s
       let sum = 0;
       for (let i = 0; i < inputs; i++) sum = (sum + w[at + i] * quantised[i]) | 0;
       const scaled = Math.fround(Math.fround(Math.fround(sum) * matrix.scales[out]) * scale);
-      y[row * outputs + out] = scaled + (bias ? bias[out] : 0);
+      y[first + row * outputs + out] = scaled + (bias ? bias[out] : 0);
     }
   }
 }
@@ -145,6 +147,17 @@ export class Model {
     return into;
   }
 
+  /** Many steps in one call: inputs one after the other, and the outputs likewise. */
+  run(state, inputs, into = new this.Numbers(countOf(inputs) * outputSize)) {
+    const count = countOf(inputs);
+    const output = new this.Numbers(outputSize);
+    for (let at = 0; at < count; at++) {
+      this.step(state, tokens ? inputs[at] : inputs.subarray(at * inputSize, (at + 1) * inputSize), output);
+      into.set(output, at * outputSize);
+    }
+    return into;
+  }
+
   /** The vector of a token. */
   vector(token) {
     check(token);
@@ -179,4 +192,10 @@ function check(input) {
   if (input?.length !== inputSize) {
     throw new RangeError(`the input is an array of ${inputSize} numbers; got ${input?.length ?? input}`);
   }
+}
+
+function countOf(inputs) {
+  const count = inputs?.length / inputSize;
+  if (Number.isInteger(count)) return count;
+  throw new RangeError(`the inputs are a multiple of ${inputSize} numbers, one input after the other; got ${inputs?.length ?? inputs}`);
 }

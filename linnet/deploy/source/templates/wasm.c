@@ -1,27 +1,23 @@
-/* What JavaScript calls: a step on memory that it can find. */
+/* What JavaScript calls: steps on memory that it can find. */
 #include "model.h"
 
 static model_state state;
 static model_scratch scratch;
-static float input[MODEL_INPUT_SIZE];
-static float output[MODEL_OUTPUT_SIZE];
+static @KIND@ inputs[@BLOCK@ * MODEL_INPUT_SIZE];
+static float outputs[@BLOCK@ * MODEL_OUTPUT_SIZE];
 
 float *address_of_state(void);
-float *address_of_input(void);
-float *address_of_output(void);
+@KIND@ *address_of_inputs(void);
+float *address_of_outputs(void);
 void start(void);
-void step(int32_t token);
+void run(int32_t n);
 
 float *address_of_state(void) { return (float *)&state; }
 
-float *address_of_input(void) { return input; }
+@KIND@ *address_of_inputs(void) { return inputs; }
 
-float *address_of_output(void) { return output; }
+float *address_of_outputs(void) { return outputs; }
 
 void start(void) { model_init(&state); }
 
-void step(int32_t token)
-{
-    (void)token;
-    model_step(&state, &scratch, @INPUT@, output);
-}
+void run(int32_t n) { model_run(&state, &scratch, inputs, outputs, (size_t)n); }

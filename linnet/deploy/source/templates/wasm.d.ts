@@ -15,4 +15,6 @@ export declare class Model {
   start(): State;
   /** Read one input, change `state`, and return the output: a new array, or `into` if that is given. */
   step(state: State, input: @INPUT@, into?: Float32Array): Float32Array;
+  /** Many steps in one call: inputs one after the other, and the outputs likewise. */
+  run(state: State, inputs: @INPUTS@, into?: Float32Array): Float32Array;
 }

@@ -1,0 +1,1 @@
+"""Silero's voice detector, exported to C and to a web page."""

@@ -1,0 +1,1 @@
+"""Models that compute with whole numbers only, for processors without floating point."""

@@ -1,0 +1,9 @@
+"""Real models for the table of docs/convert.md, one file for each package.
+
+    work(convert)   builds the model, gives its module to `convert`, and returns a call without arguments that
+                    returns numbers: what a user of the package runs
+    own()           returns the call of the package itself, if that is not `work` without a conversion: in
+                    NumPy, or by ONNX Runtime
+
+The weights are those in the package, or random ones where it has none.
+"""
