@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import linnet
-import linnet.deploy
+from linnet.deploy.causal import Causal
 from linnet.deploy.step.build import outputs_of
 from tools.step_cases import Case
 
@@ -66,8 +66,8 @@ class Denoiser(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.first = linnet.deploy.Causal(nn.Conv1d(8, 6, 3, dilation=2))
-        self.second = linnet.deploy.Causal(nn.Conv2d(1, 2, (2, 3), padding=(0, 1)))
+        self.first = Causal(nn.Conv1d(8, 6, 3, dilation=2))
+        self.second = Causal(nn.Conv2d(1, 2, (2, 3), padding=(0, 1)))
         self.norm, self.gru = trained_norm(nn.BatchNorm2d(2)), linnet.GRU(16, 5)
         self.up = nn.ConvTranspose1d(1, 1, 4, stride=2, padding=1)
 

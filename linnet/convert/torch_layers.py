@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import nn
 
 from linnet.convert.carry import (
@@ -12,9 +11,6 @@ from linnet.convert.carry import (
     LeftAloneError,
     carry,
     check_carries,
-    check_not_parametrized,
-    own_parameters,
-    parametrizations_of,
     plain_class,
     share_parameters,
 )
@@ -83,20 +79,8 @@ def with_weights_of(layer: nn.Module, kind: type[nn.Module], options: dict[str, 
     first = next(layer.parameters())
     # On meta, because drawing weights would change torch's random numbers for the rest of the program.
     made = kind(**options, device="meta", dtype=first.dtype).to_empty(device=first.device)
-    if own_parameters(made).keys() == own_parameters(layer).keys() | parametrizations_of(layer).keys():
-        share_parameters(layer, made)
-    else:
-        check_not_parametrized(layer)
-        made.load_state_dict(state_dict_of_torch(layer))
-        for parameter in made.parameters():
-            parameter.requires_grad_(first.requires_grad)
+    share_parameters(layer, made)
     return made
-
-
-def state_dict_of_torch(layer: Any) -> dict[str, torch.Tensor]:
-    if isinstance(layer, TorchStack):
-        return layer.torch_state_dict()
-    return layer.torch_tensors() if isinstance(layer, TorchCell) else layer.state_dict()
 
 
 def to_torch(layer: Any) -> nn.Module:
