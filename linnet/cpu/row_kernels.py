@@ -177,37 +177,6 @@ def clears() -> jit.Compiled:
     return jit.compile_function(str(module), "clear")
 
 
-@once
-def call_in_order() -> jit.Compiled:
-    """Call kernels one after another: a whole step in one call.
-
-    Each has four arguments: its address, its arguments, its units of work, and torch's thread pool if threads
-    are to share the units (0: they are not).
-    """
-    module = ir.Module("call_in_order")
-    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [I64, I64, PTR]), "call_in_order")
-    begin, end, arguments = function.args
-    kernel = ArgumentBlocks(ir.IRBuilder(function.append_basic_block("entry")), arguments)
-    build = kernel.build
-    part = ir.FunctionType(ir.VoidType(), [I64, I64, PTR])
-    pool = ir.FunctionType(ir.IntType(32), [I64, I64, I64, PTR, PTR])
-    with kernel.loop(begin, end) as unit:
-        address, its_arguments, units, shared = kernel.numbers(unit, 4)
-        its_arguments = build.inttoptr(its_arguments, PTR)
-        with build.if_else(build.icmp_signed("==", shared, I64(0))) as (alone, together):
-            with alone:
-                build.call(typed(build, address, part), [I64(0), units, its_arguments])
-            with together:
-                target = build.inttoptr(address, PTR)
-                build.call(typed(build, shared, pool), [I64(0), units, I64(1), target, its_arguments])
-    build.ret_void()
-    return jit.compile_function(str(module), "call_in_order")
-
-
-def typed(build: ir.IRBuilder, address: ir.Value, kind: ir.FunctionType) -> ir.Value:
-    return build.inttoptr(address, kind.as_pointer())
-
-
 class ArgumentBlocks:
     """Units of work with a block of numbers each."""
 

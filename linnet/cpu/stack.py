@@ -4,20 +4,23 @@ results and their addresses.
     stack = Stack(layers, outputs, time=0, keeps=False)
     y, states = stack.run(stack.layout(x.shape), x, None)
 
-Matrices are packed at each call; once and for all if the stack keeps them, because its weights do not change.
+At each call, what has changed in the matrices is packed again. A stack that keeps them does not look, because
+its weights do not change.
 """
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from operator import add
+from struct import Struct
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from linnet.base.pools import Pool, Pools
-from linnet.cpu import jit
 from linnet.cpu.call import steps_at_once
 from linnet.cpu.forward import (
     FEW_ROWS,
@@ -28,11 +31,16 @@ from linnet.cpu.forward import (
     way_of,
     worth_projecting,
 )
-from linnet.cpu.pack import Packing
+from linnet.cpu.in_order import InOrder
+from linnet.cpu.pack import KeptPacking, Packing
 from linnet.cpu.threads import grain
 from linnet.program.operands import Operands, Source, add_biases
 from linnet.program.plan import Plan
 
+ADDRESS = Tensor.data_ptr
+# Writes three numbers into a block, from a byte on.
+put_place = Struct("3q").pack_into
+ITEM = array("q").itemsize
 # The address of a tensor [T, B, size], and its bytes from step to step and from row to row.
 Place = tuple[int, int, int]
 # For how many shapes of x the layout of the results is kept.
@@ -107,15 +115,14 @@ class StackScan(ForwardScan):
         self.put_weights(operands, self.kept)
         self.put_projection(operands, self.kept, self.kept)
         self.kept += self.put_products(operands, self.kept, self.kept)
-        self.at_x, self.at_y = self.block.places["x"], self.block.places["y"]
+        self.at_x, self.at_y = (ITEM * self.block.places[name] for name in ("x", "y"))
         each = operands.real.itemsize
         self.extras_of_x = [
-            (at, each * first) for at, (first, _) in zip(self.extras, direction.extras, strict=True)
+            (ITEM * at, each * first) for at, (first, _) in zip(self.extras, direction.extras, strict=True)
         ]
         self.at_states = [self.block.places[f"state.{name}"] for name in self.plan.traced.states]
-        self.rows = [size * self.real.itemsize for size in direction.sizes]
-        self.alone = self.function.as_function() if self.units == 1 else None
-        self.address = self.block.numbers.buffer_info()[0]
+        for at, size in zip(self.at_states, direction.sizes, strict=True):
+            self.block.numbers[at + 2] = size * self.real.itemsize
         # The bias, if the kernel reads a copy of it.
         copied = bias is not None and self.biases.of(bias) is not bias
         self.copied_bias = bias if copied else None
@@ -124,7 +131,8 @@ class StackScan(ForwardScan):
     def packed(self, name: str, matrix: Tensor, groups: int, taken: list[Any]) -> Tensor:
         packing = self.packings.get(name)
         if packing is None:
-            packing = Packing(matrix.shape, self.real, groups, self.panel)
+            kind = KeptPacking if matrix.is_contiguous() else Packing
+            packing = kind(matrix.shape, self.real, groups, self.panel)
             packing.run(matrix)
             packing = self.packings.setdefault(name, packing)
         return packing.panels
@@ -135,31 +143,43 @@ class StackScan(ForwardScan):
         taken.append(made)
         return made
 
-    def scan(self, steps: int, x: Place, y: Place, states: Iterable[int]) -> None:
+    def put(self, steps: int, x: Place, y: Place, states: Iterable[int]) -> None:
         """`states`: the addresses of the states, which end as the last ones."""
         numbers = self.block.numbers
         if self.copied_bias is not None:
             self.biases.of(self.copied_bias)
         numbers[0] = steps
-        at = self.at_x
-        numbers[at], numbers[at + 1], numbers[at + 2] = x
+        put_place(numbers, self.at_x, *x)
         for at, first in self.extras_of_x:
-            numbers[at], numbers[at + 1], numbers[at + 2] = x[0] + first, x[1], x[2]
-        at = self.at_y
-        numbers[at], numbers[at + 1], numbers[at + 2] = y
-        for at, address, row in zip(self.at_states, states, self.rows, strict=True):
-            numbers[at], numbers[at + 2] = address, row
-        if self.alone is not None:
-            self.alone(0, 1, self.address)
-        else:
-            jit.run(self.function, self.units, grain(steps * self.each), numbers)
+            put_place(numbers, at, x[0] + first, x[1], x[2])
+        put_place(numbers, self.at_y, *y)
+        for at, address in zip(self.at_states, states, strict=True):
+            numbers[at] = address
 
 
-class Scans(NamedTuple):
-    """The scans of all layers, for one size of batch."""
+class Scans:
+    """The scans of all layers, for one size of batch: one native call runs them.
 
-    layers: list[list[StackScan]]
-    nbytes: int
+    packings   of matrices that may have changed since the last call
+    """
+
+    def __init__(self, layers: list[list[StackScan]], packings: Iterable[Packing]):
+        self.layers, self.calls = layers, InOrder()
+        # Of scans that threads may share: the place of the grain, and the size of a unit of work.
+        self.shared: list[tuple[int, int]] = []
+        self.nbytes = sum(scan.nbytes for layer in layers for scan in layer)
+        for packing in packings:
+            self.calls.append(packing.kernel, packing.numbers, *packing.work)
+        for scan in (scan for layer in layers for scan in layer):
+            at = self.calls.append(scan.function, scan.block.numbers, scan.units, scan.units)
+            if scan.units > 1:
+                self.shared.append((at, scan.each))
+        self.call = self.calls.finish()
+
+    def run(self, steps: int) -> None:
+        for at, each in self.shared:
+            self.calls.table[at] = grain(steps * each)
+        self.call()
 
 
 class Layout(NamedTuple):
@@ -192,6 +212,9 @@ class Stack:
         first = layers[0][0]
         self.dtype, self.depth, self.sizes = first.weight.dtype, first.depth, first.sizes
         self.count = sum(map(len, layers))
+        directions = () if keeps else chain.from_iterable(layers)
+        # Of biases that may have changed since the last call.
+        self.totals = [direction.total for direction in directions if direction.total is not None]
         self.pools: Pools[Scans] = Pools()
         self.layouts: dict[tuple, Layout | None] = {}
         with torch.inference_mode(False):
@@ -240,34 +263,29 @@ class Stack:
     def scans(self, layout: Layout) -> Scans:
         batch = layout.states[0].shape[1]
         layers = [[StackScan(direction, batch) for direction in layer] for layer in self.layers]
-        return Scans(layers, sum(scan.nbytes for layer in layers for scan in layer))
-
-    def pack(self) -> None:
-        """Pack the present numbers of the matrices, and add those of the biases."""
-        for layer in self.layers:
-            for direction in layer:
-                for packing in direction.packings.values():
-                    packing.again()
-                if direction.total is not None:
-                    direction.total.compute()
+        directions = () if self.keeps else chain.from_iterable(self.layers)
+        return Scans(layers, [packing for each in directions for packing in each.packings.values()])
 
     def run(self, layout: Layout, x: Tensor, states: Sequence[Tensor] | None) -> tuple[Tensor, list[Tensor]]:
         """Return the output, laid out as x, and the new states."""
         scans = layout.pool.take() or self.scans(layout)
-        if not self.keeps:
-            self.pack()
+        for total in self.totals:
+            total.compute()
         # The scans read the states that they write.
         if states is None:
             new = [torch.zeros_like(like) for like in layout.states]
         else:
             new = [state.clone(memory_format=torch.contiguous_format) for state in states]
-        addresses, strides, each = [state.data_ptr() for state in new], x.stride(), x.element_size()
-        place = (x.data_ptr(), strides[self.time] * each, strides[1 - self.time] * each)
+        addresses, strides, each, time = [*map(ADDRESS, new)], x.stride(), self.dtype.itemsize, self.time
+        place = (x.data_ptr(), strides[time] * each, strides[1 - time] * each)
+        outputs = [x]
         for layer, (like, time, row, starts) in zip(scans.layers, layout.layers, strict=True):
             y = torch.empty_like(like)
             address = y.data_ptr()
             for scan, (first, before) in zip(layer, starts, strict=True):
-                scan.scan(layout.steps, place, (address + first, time, row), map(add, addresses, before))
-            x, place = y, (address, time, row)
+                scan.put(layout.steps, place, (address + first, time, row), map(add, addresses, before))
+            place = (address, time, row)
+            outputs.append(y)
+        scans.run(layout.steps)
         layout.pool.append(scans)
-        return x, new
+        return y, new

@@ -1,8 +1,8 @@
 """Calls of a whole stack without gradients: all layers run by kernels whose arguments are bound once.
 
-The binding is valid while `Watch` finds nothing in the layer changed. The kernels pack the matrices at each
-call, because torch does not count every way to change a tensor; those of a frozen layer keep them (see
-freeze.py).
+The binding is valid while `Watch` finds nothing in the layer changed. Torch does not count every way to
+change the numbers of a tensor, so each call compares fingerprints of the matrices, and packs what has
+changed; that of a frozen layer does not (see freeze.py).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch import Tensor
 from linnet.base.forks import compiling
 from linnet.program.operands import Source
 from linnet.program.plan import Plan
-from linnet.program.readable import is_recording, is_transformed
+from linnet.program.readable import is_dispatched, is_transformed
 from linnet.program.trace import name_in_unit
 from linnet.program.unit import CannotFuse
 from linnet.recurrent.adapters import adapters_of
@@ -29,7 +29,7 @@ from linnet.run.bound_unit import load_kernels
 from linnet.run.change import Watch
 from linnet.run.choose import STEP_DTYPES, may_use_cpu_kernels
 from linnet.run.decision import MOST_WASTED, RETRY, Input, answers_for, extra_names
-from linnet.run.kept_states import is_collecting
+from linnet.run.kept_states import collects
 from linnet.run.observed import is_observing
 
 if TYPE_CHECKING:
@@ -113,12 +113,15 @@ def packer(cell: Cell) -> Callable[[list[Tensor]], Any]:
 
 
 def is_watched() -> bool:
-    """Whether something other than the result of a call matters: a recorder, a transform, an observer."""
+    """Whether something other than the result of a call matters: a recorder, a transform, an observer.
+
+    No compiler traces this.
+    """
     return (
-        is_recording()
+        is_dispatched()
         or is_transformed()
         or is_observing()
-        or is_collecting()
+        or collects()
         or not may_use_cpu_kernels()
         or torch.is_autocast_enabled("cpu")
     )
