@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 from llvmlite import ir
+from torch import Tensor
 
 from linnet.cpu import jit
 from linnet.cpu.dots import Dots
@@ -150,6 +151,19 @@ def copies() -> jit.Compiled:
             build.call(copy, [*addresses, size, ir.IntType(1)(0)])
     build.ret_void()
     return jit.compile_function(str(module), "copy")
+
+
+def copy_numbers(source: Tensor, target: Tensor) -> tuple[int, ...]:
+    """The arguments of `copies` for two tensors of one shape, [rows, size]."""
+    each, (rows, size) = source.element_size(), source.shape
+    return (
+        source.data_ptr(),
+        target.data_ptr(),
+        source.stride(0) * each,
+        target.stride(0) * each,
+        rows,
+        size * each,
+    )
 
 
 @once

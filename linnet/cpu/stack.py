@@ -11,7 +11,7 @@ its weights do not change.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from operator import add
 from struct import Struct
@@ -21,7 +21,8 @@ import torch
 from torch import Tensor
 
 from linnet.base.pools import Pool, Pools
-from linnet.cpu.call import steps_at_once
+from linnet.cpu import jit, row_kernels
+from linnet.cpu.call import Call, Cut, steps_at_once
 from linnet.cpu.forward import (
     FEW_ROWS,
     PROJECTING,
@@ -34,7 +35,8 @@ from linnet.cpu.forward import (
 from linnet.cpu.in_order import InOrder
 from linnet.cpu.pack import KeptPacking, Packing
 from linnet.cpu.threads import grain
-from linnet.program.operands import Operands, Source, add_biases
+from linnet.cpu.width import vector_width
+from linnet.program.operands import NO_FLAGS, Operands, Source, add_biases
 from linnet.program.plan import Plan
 
 ADDRESS = Tensor.data_ptr
@@ -47,32 +49,19 @@ Place = tuple[int, int, int]
 MOST_LAYOUTS = 256
 
 
-class BiasSum:
-    """The sum of two biases, in memory of its own. The last `apart` numbers are those of the first alone."""
-
-    def __init__(self, first: Tensor, second: Tensor, apart: int):
-        with torch.inference_mode(False):
-            self.total = torch.empty_like(first)
-        self.given = first, second, apart
-        self.compute()
-
-    def compute(self) -> None:
-        """Add the present numbers."""
-        add_biases(*self.given, out=self.total)
-
-
 class StackDirection(NamedTuple):
     """The weights of one layer in one direction.
 
     packings   of the matrices, by name. All scans share their panels: threads that call at once write the
                same numbers
-    total      if the bias is the sum of two
+    second     a bias that is added to `bias`, but for its last `apart` numbers
     """
 
     plan: Plan
     weight: Tensor
     bias: Tensor | None
-    total: BiasSum | None
+    second: Tensor | None
+    apart: int
     own: Sequence[Tensor]
     matrices: Sequence[Tensor]
     sizes: Sequence[int]  # of the states
@@ -112,6 +101,8 @@ class StackScan(ForwardScan):
             operands, Kind(PROJECTING, *sizes, operands.dtype, *how, threads=torch.get_num_threads())
         )
         self.kept: list[Any] = [operands]
+        if direction.second is not None:
+            self.biases.is_whole = False  # the kernel reads the sum, which is in memory of its own
         self.put_weights(operands, self.kept)
         self.put_projection(operands, self.kept, self.kept)
         self.kept += self.put_products(operands, self.kept, self.kept)
@@ -126,7 +117,28 @@ class StackScan(ForwardScan):
         # The bias, if the kernel reads a copy of it.
         copied = bias is not None and self.biases.of(bias) is not bias
         self.copied_bias = bias if copied else None
+        self.sums: list[tuple[jit.Compiled, array[int], int]] = []
+        if bias is not None and direction.second is not None:
+            self.copied_bias = None
+            self.biases.of(add_biases(bias, direction.second, direction.apart))
+            self.sums = [*self.sum_of(bias, direction.second, direction.apart)]
         self.nbytes = sum(kept.nbytes for kept in self.kept if isinstance(kept, Tensor))
+
+    def sum_of(
+        self, first: Tensor, second: Tensor, apart: int
+    ) -> Iterator[tuple[jit.Compiled, array[int], int]]:
+        """The kernels that add the present numbers of two biases, each with its arguments and its rows."""
+        size = self.kind.sizes[0]
+        first, second = first.view(-1, size), second.view(-1, size)
+        target, rows = self.biases.groups[:, :size], len(first) - apart // size
+        kernel, names = row_kernels.addition(8 * self.real.itemsize, vector_width(self.real))
+        call = Call((1, rows, size), NO_FLAGS, self.real)
+        for name, tensor in zip(names, (first, second, target), strict=True):
+            call.put(name, tensor)
+        self.kept.append(call)
+        yield kernel, call.numbers(names, Cut(1, 1, size)), rows
+        if apart:
+            yield row_kernels.copies(), array("q", row_kernels.copy_numbers(first[rows:], target[rows:])), 1
 
     def packed(self, name: str, matrix: Tensor, groups: int, taken: list[Any]) -> Tensor:
         packing = self.packings.get(name)
@@ -161,9 +173,10 @@ class Scans:
     """The scans of all layers, for one size of batch: one native call runs them.
 
     packings   of matrices that may have changed since the last call
+    keeps      biases have not changed either
     """
 
-    def __init__(self, layers: list[list[StackScan]], packings: Iterable[Packing]):
+    def __init__(self, layers: list[list[StackScan]], packings: Iterable[Packing], keeps: bool):
         self.layers, self.calls = layers, InOrder()
         # Of scans that threads may share: the place of the grain, and the size of a unit of work.
         self.shared: list[tuple[int, int]] = []
@@ -171,6 +184,8 @@ class Scans:
         for packing in packings:
             self.calls.append(packing.kernel, packing.numbers, *packing.work)
         for scan in (scan for layer in layers for scan in layer):
+            for kernel, numbers, rows in () if keeps else scan.sums:
+                self.calls.append(kernel, numbers, rows, rows)
             at = self.calls.append(scan.function, scan.block.numbers, scan.units, scan.units)
             if scan.units > 1:
                 self.shared.append((at, scan.each))
@@ -212,9 +227,6 @@ class Stack:
         first = layers[0][0]
         self.dtype, self.depth, self.sizes = first.weight.dtype, first.depth, first.sizes
         self.count = sum(map(len, layers))
-        directions = () if keeps else chain.from_iterable(layers)
-        # Of biases that may have changed since the last call.
-        self.totals = [direction.total for direction in directions if direction.total is not None]
         self.pools: Pools[Scans] = Pools()
         self.layouts: dict[tuple, Layout | None] = {}
         with torch.inference_mode(False):
@@ -264,13 +276,12 @@ class Stack:
         batch = layout.states[0].shape[1]
         layers = [[StackScan(direction, batch) for direction in layer] for layer in self.layers]
         directions = () if self.keeps else chain.from_iterable(self.layers)
-        return Scans(layers, [packing for each in directions for packing in each.packings.values()])
+        packings = [packing for each in directions for packing in each.packings.values()]
+        return Scans(layers, packings, self.keeps)
 
     def run(self, layout: Layout, x: Tensor, states: Sequence[Tensor] | None) -> tuple[Tensor, list[Tensor]]:
         """Return the output, laid out as x, and the new states."""
         scans = layout.pool.take() or self.scans(layout)
-        for total in self.totals:
-            total.compute()
         # The scans read the states that they write.
         if states is None:
             new = [torch.zeros_like(like) for like in layout.states]

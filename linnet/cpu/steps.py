@@ -250,7 +250,7 @@ class StepProgram:
 
     def copy(self, *pairs: tuple[Tensor, Tensor]) -> array[int]:
         """Copy each source, [rows, size], to its target; return the array in which addresses can be set."""
-        numbers = array("q", [number for pair in pairs for number in copy_numbers(*pair)])
+        numbers = array("q", [number for pair in pairs for number in row_kernels.copy_numbers(*pair)])
         self.kernels.append((row_kernels.copies(), numbers, len(pairs), False))
         self.alive.append(pairs)
         return numbers
@@ -275,16 +275,3 @@ def set_flags(numbers: array[int], flags: Tensor | None) -> None:
         numbers[2] = 0
     else:
         numbers[2], numbers[4], numbers[5] = flags.shape[0], flags.data_ptr(), flags.stride(0)
-
-
-def copy_numbers(source: Tensor, target: Tensor) -> tuple[int, ...]:
-    """The arguments of row_kernels.copies for two tensors of one shape."""
-    each, (rows, size) = source.element_size(), source.shape
-    return (
-        source.data_ptr(),
-        target.data_ptr(),
-        source.stride(0) * each,
-        target.stride(0) * each,
-        rows,
-        size * each,
-    )

@@ -214,15 +214,14 @@ def checked(
     """The weights of a direction: of the input, its biases, those with one number per channel, matrices."""
     scan = load_kernels()
     with compiling:  # a fork waits for the import
-        from linnet.cpu.stack import BiasSum, StackDirection
-    cell, biases = direction.cell, [bias.detach() for bias in biases]
-    total = BiasSum(biases[0], biases[1], cell.input.apart) if len(biases) > 1 else None
-    bias = biases[0] if biases else None
+        from linnet.cpu.stack import StackDirection
+    cell, (bias, second) = direction.cell, (*(bias.detach() for bias in biases), None, None)[:2]
     made = StackDirection(
         plan,
         known.weight.detach(),
-        bias if total is None else total.total,
-        total,
+        bias,
+        second,
+        known.apart,
         [weight.detach() for weight in own],
         [matrix.detach() for matrix in matrices],
         list(cell.states.values()),
