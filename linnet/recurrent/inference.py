@@ -57,7 +57,7 @@ class Inference:
 
         plain   there are neither lengths nor a mask nor resets
         """
-        if not plain or torch.is_grad_enabled() or is_watched():
+        if not plain or torch.is_grad_enabled() or is_single_step(layer, x) or is_watched():
             return None
         bound = self.bound
         if bound is not None and bound.holds(layer):
@@ -68,6 +68,11 @@ class Inference:
             return None
         self.bound = BoundStack(layer, keeps=False)
         return self.bound.run(x, state)
+
+
+def is_single_step(layer: Any, x: Any) -> bool:
+    """Whether x is one step, which the directions run faster one after another."""
+    return type(x) is Tensor and x.dim() == 3 and x.shape[1 if layer.batch_first else 0] == 1
 
 
 class BoundStack:
