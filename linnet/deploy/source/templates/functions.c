@@ -164,36 +164,46 @@ static inline float sine(float x) { return turned(x, 0); }
 
 static inline float cosine(float x) { return turned(x, 1); }
 
-/* The outputs of a block of `width` rows of W, whose weights are in the order of the inputs. The sums of eight
-   products are added, and the bias last: a sum that starts from a large bias loses the digits of what follows. */
-static inline void block_product(const float *restrict w, const float *restrict bias, const float *restrict x,
-                                 float *restrict y, int inputs, int width)
+/* The product of a block of fewer than 16 outputs. */
+static void narrow_product(const float *restrict w, const float *restrict bias, const float *restrict x,
+                           float *restrict y, int inputs, int width)
 {
     float sums[16] = {0.0f};
     int in, lane;
     for (in = 0; in + 8 <= inputs; in += 8, w += 8 * width) {
         const float *restrict z = x + in;
-        for (lane = 0; lane < width; lane++) {
-            const float *restrict v = w + lane;
-            sums[lane] += ((z[0] * v[0] + z[1] * v[width]) + (z[2] * v[2 * width] + z[3] * v[3 * width]))
-                          + ((z[4] * v[4 * width] + z[5] * v[5 * width]) + (z[6] * v[6 * width] + z[7] * v[7 * width]));
-        }
+        for (lane = 0; lane < width; lane++)
+            sums[lane] += ((z[0] * w[lane] + z[1] * w[lane + width])
+                           + (z[2] * w[lane + 2 * width] + z[3] * w[lane + 3 * width]))
+                          + ((z[4] * w[lane + 4 * width] + z[5] * w[lane + 5 * width])
+                             + (z[6] * w[lane + 6 * width] + z[7] * w[lane + 7 * width]));
     }
     for (; in < inputs; in++, w += width)
         for (lane = 0; lane < width; lane++) sums[lane] += x[in] * w[lane];
-    for (lane = 0; lane < width; lane++) y[lane] = bias ? sums[lane] + bias[lane] : sums[lane];
+    for (lane = 0; lane < width; lane++) y[lane] = sums[lane] + (bias ? bias[lane] : 0.0f);
 }
 
-/* y = W x + b. W is stored in blocks of 16 outputs, of which the last may be narrower, and in a block the weights
-   of one input after the other, so that memory is read in its order, and the loops over lanes run in vectors
-   without a change in the order of any sum. */
+/* y = W x + b. W is stored in blocks of 16 outputs, and in a block the weights of one input after the other, so
+   that memory is read in its order, and the loops over lanes run in vectors without a change in the order of any
+   sum. The bias is added last: if it is large, sums that start from it lose the digits of small products. */
 static void product(const float *restrict w, const float *restrict bias, const float *restrict x,
                     float *restrict y, int inputs, int outputs)
 {
-    int out;
-    for (out = 0; out + 16 <= outputs; out += 16)
-        block_product(w + out * inputs, bias ? bias + out : NULL, x, y + out, inputs, 16);
-    if (out < outputs) block_product(w + out * inputs, bias ? bias + out : NULL, x, y + out, inputs, outputs - out);
+    int in, out, lane;
+    for (out = 0; out + 16 <= outputs; out += 16) {
+        float sums[16] = {0.0f};
+        for (in = 0; in + 8 <= inputs; in += 8, w += 8 * 16) {
+            const float *restrict z = x + in;
+            for (lane = 0; lane < 16; lane++)
+                sums[lane] += ((z[0] * w[lane] + z[1] * w[lane + 16]) + (z[2] * w[lane + 32] + z[3] * w[lane + 48]))
+                              + ((z[4] * w[lane + 64] + z[5] * w[lane + 80]) + (z[6] * w[lane + 96] + z[7] * w[lane + 112]));
+        }
+        for (; in < inputs; in++, w += 16)
+            for (lane = 0; lane < 16; lane++) sums[lane] += x[in] * w[lane];
+        for (lane = 0; lane < 16; lane++) y[out + lane] = sums[lane] + (bias ? bias[out + lane] : 0.0f);
+    }
+    /* The last block may be narrower. */
+    if (out < outputs) narrow_product(w, bias ? bias + out : NULL, x, y + out, inputs, outputs - out);
 }
 
 /* The weights of one output of such a matrix. */
