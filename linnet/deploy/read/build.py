@@ -36,7 +36,7 @@ def check_operators(graph: Graph, version: int) -> None:
     if unknown:
         names = ", ".join(f"{name[:60]} ({count})" for name, count in sorted(unknown.items())[:20])
         raise UnreadableModel(
-            f"the file has operators that Linnet does not read: {names}; see docs/convert_files.md"
+            f"the file has operators that Linnet does not read: {names}; see docs/convert.md"
         )
 
 
