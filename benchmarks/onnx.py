@@ -5,7 +5,6 @@ from __future__ import annotations
 import tempfile
 from functools import cache
 from pathlib import Path
-from typing import Any
 from unittest.mock import patch
 
 import torch
@@ -46,21 +45,20 @@ def race_of(unit: str, settings: Settings) -> Race:
     return Race("onnx", shape, "inference", entrants, comparisons)
 
 
-def session_call(unit: str, shape: Shape, threads: int, by_operator: bool, **arguments: Any) -> Call:
-    """A call of onnxruntime; `arguments` are those of the layer besides its sizes."""
+def session_call(unit: str, shape: Shape, threads: int, by_operator: bool, in_int8: bool = False) -> Call:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
-    session = onnxruntime.InferenceSession(exported(unit, shape.d, by_operator, **arguments), options)
+    session = onnxruntime.InferenceSession(exported(unit, shape.d, by_operator, in_int8), options)
     inputs = {"x": torch.randn(shape).numpy()}
     return lambda: session.run(None, inputs)
 
 
 @cache  # a few models, which take seconds to export
-def exported(unit: str, size: int, by_operator: bool, in_int8: bool = False, **arguments: Any) -> bytes:
+def exported(unit: str, size: int, by_operator: bool, in_int8: bool = False) -> bytes:
     """The model as onnxruntime reads it, for sequences of any length."""
-    layer = UNITS[unit](size, size, **arguments)
+    layer = UNITS[unit](size, size)
     layer = quantize(layer) if in_int8 else layer
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.onnx"

@@ -47,7 +47,7 @@ RACED = ("sru", "lrn", "ran", "scrn", "atr", "lstm", "gru", "nru", "janet", "qrn
 QUANTISED, EXPORTED = (STEP, Shape(100, 8, 512)), Shape(1000, 1, 128)
 OPTIONAL = (Shape(100, 32, 128), Shape(100, 32, 256))  # of options with kernels, relative to the loop
 # One sequence on one thread.
-ALONE = tuple(Shape(steps, 1, d) for d in (32, 64, 128, 256, 512) for steps in (12, 50, 100))
+ALONE = tuple(Shape(steps, 1, d) for d in (32, 64, 128, 256) for steps in (16, 50, 100, 500))
 TODAY = (Shape(256, 32, 512), Shape(1024, 8, 512))  # of newer units, relative to their own products
 PADDED = (Shape(32, 32, 64), Shape(100, 32, 128), Shape(100, 32, 256))  # sequences of different lengths
 MODES = ("inference", "training")

@@ -10,7 +10,7 @@ from benchmarks.contestants import Contestant
 from benchmarks.rows import Book, Row
 from benchmarks.settings import Settings, Shape
 from benchmarks.targets import WITH_MATRICES, judged, target_of
-from linnet.bench.timing import Call, Times, race
+from linnet.bench.timing import Call, Times, clock_of, race
 
 
 class Comparison(NamedTuple):
@@ -32,7 +32,8 @@ class Race(NamedTuple):
         builders = {name: entrant.build for name, entrant in self.entrants.items()}
         # Reference loops are slow and the differences large, so a few rounds are enough.
         seconds = settings.seconds / 2 if "reference" in self.entrants else settings.seconds
-        times = race(builders, settings.rounds, settings.threads, seconds, book.say, settings.device)
+        how = (settings.rounds, settings.threads, seconds, book.say, settings.device)
+        times = race(builders, *how, clock=clock_of(settings.threads))
         # A race may have other threads than the rest of the book.
         measured = [{"threads": settings.threads, **row} for name in times for row in self.rows(name, times)]
         return book.add(*measured)

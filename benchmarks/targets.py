@@ -21,7 +21,7 @@ LINEAR = 1.2
 
 # Modes and peers of one sequence on one thread.
 ALONE = ("one thread", "one thread, both directions")
-PEERS = ("nn.LSTM", "nn.GRU", "onnxruntime")
+PEERS = ("nn.LSTM", "nn.GRU", "ONNX Runtime", "OpenVINO", "LiteRT")
 
 
 class Target(NamedTuple):
@@ -89,6 +89,7 @@ TARGETS = (
     Target(RACED, ("inference",), "the same in float32", 1.0),
     Target(("lstm", "gru", "rnn"), ("inference",), "its Scan", 0.5),
     *(Target(("lstm", "lstm frozen", "gru", "gru frozen"), ALONE, to, 1.0) for to in PEERS),
+    Target(("lstm int8", "gru int8"), ALONE, "torch int8", 1.0),
     # Half of the steps are real.
     Target(RACED, ("inference", "training"), "all steps real", 0.72, least=128),
     Target(RACED, ("training",), "all steps real", 1.03, most=127),

@@ -36,6 +36,8 @@ INT8 = ROOT / "docs" / "int8.md"
 RESULTS, PLOT = ROOT / "benchmarks" / "results.csv", ROOT / "benchmarks" / "speed.png"
 MEMORY = {"new": "", "reused": ", reused memory", "huge pages": ", huge pages for all"}
 PICTURE = ROOT / "docs" / "pictures" / "speed.png"
+ENGINES = ("ONNX Runtime", "OpenVINO", "LiteRT")
+ENGINE_UNITS = ("lstm", "lstm frozen", "gru", "gru frozen")
 README_UNITS = ("sru", "lrn", "ran", "nru", "scrn", "gru", "lstm")
 README_SHAPES = (Shape(256, 32, 512), Shape(128, 1, 512))
 README_STEPS = (Shape(1, 1, 64), Shape(1, 1, 512))
@@ -44,6 +46,41 @@ README_STEPS = (Shape(1, 1, 64), Shape(1, 1, 512))
 def write_readme(readme: Path, rows: Sequence[Row]) -> None:
     """Write the table with the speed of a few units at one size."""
     fill(readme, "speed", short_table(rows))
+
+
+def write_engines(readme: Path, rows: Sequence[Row]) -> None:
+    """Write the table with the speed relative to inference engines."""
+    fill(readme, "engines", engines_table(rows))
+
+
+def engines_table(rows: Sequence[Row]) -> str:
+    """Return the range of Linnet's times relative to each engine, over sizes and directions."""
+    known = [row for row in latest(rows) if row["what"] == "engines" and row["ratio_to"] in ENGINES]
+    if not known:
+        raise ValueError(
+            "no rows compare a layer with inference engines; `python -m benchmarks --what engines` measures "
+            "them"
+        )
+    body = [[to, *(range_of(known, unit, to) for unit in ENGINE_UNITS)] for to in ENGINES]
+    last = max(known, key=lambda row: row["date"])
+    steps, sizes = (f"{min(of)} to {max(of)}" for of in ([shape_of(row)[i] for row in known] for i in (0, 2)))
+    about = (
+        f"Time of Linnet relative to inference engines: one sequence of {steps} steps, {sizes} channels, one "
+        f"direction and both, one thread of {last['cpu']}, float32, lowest to highest ratio, measured on "
+        f"{last['date'][:10]}, commit {last['commit'] or 'unknown'}. *Frozen*: after `linnet.freeze`, since "
+        "engines have constant weights, too."
+    )
+    return f"{about}\n\n{markdown(['', *map(engine_unit, ENGINE_UNITS)], body)}"
+
+
+def range_of(rows: Sequence[Row], unit: str, to: str) -> str:
+    found = [row for row in rows if (row["unit"], row["ratio_to"]) == (unit, to)]
+    return reached(found) if found else NOTHING
+
+
+def engine_unit(unit: str) -> str:
+    name, _, how = unit.partition(" ")
+    return f"{name_of(name)}, {how}" if how else name_of(name)
 
 
 def write_picture(path: Path, rows: Sequence[Row]) -> None:
@@ -253,6 +290,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--results", type=Path, default=RESULTS, metavar="CSV", help="the rows to read")
     rows = read(parser.parse_args(arguments).results)
     write_readme(README, rows)
+    write_engines(README, rows)
     write_picture(PICTURE, rows)
     write_benchmarks(BENCHMARKS, rows, PLOT)
     write_which_unit(WHICH_UNIT, rows)

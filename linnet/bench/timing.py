@@ -13,8 +13,11 @@ import torch
 
 Call = Callable[[], object]
 Say = Callable[[str], None]
+Clock = Callable[[], float]
 FEWEST = 3  # rounds that are run even if they exceed the time limit
 SAMPLE = 0.005  # seconds: shorter calls are repeated to take about this long
+FEW = 5  # calls that show how long a short one takes
+FINEST = 1e-6  # seconds: the largest step of a clock that can time a call
 SLOW = 2.0  # seconds: a first call that takes longer is slow itself, and not only because it compiles
 
 
@@ -40,6 +43,7 @@ def race(
     seconds: float,
     say: Say,
     device: str = "cpu",
+    clock: Clock = time.perf_counter,
 ) -> dict[str, Times]:
     """Build each entrant on `device`, then call all of them in turn, round after round.
 
@@ -47,13 +51,13 @@ def race(
     first three.
     """
     with quiet(threads):
-        calls = warm_up(entrants, say, device)
+        calls = warm_up(entrants, say, device, clock)
         times: dict[str, list[float]] = {name: [] for name in calls}
         start = time.perf_counter()
         for number in range(rounds):
             for name in rotated(list(calls), number):
                 call, repeats = calls[name]
-                times[name].append(timed(call, repeats))
+                times[name].append(timed(call, repeats, clock))
             gc.collect()
             if number + 1 >= FEWEST and time.perf_counter() - start > seconds:
                 break
@@ -75,28 +79,36 @@ def quiet(threads: int) -> Iterator[None]:
             gc.enable()
 
 
-def warm_up(entrants: Mapping[str, Callable[[], Call]], say: Say, device: str) -> dict[str, tuple[Call, int]]:
+def warm_up(
+    entrants: Mapping[str, Callable[[], Call]], say: Say, device: str, clock: Clock
+) -> dict[str, tuple[Call, int]]:
     """Return each call and how often to repeat it for one sample. The first call compiles the kernels."""
     calls = {}
     for name, build in entrants.items():
         try:
             with torch.device(device):
                 call = build()
-            first = timed(call, 1)
-            calls[name] = (call, 1 if first > SLOW else max(1, round(SAMPLE / timed(call, 1))))
+            first = timed(call, 1, clock)
+            calls[name] = (call, 1 if first > SLOW else max(1, round(SAMPLE / usual(call, clock))))
         except Exception as error:  # another package may fail in any way; the race continues without it
             say(f"skipped: {name}: {type(error).__name__}: {error}")
     return calls
 
 
-def timed(call: Call, repeats: int) -> float:
+def usual(call: Call, clock: Clock) -> float:
+    """Return the seconds of a call. Those of a short one are the least of a few: the first takes longer."""
+    seconds = timed(call, 1, clock)
+    return seconds if seconds >= SAMPLE else min(seconds, *(timed(call, 1, clock) for _ in range(FEW)))
+
+
+def timed(call: Call, repeats: int, clock: Clock = time.perf_counter) -> float:
     """Return the seconds per call."""
     settle()
-    start = time.perf_counter()
+    start = clock()
     for _ in range(repeats):
         call()
     settle()
-    return (time.perf_counter() - start) / repeats
+    return (clock() - start) / repeats
 
 
 def settle() -> None:
@@ -109,3 +121,13 @@ def rotated(names: list[str], by: int) -> list[str]:
     """Rotate the order, so that each round starts with another entrant."""
     by %= max(1, len(names))
     return names[by:] + names[:by]
+
+
+def clock_of(threads: int) -> Clock:
+    """The clock for layers that run on so many threads.
+
+    With one thread, the processor's time for the process is that of the wall on a quiet machine, and does not
+    count other programs on a busy one. Some systems count it in large steps only.
+    """
+    is_fine = time.get_clock_info("process_time").resolution <= FINEST
+    return time.process_time if threads == 1 and is_fine else time.perf_counter

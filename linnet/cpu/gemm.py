@@ -185,26 +185,38 @@ class Gemm:
         c_row: ir.Value,
         few: bool = False,
         adds: bool = False,
+        flip: ir.Value | None = None,
     ) -> None:
         """Multiply with the panels from the first to the last of `panels`, without a bias; addresses are
         integers.
 
         few    there are never more rows than AT_ONCE has
         adds   add to what C is
+        flip   whether the panels are read from the last to the first. If every second step does so, the
+               panels that a step reads first are those that the cache still has
         """
         build, (first, beyond) = self.build, panels
         where = a, a_row, packed, depth, c, c_row
         for count, most in AT_ONCE.items():
             with build.if_then(build.icmp_signed("==", rows, I64(count))):
-                self.emit_few(count, most, panels, where, adds)
+                self.emit_few(count, most, panels, where, adds, flip)
         if few:
             return
         with (
             build.if_then(build.icmp_signed(">", rows, I64(max(AT_ONCE)))),
             loop(build, first, beyond, I64(1)) as p,
         ):
-            panel, c_panel = self.at_panel(p, packed, depth, c)
+            panel, c_panel = self.at_panel(self.turned(p, first, beyond, 1, flip), packed, depth, c)
             self.emit_panel(rows, a, a_row, panel, self.zeros, depth, c_panel, c_row, I64(self.panel), adds)
+
+    def turned(
+        self, p: ir.Value, first: ir.Value, beyond: ir.Value, step: int, flip: ir.Value | None
+    ) -> ir.Value:
+        """p of range(first, beyond, step); if `flip`, the number that is as far from the end of the range."""
+        build = self.build
+        if flip is None:
+            return p
+        return build.select(flip, build.sub(build.sub(build.add(first, beyond), I64(step)), p), p)
 
     def at_panel(
         self, p: ir.Value, packed: ir.Value, depth: ir.Value, c: ir.Value
@@ -220,6 +232,7 @@ class Gemm:
         panels: tuple[ir.Value, ir.Value],
         where: tuple[ir.Value, ...],
         adds: bool,
+        flip: ir.Value | None,
     ) -> None:
         """Multiply a few rows with `most` panels at once, and then with those that are left."""
         build, (a, a_row, packed, depth, c, c_row) = self.build, where
@@ -234,7 +247,7 @@ class Gemm:
         rest = build.urem(build.sub(beyond, first), I64(most))
         whole = build.sub(beyond, rest)
         with loop(build, first, whole, I64(most)) as p:
-            call(most, p)
+            call(most, self.turned(p, first, whole, most, flip))
         for count in range(1, most):
             with build.if_then(build.icmp_signed("==", rest, I64(count))):
                 call(count, whole)

@@ -129,7 +129,8 @@ class Program:
         c = build.ptrtoint(self.row(target, t, self.top), I64)
         rows = self.row_count(self.top, self.stop)
         if blocks[1] == 1:
-            self.gemm.emit(rows, a, a_row, address, depth, (I64(0), count), c, c_row)
+            is_odd = build.trunc(t, ir.IntType(1))
+            self.gemm.emit(rows, a, a_row, address, depth, (I64(0), count), c, c_row, flip=is_odd)
             return
         parts, heads = blocks
         operands = Blocks(rows, a, a_row, address, depth, count, c, c_row)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 from llvmlite import ir
+from torch import Tensor
 
 from linnet.cpu import jit
 from linnet.cpu.dots import Dots
@@ -152,6 +153,19 @@ def copies() -> jit.Compiled:
     return jit.compile_function(str(module), "copy")
 
 
+def copy_numbers(source: Tensor, target: Tensor) -> tuple[int, ...]:
+    """The arguments of `copies` for two tensors of one shape, [rows, size]."""
+    each, (rows, size) = source.element_size(), source.shape
+    return (
+        source.data_ptr(),
+        target.data_ptr(),
+        source.stride(0) * each,
+        target.stride(0) * each,
+        rows,
+        size * each,
+    )
+
+
 @once
 def clears() -> jit.Compiled:
     """Set rows to zeros where a flag is set. A unit of work has six arguments: rows, bytes from one to the
@@ -175,37 +189,6 @@ def clears() -> jit.Compiled:
                 build.call(fill, [start, byte(0), size, ir.IntType(1)(0)])
     build.ret_void()
     return jit.compile_function(str(module), "clear")
-
-
-@once
-def call_in_order() -> jit.Compiled:
-    """Call kernels one after another: a whole step in one call.
-
-    Each has four arguments: its address, its arguments, its units of work, and torch's thread pool if threads
-    are to share the units (0: they are not).
-    """
-    module = ir.Module("call_in_order")
-    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [I64, I64, PTR]), "call_in_order")
-    begin, end, arguments = function.args
-    kernel = ArgumentBlocks(ir.IRBuilder(function.append_basic_block("entry")), arguments)
-    build = kernel.build
-    part = ir.FunctionType(ir.VoidType(), [I64, I64, PTR])
-    pool = ir.FunctionType(ir.IntType(32), [I64, I64, I64, PTR, PTR])
-    with kernel.loop(begin, end) as unit:
-        address, its_arguments, units, shared = kernel.numbers(unit, 4)
-        its_arguments = build.inttoptr(its_arguments, PTR)
-        with build.if_else(build.icmp_signed("==", shared, I64(0))) as (alone, together):
-            with alone:
-                build.call(typed(build, address, part), [I64(0), units, its_arguments])
-            with together:
-                target = build.inttoptr(address, PTR)
-                build.call(typed(build, shared, pool), [I64(0), units, I64(1), target, its_arguments])
-    build.ret_void()
-    return jit.compile_function(str(module), "call_in_order")
-
-
-def typed(build: ir.IRBuilder, address: ir.Value, kind: ir.FunctionType) -> ir.Value:
-    return build.inttoptr(address, kind.as_pointer())
 
 
 class ArgumentBlocks:

@@ -323,11 +323,13 @@ class Kernel(StepRows):
             operands = Blocks(count, a, strides[0], packed, depth, third, c, strides[1])
             BlockProducts(self.gemm, operands, heads).multiply_channels(parts, channels)
             return
-        with self.loop(I64(0), I64(parts), 1) as part:
+        is_odd = build.trunc(t, ir.IntType(1))
+        with self.loop(I64(0), I64(parts), 1) as number:
+            part = self.gemm.turned(number, I64(0), I64(parts), 1, is_odd)
             first, beyond = (build.add(build.mul(part, size), channel) for channel in channels)
             last = build.udiv(build.add(beyond, I64(self.width - 1)), width)
             own = build.udiv(first, width), last
-            self.gemm.emit(count, a, strides[0], packed, depth, own, c, strides[1], few=True)
+            self.gemm.emit(count, a, strides[0], packed, depth, own, c, strides[1], few=True, flip=is_odd)
 
     def dots_by_head(
         self,

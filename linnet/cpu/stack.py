@@ -4,21 +4,25 @@ results and their addresses.
     stack = Stack(layers, outputs, time=0, keeps=False)
     y, states = stack.run(stack.layout(x.shape), x, None)
 
-Matrices are packed at each call; once and for all if the stack keeps them, because its weights do not change.
+At each call, what has changed in the matrices is packed again. A stack that keeps them does not look, because
+its weights do not change.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from operator import add
+from struct import Struct
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from linnet.base.pools import Pool, Pools
-from linnet.cpu import jit
-from linnet.cpu.call import steps_at_once
+from linnet.cpu import jit, row_kernels
+from linnet.cpu.call import Call, Cut, steps_at_once
 from linnet.cpu.forward import (
     FEW_ROWS,
     PROJECTING,
@@ -28,29 +32,21 @@ from linnet.cpu.forward import (
     way_of,
     worth_projecting,
 )
-from linnet.cpu.pack import Packing
+from linnet.cpu.in_order import InOrder
+from linnet.cpu.pack import KeptPacking, Packing
 from linnet.cpu.threads import grain
-from linnet.program.operands import Operands, Source, add_biases
+from linnet.cpu.width import vector_width
+from linnet.program.operands import NO_FLAGS, Operands, Source, add_biases
 from linnet.program.plan import Plan
 
+ADDRESS = Tensor.data_ptr
+# Writes three numbers into a block, from a byte on.
+put_place = Struct("3q").pack_into
+ITEM = array("q").itemsize
 # The address of a tensor [T, B, size], and its bytes from step to step and from row to row.
 Place = tuple[int, int, int]
 # For how many shapes of x the layout of the results is kept.
 MOST_LAYOUTS = 256
-
-
-class BiasSum:
-    """The sum of two biases, in memory of its own. The last `apart` numbers are those of the first alone."""
-
-    def __init__(self, first: Tensor, second: Tensor, apart: int):
-        with torch.inference_mode(False):
-            self.total = torch.empty_like(first)
-        self.given = first, second, apart
-        self.compute()
-
-    def compute(self) -> None:
-        """Add the present numbers."""
-        add_biases(*self.given, out=self.total)
 
 
 class StackDirection(NamedTuple):
@@ -58,13 +54,14 @@ class StackDirection(NamedTuple):
 
     packings   of the matrices, by name. All scans share their panels: threads that call at once write the
                same numbers
-    total      if the bias is the sum of two
+    second     a bias that is added to `bias`, but for its last `apart` numbers
     """
 
     plan: Plan
     weight: Tensor
     bias: Tensor | None
-    total: BiasSum | None
+    second: Tensor | None
+    apart: int
     own: Sequence[Tensor]
     matrices: Sequence[Tensor]
     sizes: Sequence[int]  # of the states
@@ -104,27 +101,50 @@ class StackScan(ForwardScan):
             operands, Kind(PROJECTING, *sizes, operands.dtype, *how, threads=torch.get_num_threads())
         )
         self.kept: list[Any] = [operands]
+        if direction.second is not None:
+            self.biases.is_whole = False  # the kernel reads the sum, which is in memory of its own
         self.put_weights(operands, self.kept)
         self.put_projection(operands, self.kept, self.kept)
         self.kept += self.put_products(operands, self.kept, self.kept)
-        self.at_x, self.at_y = self.block.places["x"], self.block.places["y"]
+        self.at_x, self.at_y = (ITEM * self.block.places[name] for name in ("x", "y"))
         each = operands.real.itemsize
         self.extras_of_x = [
-            (at, each * first) for at, (first, _) in zip(self.extras, direction.extras, strict=True)
+            (ITEM * at, each * first) for at, (first, _) in zip(self.extras, direction.extras, strict=True)
         ]
         self.at_states = [self.block.places[f"state.{name}"] for name in self.plan.traced.states]
-        self.rows = [size * self.real.itemsize for size in direction.sizes]
-        self.alone = self.function.as_function() if self.units == 1 else None
-        self.address = self.block.numbers.buffer_info()[0]
+        for at, size in zip(self.at_states, direction.sizes, strict=True):
+            self.block.numbers[at + 2] = size * self.real.itemsize
         # The bias, if the kernel reads a copy of it.
         copied = bias is not None and self.biases.of(bias) is not bias
         self.copied_bias = bias if copied else None
+        self.sums: list[tuple[jit.Compiled, array[int], int]] = []
+        if bias is not None and direction.second is not None:
+            self.copied_bias = None
+            self.biases.of(add_biases(bias, direction.second, direction.apart))
+            self.sums = [*self.sum_of(bias, direction.second, direction.apart)]
         self.nbytes = sum(kept.nbytes for kept in self.kept if isinstance(kept, Tensor))
+
+    def sum_of(
+        self, first: Tensor, second: Tensor, apart: int
+    ) -> Iterator[tuple[jit.Compiled, array[int], int]]:
+        """The kernels that add the present numbers of two biases, each with its arguments and its rows."""
+        size = self.kind.sizes[0]
+        first, second = first.view(-1, size), second.view(-1, size)
+        target, rows = self.biases.groups[:, :size], len(first) - apart // size
+        kernel, names = row_kernels.addition(8 * self.real.itemsize, vector_width(self.real))
+        call = Call((1, rows, size), NO_FLAGS, self.real)
+        for name, tensor in zip(names, (first, second, target), strict=True):
+            call.put(name, tensor)
+        self.kept.append(call)
+        yield kernel, call.numbers(names, Cut(1, 1, size)), rows
+        if apart:
+            yield row_kernels.copies(), array("q", row_kernels.copy_numbers(first[rows:], target[rows:])), 1
 
     def packed(self, name: str, matrix: Tensor, groups: int, taken: list[Any]) -> Tensor:
         packing = self.packings.get(name)
         if packing is None:
-            packing = Packing(matrix.shape, self.real, groups, self.panel)
+            kind = KeptPacking if matrix.is_contiguous() else Packing
+            packing = kind(matrix.shape, self.real, groups, self.panel)
             packing.run(matrix)
             packing = self.packings.setdefault(name, packing)
         return packing.panels
@@ -135,31 +155,46 @@ class StackScan(ForwardScan):
         taken.append(made)
         return made
 
-    def scan(self, steps: int, x: Place, y: Place, states: Iterable[int]) -> None:
+    def put(self, steps: int, x: Place, y: Place, states: Iterable[int]) -> None:
         """`states`: the addresses of the states, which end as the last ones."""
         numbers = self.block.numbers
         if self.copied_bias is not None:
             self.biases.of(self.copied_bias)
         numbers[0] = steps
-        at = self.at_x
-        numbers[at], numbers[at + 1], numbers[at + 2] = x
+        put_place(numbers, self.at_x, *x)
         for at, first in self.extras_of_x:
-            numbers[at], numbers[at + 1], numbers[at + 2] = x[0] + first, x[1], x[2]
-        at = self.at_y
-        numbers[at], numbers[at + 1], numbers[at + 2] = y
-        for at, address, row in zip(self.at_states, states, self.rows, strict=True):
-            numbers[at], numbers[at + 2] = address, row
-        if self.alone is not None:
-            self.alone(0, 1, self.address)
-        else:
-            jit.run(self.function, self.units, grain(steps * self.each), numbers)
+            put_place(numbers, at, x[0] + first, x[1], x[2])
+        put_place(numbers, self.at_y, *y)
+        for at, address in zip(self.at_states, states, strict=True):
+            numbers[at] = address
 
 
-class Scans(NamedTuple):
-    """The scans of all layers, for one size of batch."""
+class Scans:
+    """The scans of all layers, for one size of batch: one native call runs them.
 
-    layers: list[list[StackScan]]
-    nbytes: int
+    packings   of matrices that may have changed since the last call
+    keeps      biases have not changed either
+    """
+
+    def __init__(self, layers: list[list[StackScan]], packings: Iterable[Packing], keeps: bool):
+        self.layers, self.calls = layers, InOrder()
+        # Of scans that threads may share: the place of the grain, and the size of a unit of work.
+        self.shared: list[tuple[int, int]] = []
+        self.nbytes = sum(scan.nbytes for layer in layers for scan in layer)
+        for packing in packings:
+            self.calls.append(packing.kernel, packing.numbers, *packing.work)
+        for scan in (scan for layer in layers for scan in layer):
+            for kernel, numbers, rows in () if keeps else scan.sums:
+                self.calls.append(kernel, numbers, rows, rows)
+            at = self.calls.append(scan.function, scan.block.numbers, scan.units, scan.units)
+            if scan.units > 1:
+                self.shared.append((at, scan.each))
+        self.call = self.calls.finish()
+
+    def run(self, steps: int) -> None:
+        for at, each in self.shared:
+            self.calls.table[at] = grain(steps * each)
+        self.call()
 
 
 class Layout(NamedTuple):
@@ -240,34 +275,28 @@ class Stack:
     def scans(self, layout: Layout) -> Scans:
         batch = layout.states[0].shape[1]
         layers = [[StackScan(direction, batch) for direction in layer] for layer in self.layers]
-        return Scans(layers, sum(scan.nbytes for layer in layers for scan in layer))
-
-    def pack(self) -> None:
-        """Pack the present numbers of the matrices, and add those of the biases."""
-        for layer in self.layers:
-            for direction in layer:
-                for packing in direction.packings.values():
-                    packing.again()
-                if direction.total is not None:
-                    direction.total.compute()
+        directions = () if self.keeps else chain.from_iterable(self.layers)
+        packings = [packing for each in directions for packing in each.packings.values()]
+        return Scans(layers, packings, self.keeps)
 
     def run(self, layout: Layout, x: Tensor, states: Sequence[Tensor] | None) -> tuple[Tensor, list[Tensor]]:
         """Return the output, laid out as x, and the new states."""
         scans = layout.pool.take() or self.scans(layout)
-        if not self.keeps:
-            self.pack()
         # The scans read the states that they write.
         if states is None:
             new = [torch.zeros_like(like) for like in layout.states]
         else:
             new = [state.clone(memory_format=torch.contiguous_format) for state in states]
-        addresses, strides, each = [state.data_ptr() for state in new], x.stride(), x.element_size()
-        place = (x.data_ptr(), strides[self.time] * each, strides[1 - self.time] * each)
+        addresses, strides, each, time = [*map(ADDRESS, new)], x.stride(), self.dtype.itemsize, self.time
+        place = (x.data_ptr(), strides[time] * each, strides[1 - time] * each)
+        outputs = [x]
         for layer, (like, time, row, starts) in zip(scans.layers, layout.layers, strict=True):
             y = torch.empty_like(like)
             address = y.data_ptr()
             for scan, (first, before) in zip(layer, starts, strict=True):
-                scan.scan(layout.steps, place, (address + first, time, row), map(add, addresses, before))
-            x, place = y, (address, time, row)
+                scan.put(layout.steps, place, (address + first, time, row), map(add, addresses, before))
+            place = (address, time, row)
+            outputs.append(y)
+        scans.run(layout.steps)
         layout.pool.append(scans)
-        return x, new
+        return y, new

@@ -8,10 +8,8 @@ sets the addresses of its input and of its output.
 
 from __future__ import annotations
 
-import ctypes
 from array import array
 from collections.abc import Sequence
-from functools import partial
 from itertools import accumulate
 
 import torch
@@ -19,10 +17,10 @@ from torch import Tensor
 
 from linnet.cpu import jit, row_kernels
 from linnet.cpu.call import Call, Cut, zeros
+from linnet.cpu.in_order import InOrder
 from linnet.cpu.int8 import Int8Blocks, Int8Panels, linear_kernel, units_of
 from linnet.cpu.recipe import Recipe
 from linnet.cpu.scan_call import DTYPES, compiled
-from linnet.cpu.threads import parallel_for
 from linnet.cpu.width import vector_width
 from linnet.program.loops import lowered_forward, scratch_size
 from linnet.program.plan import Plan
@@ -44,7 +42,7 @@ class StepProgram:
         # For each kernel: itself, its arguments, its units of work, whether threads share them.
         self.kernels: list[tuple[jit.Compiled, array[int], int, bool]] = []
         self.alive: list[object] = []
-        self.table = array("q")
+        self.calls = InOrder()
         self.nbytes = 0  # of all buffers
 
     # ------------------------------------------------------------------------------- building
@@ -252,7 +250,7 @@ class StepProgram:
 
     def copy(self, *pairs: tuple[Tensor, Tensor]) -> array[int]:
         """Copy each source, [rows, size], to its target; return the array in which addresses can be set."""
-        numbers = array("q", [number for pair in pairs for number in copy_numbers(*pair)])
+        numbers = array("q", [number for pair in pairs for number in row_kernels.copy_numbers(*pair)])
         self.kernels.append((row_kernels.copies(), numbers, len(pairs), False))
         self.alive.append(pairs)
         return numbers
@@ -266,13 +264,9 @@ class StepProgram:
         return numbers
 
     def finish(self) -> None:
-        pool = ctypes.cast(parallel_for(), ctypes.c_void_p).value or 0
         for kernel, numbers, units, shared in self.kernels:
-            address = kernel.address.value or 0
-            self.table.extend((address, numbers.buffer_info()[0], units, pool if shared else 0))
-        # Runs all kernels.
-        run_all = row_kernels.call_in_order().as_function()
-        self.run = partial(run_all, 0, len(self.kernels), self.table.buffer_info()[0])
+            self.calls.append(kernel, numbers, units, grain=1 if shared else units)
+        self.run = self.calls.finish()
 
 
 def set_flags(numbers: array[int], flags: Tensor | None) -> None:
@@ -281,16 +275,3 @@ def set_flags(numbers: array[int], flags: Tensor | None) -> None:
         numbers[2] = 0
     else:
         numbers[2], numbers[4], numbers[5] = flags.shape[0], flags.data_ptr(), flags.stride(0)
-
-
-def copy_numbers(source: Tensor, target: Tensor) -> tuple[int, ...]:
-    """The arguments of row_kernels.copies for two tensors of one shape."""
-    each, (rows, size) = source.element_size(), source.shape
-    return (
-        source.data_ptr(),
-        target.data_ptr(),
-        source.stride(0) * each,
-        target.stride(0) * each,
-        rows,
-        size * each,
-    )

@@ -3,8 +3,8 @@
     linnet.freeze(model)        # in evaluation mode
     linnet.unfreeze(model)
 
-Without that promise kernels pack the matrices at each call, since torch does not count every way to change a
-tensor. With it, a change that can be detected is an error, which names the parameter.
+Without that promise each call reads all matrices to see whether they have changed, since torch does not count
+every way to change a tensor. With it, a change that can be detected is an error, which names the parameter.
 """
 
 from __future__ import annotations
@@ -137,13 +137,11 @@ class Weights:
         self.tensors = list(self.named.values())
         # They keep the memory, so that no other tensor gets its address.
         self.memory = [tensor.detach() for tensor in self.tensors]
-        self.addresses, self.versions = self.now()
-
-    def now(self) -> tuple[list[int], list[int]]:
-        return list(map(Tensor.data_ptr, self.tensors)), list(map(VERSION, self.tensors))
+        self.versions = list(map(VERSION, self.tensors))
 
     def hold(self) -> bool:
-        return self.now() == (self.addresses, self.versions)
+        """Whether torch has counted no change. `Watch` compares the objects and their addresses."""
+        return list(map(VERSION, self.tensors)) == self.versions
 
     def change(self, layer: Recurrent) -> str | None:
         """Which parameter has changed and how, or None."""

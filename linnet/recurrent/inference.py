@@ -1,8 +1,8 @@
 """Calls of a whole stack without gradients: all layers run by kernels whose arguments are bound once.
 
-The binding is valid while `Watch` finds nothing in the layer changed. The kernels pack the matrices at each
-call, because torch does not count every way to change a tensor; those of a frozen layer keep them (see
-freeze.py).
+The binding is valid while `Watch` finds nothing in the layer changed. Torch does not count every way to
+change the numbers of a tensor, so each call compares fingerprints of the matrices, and packs what has
+changed; that of a frozen layer does not (see freeze.py).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch import Tensor
 from linnet.base.forks import compiling
 from linnet.program.operands import Source
 from linnet.program.plan import Plan
-from linnet.program.readable import is_recording, is_transformed
+from linnet.program.readable import is_dispatched, is_transformed
 from linnet.program.trace import name_in_unit
 from linnet.program.unit import CannotFuse
 from linnet.recurrent.adapters import adapters_of
@@ -29,7 +29,7 @@ from linnet.run.bound_unit import load_kernels
 from linnet.run.change import Watch
 from linnet.run.choose import STEP_DTYPES, may_use_cpu_kernels
 from linnet.run.decision import MOST_WASTED, RETRY, Input, answers_for, extra_names
-from linnet.run.kept_states import is_collecting
+from linnet.run.kept_states import collects
 from linnet.run.observed import is_observing
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Inference:
 
         plain   there are neither lengths nor a mask nor resets
         """
-        if not plain or torch.is_grad_enabled() or is_watched():
+        if not plain or torch.is_grad_enabled() or is_single_step(layer, x) or is_watched():
             return None
         bound = self.bound
         if bound is not None and bound.holds(layer):
@@ -68,6 +68,11 @@ class Inference:
             return None
         self.bound = BoundStack(layer, keeps=False)
         return self.bound.run(x, state)
+
+
+def is_single_step(layer: Any, x: Any) -> bool:
+    """Whether x is one step, which the directions run faster one after another."""
+    return type(x) is Tensor and x.dim() == 3 and x.shape[1 if layer.batch_first else 0] == 1
 
 
 class BoundStack:
@@ -113,12 +118,15 @@ def packer(cell: Cell) -> Callable[[list[Tensor]], Any]:
 
 
 def is_watched() -> bool:
-    """Whether something other than the result of a call matters: a recorder, a transform, an observer."""
+    """Whether something other than the result of a call matters: a recorder, a transform, an observer.
+
+    No compiler traces this.
+    """
     return (
-        is_recording()
+        is_dispatched()
         or is_transformed()
         or is_observing()
-        or is_collecting()
+        or collects()
         or not may_use_cpu_kernels()
         or torch.is_autocast_enabled("cpu")
     )
@@ -211,15 +219,14 @@ def checked(
     """The weights of a direction: of the input, its biases, those with one number per channel, matrices."""
     scan = load_kernels()
     with compiling:  # a fork waits for the import
-        from linnet.cpu.stack import BiasSum, StackDirection
-    cell, biases = direction.cell, [bias.detach() for bias in biases]
-    total = BiasSum(biases[0], biases[1], cell.input.apart) if len(biases) > 1 else None
-    bias = biases[0] if biases else None
+        from linnet.cpu.stack import StackDirection
+    cell, (bias, second) = direction.cell, (*(bias.detach() for bias in biases), None, None)[:2]
     made = StackDirection(
         plan,
         known.weight.detach(),
-        bias if total is None else total.total,
-        total,
+        bias,
+        second,
+        known.apart,
         [weight.detach() for weight in own],
         [matrix.detach() for matrix in matrices],
         list(cell.states.values()),

@@ -24,8 +24,7 @@ from linnet.program.unit import Unit
 from linnet.run.hooks import has_replaced_forward
 
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-MODULES, PARAMETERS, BUFFERS = itemgetter("_modules"), itemgetter("_parameters"), itemgetter("_buffers")
-VALUES = dict.values
+PARAMETERS, BUFFERS = itemgetter("_parameters"), itemgetter("_buffers")
 # How many attributes a module without any of its own has, such as nn.Identity. It can only gain attributes.
 BARE = len(vars(nn.Module()))
 
@@ -119,11 +118,15 @@ class Watch:
         )
 
     def objects_now(self, own: dict) -> list:
-        """Attributes, modules, parameters and buffers."""
-        spaces = self.spaces
-        inside = chain(map(MODULES, spaces), self.tensors)
-        held = chain((own["_modules"], own["_parameters"], own["_buffers"]), spaces, inside)
-        return list(chain.from_iterable(map(VALUES, held)))
+        """Modules, parameters and buffers, and all attributes of the modules inside."""
+        # A loop over dictionaries takes less time than one chain of their items.
+        objects = [*own["_modules"].values(), *own["_parameters"].values(), *own["_buffers"].values()]
+        for space in self.spaces:
+            objects += space.values()
+            objects += space["_modules"].values()
+        for tensors in self.tensors:
+            objects += tensors.values()
+        return objects
 
     def addresses_now(self) -> list:
         """These change with an assignment to `.data`: addresses, shapes, layout, the negative bit."""

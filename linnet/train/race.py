@@ -61,34 +61,16 @@ class TorchTask(RaceTask):
 
 
 class TorchLayer(nn.LSTM):
-    """torch's nn.LSTM as a layer of a model. It is saved, and loaded, as the linnet.LSTM of its weights."""
+    """torch's nn.LSTM as a layer of a model, whose parameters are those of linnet.LSTM."""
 
     @classmethod
     def like(cls, layer: LSTM) -> TorchLayer:
         made = cls(layer.input_size, layer.hidden_size)
-        made.copy_from(layer)
+        made.load_state_dict(layer.state_dict())
         return made
 
     def forward(self, x: Tensor, state: Any = None, mask: None = None) -> Any:  # type: ignore[override]
         return super().forward(x, state)
-
-    def copy_from(self, layer: LSTM) -> None:
-        own = dict(self.named_parameters())
-        for name, weight in layer.torch_state_dict().items():
-            own[name].data.copy_(weight)
-
-    def twin(self) -> LSTM:
-        layer = LSTM(self.input_size, self.hidden_size)
-        layer.load_state_dict({name: weight.detach() for name, weight in self.named_parameters()})
-        return layer
-
-    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
-        destination.update({prefix + name: weight for name, weight in self.twin().state_dict().items()})
-
-    def _load_from_state_dict(self, state_dict: Any, prefix: str, *args: Any) -> None:
-        layer = LSTM(self.input_size, self.hidden_size)
-        layer.load_state_dict({name: state_dict[prefix + name] for name in layer.state_dict()})
-        self.copy_from(layer)
 
 
 # ----------------------------------------------------------------------------------- the race

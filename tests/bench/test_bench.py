@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from linnet import cli
-from linnet.bench import timing
+from linnet.bench import engines, timing
 from linnet.bench.layers import Shape, call_of
 from linnet.bench.timing import Times, race
 from linnet.cli import bench
@@ -39,6 +39,14 @@ def test_all_run_in_turn_and_another_one_starts_each_round():
     assert "".join(calls) == "aabb" + "ab" + "ba" + "ab"
 
 
+def test_a_slow_second_call_does_not_decide_how_often_a_short_one_is_repeated():
+    pauses = iter([0.0, 0.9 * timing.SAMPLE])
+    calls = timing.warm_up(
+        {"a": lambda: lambda: timing.time.sleep(next(pauses, 0.0))}, print, "cpu", timing.time.perf_counter
+    )
+    assert calls["a"][1] > 5
+
+
 def test_who_fails_is_left_out_and_told():
     told = Told()
 
@@ -66,6 +74,15 @@ def test_a_race_that_takes_too_long_ends_early():
 
     race({"slow": lambda: slow}, rounds=999, threads=1, seconds=0, say=print)
     assert len(calls) == 2 + timing.FEWEST
+
+
+def test_a_race_of_one_thread_does_not_count_other_programs():
+    """Sleeping takes no time of the processor."""
+    clock = timing.clock_of(1)
+    if clock is not timing.time.process_time:
+        pytest.skip("this system counts the time of a process in large steps")
+    assert timing.timed(lambda: timing.time.sleep(0.2), 1, clock) < 0.1
+    assert timing.clock_of(2) is timing.time.perf_counter
 
 
 def test_percentiles_are_in_milliseconds():
@@ -112,6 +129,49 @@ def test_a_ratio_is_that_of_the_medians():
     # A layer that failed has no figures, and without nn.LSTM there is no ratio.
     assert bench.cells("lrn", times) == ("-", "-")
     assert bench.cells("sru", {"sru": Times(1, 1, 2)}) == ("-", "-")
+
+
+# ------------------------------------------------------------------------------------------- engines
+
+PACKAGES = {
+    engines.ONNX_RUNTIME: "onnxruntime",
+    engines.OPENVINO: "openvino",
+    engines.LITERT: "ai_edge_litert",
+}
+
+
+@pytest.mark.parametrize("name", [engines.LINNET, engines.FROZEN, *PACKAGES])
+@pytest.mark.parametrize(("unit", "both"), [("lstm", False), ("gru", True)])
+def test_engines_compute_what_torch_does(unit: str, both: bool, name: str):
+    pytest.importorskip("onnx")
+    pytest.importorskip(PACKAGES.get(name, "torch"))
+    built = engines.entrants(unit, Shape(7, 1, 5), both, threads=1)
+    if name not in built:
+        pytest.skip("LiteRT has an operator for one direction of LSTM")
+    made, expected = (torch.as_tensor(built[each]()()) for each in (name, "torch"))
+    torch.testing.assert_close(made.view_as(expected), expected, atol=1e-6, rtol=0)
+
+
+def test_the_command_compares_linnet_with_engines(monkeypatch, capsys: pytest.CaptureFixture[str]):
+    pytest.importorskip("onnxruntime")
+    monkeypatch.setattr(bench, "ROUNDS", 1)
+    monkeypatch.setattr(bench, "SECONDS", 0.0)
+    assert (
+        cli.main(["bench", "--what", "engines", "--units", "gru", "--shapes", "4x1x5", "--threads", "1"]) == 0
+    )
+    _, *tables = capsys.readouterr().out.split("\n\n")
+    assert [table.splitlines()[0] for table in tables] == [
+        "GRU, one direction, 4x1x5",
+        "GRU, both directions, 4x1x5",
+    ]
+    for table in tables:
+        assert re.search(r"^ONNX Runtime +[\d.]+ +[\d.]+ +[\d.]+ +-$", table, re.MULTILINE)
+        assert re.search(r"^torch int8 +[\d.]+ +- +- +[\d.]+$", table, re.MULTILINE)
+
+
+def test_engines_have_lstm_and_gru_only(capsys: pytest.CaptureFixture[str]):
+    assert cli.main(["bench", "--what", "engines", "--units", "sru"]) == 1
+    assert "engines are compared by lstm, gru on the CPU; got sru" in capsys.readouterr().err
 
 
 def test_a_missing_gpu_is_told(capsys: pytest.CaptureFixture[str]):

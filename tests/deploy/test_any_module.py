@@ -194,6 +194,16 @@ def test_a_batch_norm_is_a_part_of_the_convolution_before_it():
     assert [type(kernel) is Product for kernel in program.kernels].count(True) == 1
 
 
+@pytest.mark.parametrize(("unit", "biases"), [("LSTM", 2), ("GRU", 3), ("RNN", 2), ("SRU", 2), ("LRN", 2)])
+def test_biases_are_a_part_of_products(unit: str, biases: int):
+    """LSTM and RNN have two biases, whose sum is one vector; GRU adds the second one within a gate."""
+    model = nn.Sequential(getattr(linnet, unit)(5, 4), nn.Linear(4, 3))
+    kernels = program_of(model).kernels
+    products = [kernel for kernel in kernels if isinstance(kernel, Product)]
+    assert len(kernels) - len(products) == 1  # the loop over the channels
+    assert sum(kernel.bias is not None for kernel in products) == biases
+
+
 def test_windows_are_copied_one_at_a_time():
     model = Frames(nn.Conv1d(4, 3, 5))
     program = program_of(model, example=(torch.zeros(1, 4, 100), torch.zeros(1)))

@@ -15,7 +15,7 @@ from helpers import WITHOUT_NATIVE_STEPS, at_once, identical, same, tensors
 from torch import Tensor, nn
 
 import linnet
-from linnet.cpu import steps
+from linnet.cpu import in_order, steps
 from linnet.cpu.threads import parallel_for
 
 SIZES = {"nru": {"hidden_size": 12, "memory_size": 64}}
@@ -375,7 +375,7 @@ class CountedPool:
 @pytest.fixture
 def pool(monkeypatch: pytest.MonkeyPatch) -> CountedPool:
     counted = CountedPool()
-    monkeypatch.setattr(steps, "parallel_for", lambda: counted.function)
+    monkeypatch.setattr(in_order, "parallel_for", lambda: counted.function)
     return counted
 
 

@@ -69,6 +69,22 @@ def test_a_readme_without_markers_is_left_alone(tmp_path: Path, measured: Path):
     assert readme.read_text() == "nothing here\n"
 
 
+def test_the_engines_of_the_readme_have_a_line_each(tmp_path: Path, measured: Path):
+    readme = page_with(tmp_path / "README.md", "engines")
+    found = rows.read(measured)
+    row = {**found[0], "what": "engines", "mode": "one thread", "L": "16", "ratio_to": "ONNX Runtime"}
+    made = [
+        {**row, "unit": unit, "d": d, "ratio": r}
+        for unit, d, r in (("lstm", "32", "0.5"), ("lstm", "64", "0.9"))
+    ]
+    pages.write_engines(readme, [*found, *made])
+    text = readme.read_text(encoding="utf-8")
+    assert "one sequence of 16 to 16 steps, 32 to 64 channels" in text
+    assert "| ONNX Runtime | 0.50 to 0.90 | - | - | - |" in text
+    with pytest.raises(ValueError, match="--what engines"):
+        pages.write_engines(readme, found)
+
+
 def test_the_page_of_exports_has_a_row_for_each_recorded_target(tmp_path: Path):
     results = tmp_path / "targets.csv"
     day = {"date": "2026-11-17T06:00:00Z", "commit": "abcdef0"}
@@ -116,6 +132,7 @@ def test_the_table_of_memory_starts_with_the_smallest(measured: Path):
     ("page", "table"),
     [
         (pages.README, "speed"),
+        (pages.README, "engines"),
         (pages.BENCHMARKS, "speed"),
         (pages.BENCHMARKS, "targets"),
         (pages.WHICH_UNIT, "memory"),

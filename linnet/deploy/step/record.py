@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import copy_context
+from traceback import walk_tb
 from typing import Any, NamedTuple
 
 import torch
@@ -189,21 +190,17 @@ class ModelRecorder(StepRecorder):
 @contextmanager
 def naming_module(model: nn.Module) -> Iterator[None]:
     """Within this context, what cannot be recorded names the module in whose forward it is."""
-    paths = {module: path for path, module in model.named_modules()}
-    running: list[str] = []
-
-    def leave(*_: Any) -> None:
-        running.pop()
-
-    hooks = [
-        module.register_forward_pre_hook(lambda each, _: running.append(paths[each])) for module in paths
-    ]
-    hooks += [module.register_forward_hook(leave) for module in paths]
     try:
         yield
     except NotPointwise as error:
-        where = next((path for path in reversed(running) if path), "")
+        where = path_of_raiser(model, error)
         raise NotPointwise(f"{where}: {error}" if where else str(error)) from error
-    finally:
-        for hook in hooks:
-            hook.remove()
+
+
+def path_of_raiser(model: nn.Module, error: Exception) -> str:
+    """The path of the innermost module of `model` in whose call an error was raised."""
+    # Found in the traceback, not by hooks: a module that has hooks may compute its result in another way.
+    paths = {id(module): path for path, module in model.named_modules()}
+    callers = [frame.f_locals.get("self") for frame, _ in walk_tb(error.__traceback__)]
+    found = (paths.get(id(caller), "") for caller in reversed(callers))
+    return next(filter(None, found), "")
