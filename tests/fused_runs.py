@@ -62,8 +62,8 @@ JUMPING = (linnet.EURNN, linnet.GORU, linnet.LiGRU, linnet.NRU, linnet.Statistic
 
 
 def jumps(variant: variants.Variant) -> bool:
-    """So does the gradient of a piecewise linear function, at both of its ends."""
-    piecewise = any(str(value).startswith("quant") for value in variant.options.values())
+    """So does the gradient of a piecewise linear function, at its ends."""
+    piecewise = any(str(value).startswith(("quant", "relu")) for value in variant.options.values())
     return variant.unit in JUMPING or piecewise
 
 

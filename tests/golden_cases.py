@@ -23,6 +23,7 @@ from torch.func import functional_call
 import linnet
 from linnet.deploy.checkpoints import convert
 from linnet.layers.torch_names import TorchCell, TorchProjection
+from linnet.program.owned import named_tensors
 
 # More vectors of the same kind can be tried: LINNET_GOLDEN=folder.
 OURS = Path(__file__).parent / "golden"
@@ -114,7 +115,7 @@ def named_as_in_torch(module: nn.Module, parameters: dict[str, Tensor]) -> dict[
 def owned(module: nn.Module, parameters: dict[str, Tensor]) -> dict[str, Tensor]:
     """By the names of the modules that hold them; a second bias that is not given is zeros."""
     names = {id(weight): name for name, weight in module.named_parameters()}
-    inside = dict(module.named_parameters(remove_duplicate=False))
+    inside = dict(named_tensors(module))
     found = {names[id(inside[name])] if name in inside else name: t for name, t in parameters.items()}
     for name, weight in module.named_parameters():
         if "bias_hh" in name:

@@ -83,8 +83,8 @@ class StackDirection(NamedTuple):
             states = [torch.zeros(batch, size, **like) for size in self.sizes]
         extras = [x[..., first:beyond] for first, beyond in self.extras]
         tensors = [*extras, *self.own, *states, *self.matrices]
-        flags = (None, None, self.reverse)
-        return Operands(self.plan, None, tensors, flags, Source(x, self.weight, self.bias, self.heads))
+        source = Source(x, self.weight, self.bias, self.heads, self.second, self.apart)
+        return Operands(self.plan, None, tensors, (None, None, self.reverse), source)
 
 
 class StackScan(ForwardScan):

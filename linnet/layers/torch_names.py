@@ -104,7 +104,7 @@ class TorchProjection(Projection):
         if owned is None or name not in owned or name in self._parameters:
             return super().__getattr__(name)
         # A compiler replaces the parameters of the owner, and nothing may be assigned while it records.
-        return self.owner.tensor(name) if is_compiling() else owned[name]
+        return self.owner.tensor(name) if is_compiling() and owned[name] is not None else owned[name]
 
     def __setattr__(self, name: str, value: Any) -> None:
         if self.owned is None or name not in self.owned or not isinstance(value, nn.Parameter):

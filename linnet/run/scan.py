@@ -65,6 +65,8 @@ def expected(
     if bias is not None:
         whole = max(1, min(shape[-1], bias.numel()) // sizes[0]) * sizes[0]
         yield "the input bias", bias, (whole,)
+    if source.second is not None:
+        yield "the second bias", source.second, (shape[-1],)
     for number, ((name, shape, _), tensor) in enumerate(zip(shapes, tensors, strict=True)):
         if extras <= number < weights or number >= states:
             yield name, tensor, shape

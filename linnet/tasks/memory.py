@@ -258,8 +258,10 @@ class Memory(Task):
 
     @classmethod
     def unit_name(cls, model: SequenceModelConfig) -> str:
+        # Runs from before there was a second bias had one, too.
+        given = {"second_bias": False, **model.unit_options}
         for name, variant in rival_forms(model.unit_options.get("chrono", 1)).items():
-            if (variant.unit, dict(variant.options)) == (model.unit, model.unit_options):
+            if (variant.unit, {"second_bias": False, **variant.options}) == (model.unit, given):
                 return name
         return model.unit
 

@@ -187,7 +187,7 @@ def test_gradients_equal_those_of_the_loop(frozen: tuple[str, ...], needs_x: boo
 def test_gradients_of_recurrent_matrices_equal_those_of_the_loop(unit: str, reverse: bool, frozen: str):
     rnn = enliven(UNITS[unit](SIZE, SIZE, dtype=torch.float64, bidirectional=reverse))
     for name, weight in rnn.named_parameters():
-        is_of_projection = ".input." in name
+        is_of_projection = ".input." in name or "_ih" in name
         if frozen == ("the projection" if is_of_projection else "the recurrent matrix"):
             weight.requires_grad_(False)
     wanted = [weight for weight in rnn.parameters() if weight.requires_grad]
