@@ -12,9 +12,10 @@ from linnet.convert.example import Example
 from linnet.convert.measure import measure
 from linnet.convert.packages import is_of_package, package_to_linnet
 from linnet.convert.report import Layer, Report, described
-from linnet.convert.torch_layers import is_torchs, to_linnet, to_torch
+from linnet.convert.torch_layers import to_linnet, to_torch
 from linnet.convert.tree import Slot, Swap, find
 from linnet.deploy.quantize import quantize
+from linnet.layers.torch_twins import is_torchs
 from linnet.recurrent.cell import Cell
 from linnet.recurrent.recurrent import Recurrent
 

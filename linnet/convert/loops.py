@@ -17,7 +17,8 @@ import torch
 from torch import Tensor, nn
 
 from linnet.convert.example import Call, copied, difference, timed
-from linnet.convert.torch_layers import is_torchs, stack_of_cell
+from linnet.convert.torch_layers import stack_of_cell
+from linnet.layers.torch_twins import is_torchs
 from linnet.recurrent.recurrent import Recurrent
 
 FEWEST = 4  # steps that are worth a note

@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 from linnet.convert.carry import LeftAloneError, carry_hooks
-from linnet.convert.torch_layers import OURS, options_of_class
 from linnet.deploy.checkpoints import load_foreign
+from linnet.layers.torch_twins import OURS, options_of, with_weights
 from linnet.units import SRU, LiGRU
 
 # The names of the recurrent layers of torch, by which quantised ones and those in TorchScript are known.
@@ -60,11 +60,8 @@ def from_quantised(layer: Any) -> nn.Module:
     kind = KINDS.get(type(layer).__name__)
     if kind is None:
         raise LeftAloneError(f"{type(layer).__name__} is not a quantised layer that Linnet knows")
-    made = OURS[kind](
-        **{name: getattr(layer, name) for name in options_of_class(kind) if hasattr(layer, name)}
-    )
-    weights = {name: weight.dequantize() for name, weight in layer.get_weight().items()}
-    made.load_state_dict(weights | {name: bias.detach() for name, bias in layer.get_bias().items()})
+    weights = {name: weight.dequantize() for name, weight in layer.get_weight().items()} | layer.get_bias()
+    made = with_weights(OURS[kind], options_of(layer, kind), weights.__getitem__)
     return carry_hooks(layer, made.requires_grad_(False))
 
 

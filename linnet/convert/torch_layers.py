@@ -15,25 +15,15 @@ from linnet.convert.carry import (
     share_parameters,
 )
 from linnet.layers.int8_modules import Quantised
-from linnet.layers.torch_names import TorchCell, TorchStack
-from linnet.units import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell
-
-OURS: dict[type[nn.Module], type[nn.Module]] = {
-    **{nn.LSTM: LSTM, nn.GRU: GRU, nn.RNN: RNN},
-    **{nn.LSTMCell: LSTMCell, nn.GRUCell: GRUCell, nn.RNNCell: RNNCell},
-}
-THEIRS = {ours: theirs for theirs, ours in OURS.items()}
-OF_STACK = ("input_size", "hidden_size", "num_layers", "bias", "batch_first", "dropout", "bidirectional")
-OF_CELL = ("input_size", "hidden_size", "bias")
-FURTHER = {nn.LSTM: ("proj_size",), nn.RNN: ("nonlinearity",), nn.RNNCell: ("nonlinearity",)}
-# Options that act only when a layer is built.
-OF_START = ("init", "chrono")
-
-
-def is_torchs(module: nn.Module) -> bool:
-    """Whether this is a layer or a cell of torch, and not one of Linnet that counts as such."""
-    is_ours = isinstance(module, (TorchStack, TorchCell))
-    return isinstance(module, (nn.RNNBase, nn.RNNCellBase)) and not is_ours
+from linnet.layers.torch_twins import (
+    OURS,
+    STACK_OF_CELL,
+    THEIRS,
+    options_for_torch,
+    options_of,
+    torch_class,
+    with_weights,
+)
 
 
 def to_linnet(layer: Any) -> nn.Module:
@@ -42,12 +32,12 @@ def to_linnet(layer: Any) -> nn.Module:
     given = options_of(layer, kind)
     fresh = kind(**given, device="meta")
     check_carries(layer, {name for name, _ in fresh.named_parameters()})
-    return carry(layer, with_weights_of(layer, OURS[kind], given), fresh)
+    return carry(layer, sharing_weights_of(layer, OURS[kind], given), fresh)
 
 
 def kind_of(layer: nn.Module) -> type[nn.Module]:
     """The class of torch of which `layer` is one; a subclass may only have another constructor."""
-    kind = next((each for each in OURS if isinstance(layer, each)), None)
+    kind = torch_class(layer)
     if kind is None:
         raise LeftAloneError(f"{type(layer).__name__} is not a layer that Linnet knows")
     classes = plain_class(layer).__mro__
@@ -63,18 +53,7 @@ def is_harmless(name: str) -> bool:
     return name.startswith("__") and name.endswith("__") and name not in ("__call__", "__getattr__")
 
 
-def options_of(layer: Any, kind: type[nn.Module]) -> dict[str, Any]:
-    """The arguments with which a layer of torch was built."""
-    return {name: getattr(layer, name) for name in options_of_class(kind)}
-
-
-def options_of_class(kind: type[nn.Module]) -> tuple[str, ...]:
-    """The names of the arguments of a class of torch, without those that say where its weights are."""
-    shared = OF_STACK if issubclass(kind, nn.RNNBase) else OF_CELL
-    return (*shared, *FURTHER.get(kind, ()))
-
-
-def with_weights_of(layer: nn.Module, kind: type[nn.Module], options: dict[str, Any]) -> nn.Module:
+def sharing_weights_of(layer: nn.Module, kind: type[nn.Module], options: dict[str, Any]) -> nn.Module:
     """Build a layer of the class `kind` that has the weights of another one."""
     first = next(layer.parameters())
     # On meta, because drawing weights would change torch's random numbers for the rest of the program.
@@ -90,11 +69,12 @@ def to_torch(layer: Any) -> nn.Module:
         raise LeftAloneError("torch has no such unit")
     if any(isinstance(module, Quantised) for module in layer.modules()):
         raise LeftAloneError("its matrices are in int8; restore the model from which it was quantised")
-    given = {name: value for name, value in layer.options_shown().items() if name not in OF_START}
-    if others := [name for name in given if name not in options_of_class(kind)]:
-        raise LeftAloneError(f"nn.{kind.__name__} has no {', '.join(others)}")
+    try:
+        given = options_for_torch(layer, kind)
+    except ValueError as error:
+        raise LeftAloneError(str(error)) from None
     check_no_hooks_inside(layer)
-    return carry(layer, with_weights_of(layer, kind, given), plain_class(layer)(**given, device="meta"))
+    return carry(layer, sharing_weights_of(layer, kind, given), plain_class(layer)(**given, device="meta"))
 
 
 def check_no_hooks_inside(layer: nn.Module) -> None:
@@ -104,12 +84,8 @@ def check_no_hooks_inside(layer: nn.Module) -> None:
         raise LeftAloneError("a module inside it has hooks; remove them first")
 
 
-def stack_of_cell(cell: Any) -> Any:
+def stack_of_cell(cell: nn.Module) -> Any:
     """Return Linnet's stack of one layer that runs a cell of torch over sequences, with its weights."""
-    kind = {nn.LSTMCell: LSTM, nn.GRUCell: GRU, nn.RNNCell: RNN}[kind_of(cell)]
-    first = next(cell.parameters())
-    made = kind(**options_of(cell, kind_of(cell)), device="meta", dtype=first.dtype)
-    made.to_empty(device=first.device).load_state_dict(
-        {f"{name}_l0": weight for name, weight in cell.state_dict().items()}
-    )
-    return made.eval()
+    kind = kind_of(cell)
+    ours, options = OURS[STACK_OF_CELL[kind]], options_of(cell, kind)
+    return with_weights(ours, options, lambda name: getattr(cell, name.removesuffix("_l0"))).eval()

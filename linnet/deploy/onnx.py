@@ -16,7 +16,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from linnet.base.torch_private import tree_flatten_with_path, tree_leaves, tree_map_only
 from linnet.deploy.onnx_translation import for_onnxruntime, name_sizes, sizes_of_scans
-from linnet.deploy.torch_layers import is_torchs, with_linnet_layers
+from linnet.deploy.torch_layers import is_torchs_layer, with_linnet_layers
 from linnet.layers.counts import CountScores
 from linnet.models.classifier import Classifier
 from linnet.models.language import LanguageModel
@@ -226,7 +226,7 @@ def example_for(model: nn.Module, arguments: Arguments) -> Arguments:
 def try_out(model: nn.Module, example: Arguments, free: bool) -> None:
     """Run the example first: the errors of a model are clearer than those of a tracer."""
     check = partial(check_call, free, isinstance(model, OneStep))
-    units = [m for m in model.modules() if isinstance(m, (Recurrent, Cell)) or is_torchs(m)]
+    units = [m for m in model.modules() if isinstance(m, (Recurrent, Cell)) or is_torchs_layer(m)]
     hooks = [unit.register_forward_pre_hook(check, with_kwargs=True) for unit in units]
     inputs, named_inputs = example
     try:
@@ -254,7 +254,7 @@ def check_call(
     if isinstance(unit, Recurrent):
         check_stack(unit)
         check_resets_of_int8(unit, named_inputs)
-    if free and is_torchs(unit):
+    if free and is_torchs_layer(unit):
         raise NotImplementedError(
             f"{name} is derived from a layer of torch, whose loop torch exports for one length only; to fix "
             "the length, pass dynamic_shapes"

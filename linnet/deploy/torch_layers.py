@@ -5,18 +5,12 @@ torch.export writes the loop of nn.GRU step by step, for the length of the examp
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
 
 from torch import nn
-from torch.nn.modules import rnn
 
+from linnet.layers.torch_twins import OURS, is_torchs, options_of, torch_class, with_weights
 from linnet.program.substitute import with_modules
-from linnet.units import GRU, LSTM, RNN
-
-# From their own file: users may have put Linnet's classes in the place of nn.LSTM.
-UNITS: dict[type[nn.Module], type[nn.Module]] = {rnn.LSTM: LSTM, rnn.GRU: GRU, rnn.RNN: RNN}
-OPTIONS = ("input_size", "hidden_size", "num_layers", "bias", "batch_first", "bidirectional")
-FURTHER = {rnn.LSTM: ("proj_size",), rnn.RNN: ("nonlinearity",)}
 
 
 def with_linnet_layers(model: nn.Module, made: dict[nn.Module, nn.Module] | None = None) -> nn.Module:
@@ -26,7 +20,7 @@ def with_linnet_layers(model: nn.Module, made: dict[nn.Module, nn.Module] | None
     """
     made = {} if made is None else made
     if model not in made:
-        kind = torch_class(model)
+        kind = class_of_layer(model)
         made[model] = with_linnet_children(model, made) if kind is None else linnet_layer(model, kind)
     return made[model]
 
@@ -38,21 +32,19 @@ def with_linnet_children(model: nn.Module, made: dict[nn.Module, nn.Module]) -> 
     return with_modules(model, changed) if changed else model
 
 
-def torch_class(module: nn.Module) -> type[nn.Module] | None:
+def class_of_layer(module: nn.Module) -> type[nn.Module] | None:
     """Return the class of torch whose computation this is: a parametrized layer is of a derived class."""
-    return next((k for k in UNITS if isinstance(module, k) and type(module).forward is k.forward), None)
+    kind = torch_class(module) if isinstance(module, nn.RNNBase) else None
+    return kind if kind is not None and type(module).forward is kind.forward else None
 
 
-def linnet_layer(layer: Any, kind: type[nn.Module]) -> nn.Module:
+def linnet_layer(layer: nn.Module, kind: type[nn.Module]) -> nn.Module:
     """Return Linnet's layer with the weights of torch's, for inference."""
-    options = {name: getattr(layer, name) for name in (*OPTIONS, *FURTHER.get(kind, ()))}
-    # A weight may be computed by a parametrization.
-    weights = {name: getattr(layer, name).detach() for name in kind(**options, device="meta").state_dict()}
-    made = UNITS[kind](**options, device="meta")
-    made.load_state_dict(weights, assign=True)
-    return made.eval()
+    options = {**options_of(layer, kind), "dropout": 0.0}
+    # By getattr, because a weight may be computed by a parametrization.
+    return with_weights(OURS[kind], options, partial(getattr, layer)).eval()
 
 
-def is_torchs(module: nn.Module) -> bool:
-    """Whether this is a layer of torch, or of a class derived from one."""
-    return isinstance(module, rnn.RNNBase) and not isinstance(module, tuple(UNITS.values()))
+def is_torchs_layer(module: nn.Module) -> bool:
+    """Whether this is a layer of torch that runs over time, or of a class derived from one."""
+    return isinstance(module, nn.RNNBase) and is_torchs(module)

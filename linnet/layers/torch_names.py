@@ -24,7 +24,8 @@ import torch
 from torch import Tensor, nn
 from torch.compiler import is_compiling
 
-from linnet.layers.scripted import scriptable_cell, scriptable_layer
+from linnet.layers.scripted import scriptable
+from linnet.layers.torch_twins import OF_STACK, OF_START, OF_TRAINING
 from linnet.program.operands import sum_of_biases
 from linnet.program.owned import named_tensors
 from linnet.program.unit import Shift
@@ -42,9 +43,8 @@ READERS = {
     "weight_hr": ("projection",),
 }
 NAME = re.compile(r"(weight|bias)_(ih|hh|hr)(_l\d+(_reverse)?)?")
-# Options that only act while training, or that say where to start: with them a unit is still torch's.
-HARMLESS = ("dropout", "variational", "input_dropout", "state_dropout", "weight_drop", "weight_drop_on")
-TORCHS = ("num_layers", "nonlinearity", "bias", "batch_first", "bidirectional", "init", "chrono", *HARMLESS)
+# With these options a unit still computes what torch's does, once it has weights and no longer trains.
+TORCHS = (*OF_STACK, "nonlinearity", *OF_START, *OF_TRAINING)
 
 
 class Owner:
@@ -351,7 +351,7 @@ class TorchCell(TorchOwner, Cell):
         return state
 
     def __prepare_scriptable__(self) -> nn.Module:
-        return scriptable_cell(self)
+        return scriptable(self)
 
     # ------------------------------------------------------------------------------ state dicts
 
@@ -433,11 +433,11 @@ class TorchStack(TorchOwner, Recurrent, TorchMethods):
         return [name for names in self._all_weights for name in names]
 
     def __prepare_scriptable__(self) -> nn.Module:
-        return scriptable_layer(self)
+        return scriptable(self)
 
     def torch_state_dict(self) -> dict[str, Tensor]:
         """The state dict of the module of torch that computes the same."""
-        others = [name for name in self.options_shown() if name not in ("input_size", "hidden_size", *TORCHS)]
+        others = [name for name in self.options_shown() if name not in TORCHS]
         allowed = ["proj_size"] if self.first_cell.projection is not None else []
         if others != allowed or not self.first_cell.has_torch_layout:
             raise ValueError(

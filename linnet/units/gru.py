@@ -25,11 +25,12 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.types import Device
 
 from linnet.base.options import choose
 from linnet.layers.torch_names import OfInput, OfState, TorchCell, TorchStack
+from linnet.layers.torch_twins import twin_of
 from linnet.program.unit import Named
 from linnet.recurrent.init import INITS, clear_, gated_
 from linnet.recurrent.projection import norm_of_state
@@ -43,6 +44,7 @@ class GRUState(NamedTuple):
 torch.serialization.add_safe_globals([GRUState])
 
 
+@twin_of(nn.GRUCell)
 class GRUCell(TorchCell):
     """One step of GRU: x_t [B, input_size], h [B, hidden_size] -> h, as nn.GRUCell.
 
@@ -133,5 +135,6 @@ class GRUCell(TorchCell):
         return (y, state) if self.form == "ran" else state
 
 
+@twin_of(nn.GRU)
 class GRU(TorchStack, cell=GRUCell):
     """The gated recurrent unit (Cho et al. 2014)."""

@@ -28,6 +28,7 @@ from torch.types import Device
 
 from linnet.base.options import check_size, choose
 from linnet.layers.torch_names import OfInput, OfOutput, OfState, TorchCell, TorchStack
+from linnet.layers.torch_twins import twin_of
 from linnet.program.unit import Named
 from linnet.recurrent.activations import pointwise
 from linnet.recurrent.init import INITS, chrono_, clear_, gated_
@@ -40,6 +41,7 @@ class LSTMState(NamedTuple):
     c: Tensor
 
 
+@twin_of(nn.LSTMCell)
 class LSTMCell(TorchCell):
     """One step of LSTM: x_t [B, input_size], (h, c) -> (h, c), as nn.LSTMCell.
 
@@ -154,6 +156,7 @@ def peep(a: Tensor, p: Tensor | None, c: Tensor) -> Tensor:
     return a if p is None else a + p * c
 
 
+@twin_of(nn.LSTM)
 class LSTM(TorchStack, cell=LSTMCell):
     """The long short-term memory (Hochreiter and Schmidhuber 1997)."""
 

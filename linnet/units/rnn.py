@@ -16,11 +16,13 @@ from torch.types import Device
 
 from linnet.base.options import choose
 from linnet.layers.torch_names import OfInput, OfState, TorchCell, TorchStack
+from linnet.layers.torch_twins import twin_of
 from linnet.program.unit import Named
 from linnet.recurrent.activations import pointwise
 from linnet.recurrent.init import INITS, clear_, each_part_, gated_
 
 
+@twin_of(nn.RNNCell)
 class RNNCell(TorchCell):
     """One step of a plain RNN: x_t [B, input_size], h [B, hidden_size] -> h.
 
@@ -73,6 +75,7 @@ class RNNCell(TorchCell):
         return h, {"h": h}
 
 
+@twin_of(nn.RNN)
 class RNN(TorchStack, cell=RNNCell):
     """The plain recurrent network (Elman 1990)."""
 

@@ -254,9 +254,11 @@ def test_a_subclass_with_another_constructor_is_converted():
         (linnet.SRU(3, 5), "torch has no such unit"),
         (linnet.LSTM(3, 5, peepholes=True), "nn.LSTM has no peepholes"),
         (linnet.GRU(3, 5, input_dropout=0.5), "nn.GRU has no input_dropout"),
+        (linnet.RNN(3, 5, nonlinearity="sigmoid"), "nn.RNN has no nonlinearity='sigmoid'"),
+        (linnet.RNNCell(3, 5, nonlinearity="sigmoid"), "nn.RNNCell has no nonlinearity='sigmoid'"),
         (linnet.quantize(linnet.LSTM(3, 5)), "int8"),
     ],
-    ids=["unit", "option", "dropout", "int8"],
+    ids=["unit", "option", "dropout", "nonlinearity", "nonlinearity of a cell", "int8"],
 )
 def test_what_torch_does_not_have_is_not_restored(layer: nn.Module, why: str):
     report = linnet.restore(layer)

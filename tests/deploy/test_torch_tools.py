@@ -165,6 +165,7 @@ NOT_SCRIPTED = [
     linnet.SRU(4, 6),
     linnet.SRUCell(4, 6),
     linnet.RNN(4, 6, nonlinearity="sigmoid"),
+    linnet.RNNCell(4, 6, nonlinearity="sigmoid"),
     linnet.LSTM(4, 6, norm="rms"),
     linnet.LSTMCell(4, 6, peepholes=True),
     linnet.LSTM(4, 6, num_layers=2, dropout=0.1, variational=True),

@@ -15,6 +15,7 @@ import torch
 from tests.tools import toy_case
 from tools.compat import __main__ as command
 from tools.compat import environments, inside, models_page, page, processes, record
+from tools.compat.models import shared
 from tools.compat.projects import MODELS, PROJECTS, Model, Project
 
 
@@ -106,11 +107,36 @@ class ToyModel:
 
 @pytest.mark.parametrize(("shift", "works"), [(1e-6, True), (1e-3, False)])
 def test_a_conversion_has_to_give_the_same_numbers(shift: float, works: bool):
-    given = {"package": None, "float32": lambda module: 1, "int8": lambda module: 1}
+    given = {"package": lambda module: None, "float32": lambda module: 1, "int8": lambda module: 1}
     found = inside.convert(ToyModel(shift), given)
     assert [found[name]["works"] for name in given] == [True, works, True]
     assert found["float32"]["difference"] == pytest.approx(shift, rel=0.1)
     assert found["float32"]["why"] == ("" if works else "differs")
+
+
+class ReadModel(ToyModel):
+    """A model that is read from a file: there is no module of torch to compare with."""
+
+    CONVERSIONS = shared.READ
+
+    def own(self) -> Any:
+        return self.work(lambda module: None)
+
+
+class RebuiltModel(ToyModel):
+    own = ReadModel.own
+
+
+@pytest.mark.parametrize(
+    ("case", "first"), [(ToyModel, ["package"]), (RebuiltModel, ["rebuilt"]), (ReadModel, [])]
+)
+def test_the_contestants_of_a_model(case: Any, first: list[str]):
+    assert list(inside.conversions_of(case(0))) == [*first, "float32", "int8"]
+
+
+def test_the_way_of_the_package_comes_first():
+    found = inside.convert(ReadModel(1e-3), {"float32": lambda module: 1})
+    assert [(name, each["works"]) for name, each in found.items()] == [("package", True), ("float32", False)]
 
 
 def test_changed_answers_are_counted():

@@ -22,11 +22,12 @@ import torch
 import linnet
 from linnet.bench.timing import race
 from tools.compat import contestants
+from tools.compat.models.shared import unchanged
 
 ROUNDS, CONVERT_ROUNDS, SECONDS = 9, 41, 20.0
 THREADS = 2
 TOLERANCE = 1e-5  # relative to the largest number
-CONVERSIONS = {"package": None, "float32": linnet.convert, "int8": partial(linnet.convert, int8=True)}
+CONVERSIONS = {"float32": linnet.convert, "int8": partial(linnet.convert, int8=True)}
 Result = dict[str, Any]
 
 
@@ -60,14 +61,10 @@ def time(case: Any, rnns: dict[str, Any]) -> dict[str, Result]:
 
 
 def convert(case: Any, contestants: dict[str, Any]) -> dict[str, Result]:
-    """Compare the package's own way with the model that `linnet.convert` has changed, in float32 and int8."""
-    unconverted = case.work(lambda module: None)
-    calls = {name: case.work(how) for name, how in contestants.items() if how is not None}
-    # Where the package does not run torch, what the conversion gives is the difference to the rebuilt module.
-    first = (
-        {"package": case.own(), "rebuilt": unconverted} if hasattr(case, "own") else {"package": unconverted}
-    )
-    calls = {**first, **calls}
+    """Compare the package's own way with the model that has Linnet's layers, in float32 and int8."""
+    calls = {name: case.work(how) for name, how in contestants.items()}
+    if hasattr(case, "own"):
+        calls = {"package": case.own(), **calls}
     with torch.no_grad():
         found = {name: numbers(call()) for name, call in calls.items()}
         builders = {name: partial(calls.__getitem__, name) for name in calls}
@@ -80,6 +77,14 @@ def convert(case: Any, contestants: dict[str, Any]) -> dict[str, Result]:
         }
         for name, taken in times.items()
     }
+
+
+def conversions_of(case: Any) -> dict[str, Any]:
+    """The contestants of a case, the original first."""
+    if hasattr(case, "CONVERSIONS"):
+        return case.CONVERSIONS
+    # Where the package does not run torch, what the conversion gives is the difference to the rebuilt module.
+    return {"rebuilt" if hasattr(case, "own") else "package": unchanged, **CONVERSIONS}
 
 
 def numbers(result: Any) -> list[Any]:
@@ -100,7 +105,8 @@ def compared(result: list[Any], expected: list[Any], may_round: bool) -> Result:
 def main() -> None:
     what, module, results = sys.argv[1:]
     case = import_module(module)
-    given = CONVERSIONS if what == "convert" else getattr(case, "CONTESTANTS", contestants.CONTESTANTS)
+    is_model = what == "convert"
+    given = conversions_of(case) if is_model else getattr(case, "CONTESTANTS", contestants.CONTESTANTS)
     found = {"check": check, "time": time, "convert": convert}[what](case, given)
     Path(results).write_text(json.dumps(found), encoding="utf-8")
 

@@ -89,15 +89,34 @@ def model_alone(name: str, *requirements: str, **options: Any) -> Model:
     return model(name, *requirements, has_dependencies=False, **options)
 
 
+# What reads and runs ONNX files.
+RUNTIME = ("onnxruntime==1.31.1",)
+READER = ("onnx==1.23.2", "protobuf==7.36.2", "ml_dtypes==0.6.0", *RUNTIME)
 MODELS = {
     each.name: each
     for each in (
         model_alone(
             "silero-vad",
-            "silero-vad==6.2.3",
+            *("silero-vad==6.2.3", *RUNTIME),
             does="voice detector, 16 s of audio",
             weights="its own",
             way="ONNX Runtime, a block of frames",
+        ),
+        model_alone(
+            "silero-vad-onnx",
+            *("silero-vad==6.2.3", *READER),
+            line="model = linnet.read_model(file)",
+            does="the same from the package's ONNX file",
+            weights="its own",
+            way="ONNX Runtime, a block of frames",
+        ),
+        model_alone(
+            "ddddocr",
+            *("ddddocr==1.6.1", "pillow==13.0.0", *READER),
+            line="model = linnet.read_model(file)",
+            does="reader of a line of text, 64 x 320 pixels",
+            weights="its own",
+            way="ONNX Runtime",
         ),
         model_alone(
             "Resemblyzer",

@@ -74,6 +74,16 @@ def test_batches_before_time():
     torch.testing.assert_close(found, (y.permute(2, 0, 1, 3), hn.transpose(0, 1), cn.transpose(0, 1)))
 
 
+@pytest.mark.parametrize(("exponent", "operator"), [(2.0, "Mul"), ([2.0], "Pow"), (3.0, "Pow")], ids=str)
+def test_a_square_is_a_product(exponent: float | list[float], operator: str):
+    nodes = [onnx_cases.node("Pow", ["x", "e"], ["y"])]
+    proto = onnx_cases.model(nodes, {"x": (2, 3)}, ["y"], {"e": np.array(exponent, np.float32)})
+    session, model = session_of(proto), read(proto)
+    assert [node.operator for node in model.graph.nodes] == [operator]
+    feed = feed_of(session, seed=0)
+    assert_same(call(model, feed), session.run(None, feed))
+
+
 def test_recurrent_nodes_are_layers_of_linnet():
     kinds = {"lstm_peepholes": linnet.LSTM, "gru_before": linnet.GRU, "rnn_relu": linnet.RNN}
     for name, kind in kinds.items():

@@ -22,6 +22,7 @@ with mock.patch.dict(sys.modules, {"torchaudio": mock.MagicMock()}):
     from silero_vad.sequence_vad import SileroVADSequence, frame_blocks
 
 RATE, SECONDS, FRAME, CONTEXT = 16000, 16, 512, 64
+FILE = "silero_vad_16k_sequence.onnx"
 # The names of its modules in the package's TorchScript, and here.
 NAMES = {
     "stft.forward_basis_buffer": "stft_conv.weight",
@@ -74,7 +75,7 @@ def weights() -> dict[str, Tensor]:
 
 
 def own() -> Callable[[], Any]:
-    detector, samples = SileroVADSequence(data("silero_vad_16k_sequence.onnx")), audio()
+    detector, samples = SileroVADSequence(data(FILE)), audio()
     return lambda: detector.audio_forward(samples, RATE)
 
 
@@ -82,9 +83,10 @@ def work(convert: Convert) -> Callable[[], Tensor]:
     model = Detector(weights()).eval()
     convert(model)
     samples = audio()
+    return lambda: model(frames(samples))
 
-    def call() -> Tensor:
-        (block,) = frame_blocks(samples, FRAME, CONTEXT, max_frames=512)
-        return model(torch.from_numpy(block))
 
-    return call
+def frames(samples: Any) -> Tensor:
+    """The audio as one block, [frames, CONTEXT + FRAME]."""
+    (block,) = frame_blocks(samples, FRAME, CONTEXT, max_frames=512)
+    return torch.from_numpy(block)
