@@ -28,7 +28,7 @@ from linnet.layers.scripted import scriptable
 from linnet.layers.torch_twins import OF_STACK, OF_START, OF_TRAINING
 from linnet.program.operands import sum_of_biases
 from linnet.program.owned import named_tensors
-from linnet.program.unit import Shift
+from linnet.program.unit import CannotFuse, Shift
 from linnet.recurrent.adapters import unwrapped
 from linnet.recurrent.cell import Cell
 from linnet.recurrent.projection import Projection
@@ -142,6 +142,8 @@ class OfInput(TorchProjection):
         second = self.bias_hh
         if second is None:
             return super().shifts()
+        if len(second) != len(self.bias_ih):  # type: ignore[arg-type]
+            raise CannotFuse("its two biases have different sizes")
         # The kernels of a single step read both, which they find by their addresses.
         return [Shift(self.bias_ih), Shift(second[: len(second) - self.apart], self.apart)]  # type: ignore[arg-type]
 

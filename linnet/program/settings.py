@@ -66,6 +66,10 @@ MACHINERY = frozenset(
 )
 
 
+# What another module holds for a projection; see linnet/program/owned.py.
+PARAMETERS_OF_OWNER = ("owned", "owner")
+
+
 class Settings:
     """The attributes that steps of a cell read, and their values as a key."""
 
@@ -229,7 +233,8 @@ def described_module(module: nn.Module) -> Hashable:
     """Its attributes and those of its children, without parameters: a trace rejects these anyway."""
     if type(module) is nn.Identity:  # for speed: a unit without a norm has one
         return nn.Identity
-    public = [(name, described(value)) for name, value in vars(module).items() if name[0] != "_"]
+    own = {name: value for name, value in vars(module).items() if name not in PARAMETERS_OF_OWNER}
+    public = [(name, described(value)) for name, value in own.items() if name[0] != "_"]
     children = [(name, described(child)) for name, child in module._modules.items()]
     return type(module), *public, *children
 
