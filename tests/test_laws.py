@@ -138,7 +138,11 @@ def law(number: int, chosen: list[Variant] = VARIANTS) -> Any:
 def test_stepping_the_cell_equals_running_the_module(variant: Variant, shape: Shape, data: st.DataObject):
     rnn = shape.build(variant)
     cell = variant.cell(shape.width(variant), shape.size(variant), **variant.options)
-    cell.double().eval().load_state_dict(rnn.first_cell.state_dict())
+    cell.double().eval().load_state_dict(rnn.first_cell.state_dict(), strict=False)
+    for (_, mine), (_, given) in zip(
+        cell.parameters_inside(), rnn.first_cell.parameters_inside(), strict=True
+    ):
+        mine.data.copy_(given)
     state = shape.state(rnn)
     y, final = rnn(shape.x(variant), state)
     held, outputs = each(lambda s: s[0], state), []
@@ -236,7 +240,7 @@ def both_ways(data: st.DataObject, variant: Variant) -> bool:
     return variant.stacks_both_ways and data.draw(st.booleans(), label="bidirectional")
 
 
-@law(3)
+@law(2)
 def test_padding_changes_neither_results_nor_gradients(variant: Variant, shape: Shape, data: st.DataObject):
     rnn = shape.build(variant, layers=2, bidirectional=both_ways(data, variant))
     x, state = shape.x(variant), shape.state(rnn)
@@ -245,7 +249,7 @@ def test_padding_changes_neither_results_nor_gradients(variant: Variant, shape: 
     same_run(run(rnn, x, state, lengths=lengths), one_by_one(rnn, x, state, mask))
 
 
-@law(3)
+@law(2)
 def test_a_mask_with_holes_is_the_sequence_without_them(variant: Variant, shape: Shape, data: st.DataObject):
     rnn = shape.build(variant, layers=2, bidirectional=both_ways(data, variant))
     x, state, mask = shape.x(variant), shape.state(rnn), mask_of(data, shape)
@@ -312,8 +316,9 @@ def test_a_masked_sequence_reversed_is_the_backward_direction(
     variant = variant._replace(options={k: v for k, v in variant.options.items() if k != "residual"})
     variant = variant._replace(square=variant.square and variant.unit in (linnet.RAN, linnet.MinGRU))
     both, one = shape.build(variant, bidirectional=True), shape.build(variant)
-    backward = {k: v for k, v in both.state_dict().items() if k.startswith("directions.1.")}
-    one.load_state_dict({k.replace("directions.1.", "directions.0."): v for k, v in backward.items()})
+    backward = {k: v for k, v in both.state_dict().items() if "directions.1." in k or "_reverse" in k}
+    names = {k: k.replace("directions.1.", "directions.0.").removesuffix("_reverse") for k in backward}
+    one.load_state_dict({names[k]: v for k, v in backward.items()})
     x, state, mask = shape.x(variant), shape.state(both), mask_of(data, shape)
     y, final = both(x, state, mask=mask)
     reversed_y, end = one(x.flip(0), each(lambda s: s[1:], state), mask=mask.flip(0))

@@ -218,9 +218,11 @@ class Scan(torch.autograd.Function):
             return None, djoint, None, None, None, *others
         parts, needed_of = len(operands.plan.projected), (*needed[:2], needed[2] or needed[3])
         dx, dweight, dbias = projection_gradients(djoint, source, needed_of, parts)
-        dsecond = dbias if needed[3] else None
-        if call.apart and dsecond is not None:
-            dsecond = torch.cat([dsecond[: -call.apart], others[call.part]])
+        dsecond = None
+        if needed[3] and dbias is not None:
+            # Not the same tensor: users may add to one of the two in place.
+            dsecond = torch.cat([dbias[: -call.apart], others[call.part]]) if call.apart else dbias.clone()
+        if call.apart:
             others[call.part] = None
         return None, dx, dweight, dbias, dsecond, *others
 

@@ -269,7 +269,7 @@ def test_a_window_is_scored_before_it_is_learnt():
 
 
 def test_learning_on_the_way_helps_on_a_regular_text():
-    model, settings = tiny(), dynamic.DynamicConfig(dynamic_lr=0.05, dynamic_batch=2)
+    model, settings = tiny(), dynamic.DynamicConfig(dynamic_lr=0.03, dynamic_batch=2)
     known = dynamic.statistics(model, TEXT, settings)
     still = dynamic.evaluate(model, TEXT, known, dynamic.DynamicConfig(dynamic_lr=0.0), TextMetrics("char"))
     assert dynamic.evaluate(model, TEXT, known, settings, TextMetrics("char"))["loss"] < still["loss"] - 0.1

@@ -173,7 +173,7 @@ def pair_of_directions(chosen: ways.Way, monkeypatch: pytest.MonkeyPatch) -> Any
 
 
 def test_directions_run_one_after_the_other_if_a_weight_does_not_fit(monkeypatch):
-    def cannot(runs, x):
+    def cannot(runs):
         raise CannotFuse("a weight does not fit")
 
     monkeypatch.setattr(choose, "run_fused_pair", cannot)
@@ -182,7 +182,7 @@ def test_directions_run_one_after_the_other_if_a_weight_does_not_fit(monkeypatch
 
 def test_directions_run_one_after_the_other_for_a_tracer(monkeypatch):
     """It has to find registered operations, and there is none for a pair."""
-    monkeypatch.setattr(choose, "run_fused_pair", lambda runs, x: "one launch")
+    monkeypatch.setattr(choose, "run_fused_pair", lambda runs: "one launch")
     assert pair_of_directions(ways.TRITON, monkeypatch) == "one launch"
     assert pair_of_directions(ways.TRITON.when_recorded, monkeypatch) is None
 
