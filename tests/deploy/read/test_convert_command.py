@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from pathlib import Path
 
 import numpy as np
@@ -127,9 +126,6 @@ def test_shapes_that_do_not_fit_are_named(tmp_path: Path, capsys: pytest.Capture
     assert "(the inputs were x=5x1x4, h=1x3x6; --shape gives others)" in capsys.readouterr().err
 
 
-@pytest.mark.skipif(
-    "example" not in inspect.signature(linnet.export_c).parameters, reason="no export by example"
-)
 def test_a_file_becomes_c(tmp_path: Path):
     proto = recurrent("GRU", states=True)
     for each, lengths in zip(proto.graph.input, ((1, 1, 4), (1, 1, 6)), strict=True):
