@@ -32,6 +32,7 @@ from benchmarks.rows import commit
 from linnet.base.files import write_atomically
 from linnet.base.machine import processor_name
 from linnet.cli.parser import Parser, path_name
+from linnet.data.labelled_series_sets import package_folder
 from linnet.runs.records import read_result
 
 RECORD = RecordFile(
@@ -42,7 +43,7 @@ RECORD = RecordFile(
     },
     key=("task", "case", "seed"),
 )
-TASK_NAMES = ("classify", "nli", "tag", "translate", "lm")
+TASK_NAMES = ("classify", "nli", "tag", "translate", "lm", "forecast", "series")
 SCRIPT = "nn.LSTM 2x256 script"
 
 
@@ -137,12 +138,34 @@ def characters(data: Path, folder: Path) -> list[str]:
     return ["--path", str(path), "--level", "char"]
 
 
+def hours(data: Path, folder: Path) -> list[str]:
+    """A year and eight months of one sensor: the column OT of ETTh1."""
+    rows = csv.DictReader(io.StringIO(read_text(data, "ett/ETTh1.csv.xz"), newline=""))
+    return ["--path", write_rows(folder / "temperature.csv", ("date", "OT"), list(rows)[: 20 * 30 * 24])]
+
+
+def weeks(data: Path, folder: Path) -> list[str]:
+    """The weekly series of M4 without their test part: a row for each."""
+    path = folder / "weeks.csv"
+    path.write_text(read_text(data, "m4/Weekly-train.csv.xz"), encoding="utf-8")
+    return ["--path", str(path)]
+
+
+def vowels(data: Path, folder: Path) -> list[str]:
+    """Recordings of nine speakers, from the package sktime."""
+    made = package_folder("japanese_vowels", "JapaneseVowels") / "JapaneseVowels"
+    return ["--path", f"{made}_TRAIN.ts", "--test-path", f"{made}_TEST.ts"]
+
+
 CASES = (
     Case("classify", "2,000 reviews", "accuracy", lambda data, folder: reviews(2000, data, folder)),
     Case("classify", "20,000 reviews", "accuracy", lambda data, folder: reviews(20_000, data, folder)),
     Case("nli", "6,000 pairs", "accuracy", pairs),
     Case("tag", "4,000 sentences", "f1", sentences),
     Case("translate", "3,000 lines", "bleu", translations),
+    Case("forecast", "14,400 hours", "mase", hours),
+    Case("forecast", "359 weekly series", "mase", weeks),
+    Case("series", "270 recordings", "accuracy", vowels),
     *(
         Case("lm", f"characters, {round(60 * minutes)} s", "bpc", characters, minutes)
         for minutes in (1.0, 2.0, 274 / 60)
@@ -195,7 +218,7 @@ def best_baseline(case: Case, result: dict[str, Any]) -> tuple[str, float | None
 
 
 def is_higher_better(case: Case) -> bool:
-    return case.figure != "bpc"
+    return case.figure not in ("bpc", "mase")
 
 
 def race(case: Case, seed: int, folder: Path, options: Sequence[str]) -> Measured:
@@ -266,8 +289,8 @@ def table(rows: list[Row]) -> str:
         "# What `linnet train` reaches by its defaults\n",
         "Written by `python -m benchmarks.defaults`. Each run has its files and a seed, and no other option; "
         "CPU seconds are those of the whole command, with one thread. The baseline is the best one of the "
-        f"run; that of language models is the {SCRIPT} with the same seconds. Bits per character (bpc): "
-        "lower is better.\n",
+        f"run; that of language models is the {SCRIPT} with the same seconds. Bits per character (bpc) "
+        "and MASE: lower is better.\n",
         "| task | data | figure | by seed | baseline | CPU seconds | date, commit |",
         "|---|---|---|---|---|---|---|",
     ]

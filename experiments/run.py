@@ -23,7 +23,7 @@ from experiments.show import list_tables, show
 from experiments.tables import config_of, is_run, only_evaluates, read_table
 from experiments.training import RUNS, folder_of, make_run, repeated, store_curve
 from linnet.cli.folders import overwrite
-from linnet.cli.options import add_run_options, given_options
+from linnet.cli.options import add_cross_validation, add_run_options, given_options
 from linnet.cli.parser import Parser, path_name
 from linnet.runs.records import write_atomically
 
@@ -36,7 +36,7 @@ def parser(task: str) -> Parser:
     add("--list", action="store_true", help="list all tables and how many rows were measured")
     add("--readme", action="store_true", help="update the tables of the README")
     add("--row", help="train this row, or resume it, and store its results")
-    add("--folds", type=int, default=0, help="the number of folds (that of the table)")
+    add_cross_validation(result, task, "the number of folds (that of the table)")
     add(
         "--run-dir",
         type=path_name,
@@ -75,8 +75,8 @@ def run(options: argparse.Namespace) -> None:
 def run_row(options: argparse.Namespace, given: dict[str, Any]) -> None:
     table = read_table(options.table)
     row = table.find(options.row)
-    if options.folds:
-        table = dataclasses.replace(table, folds=options.folds)
+    if options.cross_validation:
+        table = dataclasses.replace(table, folds=options.cross_validation)
     if not is_run(table, row):
         raise ValueError(f"{row.name} of {table.name} cannot be run; {state(table, row, [])}")
     if options.overwrite and not only_evaluates(row):

@@ -13,7 +13,7 @@ from linnet.runs.config import RunConfig, override
 from linnet.train.recipes import recipe
 
 HERE = Path(__file__).resolve().parent
-METRICS = ("perplexity", "bpc", "loss", "accuracy", "error", "f1", "bleu")
+METRICS = ("perplexity", "bpc", "loss", "accuracy", "error", "f1", "bleu", "smape", "mse")
 FIGURES = ("parameters", "rnn_parameters", "valid", "test", "accuracy", "minutes", "solved")
 
 
@@ -51,6 +51,7 @@ class Table:
     settings: dict[str, Any] = field(default_factory=dict)  # settings of all rows, applied after the recipe
     reasons: dict[str, str] = field(default_factory=dict)
     also: tuple[str, ...] = ()  # further figures of the test, besides the metric
+    beside: tuple[str, ...] = ()  # baselines of the runs whose figure is stored with `also`
     folds: int = 0  # train each row on this many folds, and report means (0: a single run)
     pairs: tuple[tuple[str, str], ...] = ()  # models to compare on the same folds; rows are <set>-<model>
 

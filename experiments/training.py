@@ -49,7 +49,9 @@ def make_run(table: Table, row: Row, given: dict[str, Any], folder: Path | None,
         **{split: mean(figure(table, each[split]) for each in results) for split in ("valid", "test")},
         "tokens_per_second": round(mean(each["tokens_per_second"] for each in results)),
         **solving(table, valid),
-        "also": further(table, [each["test"] for each in results]),
+        "also": ", ".join(
+            filter(None, [further(table, [each["test"] for each in results]), beside(table, results)])
+        ),
     }
     if len(results) > 1:
         measured["repeats"] = " ".join(text(figure(table, each["test"])) for each in results)
@@ -85,6 +87,17 @@ def further(table: Table, tests: Sequence[dict[str, float]]) -> str:
     """Return the other figures of the tests that the table wants, such as "em 12.5"."""
     return ", ".join(
         f"{name} {text(mean(named_figure(name, each) for each in tests))}" for name in table.also
+    )
+
+
+def beside(table: Table, results: Sequence[dict[str, Any]]) -> str:
+    """Return the metric of the table, and `also`, of baselines: "linear mse 0.03, linear mae 0.14"."""
+    found = {each["name"]: each["figures"] for each in results[0]["baselines"]}
+    return ", ".join(
+        f"{name} {figure} {text(named_figure(figure, found[name]))}"
+        for name in table.beside
+        for figure in (table.metric, *table.also)
+        if name in found
     )
 
 

@@ -243,6 +243,23 @@ def test_help(command: list[str], capsys: pytest.CaptureFixture[str]):
     assert "usage: linnet" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("task", list(TASKS))
+@pytest.mark.parametrize("command", ["train", "compare", "search"])
+def test_every_command_takes_every_task(command: str, task: str, capsys: pytest.CaptureFixture[str]):
+    """An option of a task may have the name of one of the command."""
+    assert answer(capsys, command, task, "--help") == (0, "")
+
+
+def test_folds_are_of_a_cross_validation_or_of_the_task():
+    for task, cross_validation in (("classify", 3), ("forecast", 0)):
+        parser = argparse.ArgumentParser()
+        parser.first_word = task  # type: ignore[attr-defined]
+        compare.add_options(parser)
+        options = parser.parse_args([task, "--folds", "3"])
+        assert options.cross_validation == cross_validation
+        assert getattr(options, "folds", 0) == 3 - cross_validation
+
+
 @pytest.mark.parametrize("command", [["train", "lm"], ["train", "classify"], ["compare"], ["search"]])
 def test_help_shows_the_common_options_first(command: list[str], capsys: pytest.CaptureFixture[str]):
     """--help --all shows all of them."""

@@ -33,7 +33,7 @@ PAPERS = {
     *(f"scrn_table{number}" for number in range(2, 8)),
     *("nru_figure1", "nru_figure2", "nru_figure4", "nru_table3", "nru_figure8", "nru_analysis"),
 }
-OURS = {"units_on_ptb", "nru_copying", "nru_variable"}
+OURS = {"units_on_ptb", "nru_copying", "nru_variable", "series_sets", "m4_hourly", "m4_weekly", "ett"}
 OURS |= {f"today_{name}" for name in ("adding", "digits", "fitzhugh", "parity", "selective")}
 
 if sys.version_info < (3, 11):

@@ -12,6 +12,8 @@ from torch import Tensor, nn
 import linnet
 from linnet.deploy.causal import Causal
 from linnet.deploy.step.build import outputs_of
+from linnet.models.forecaster import Forecaster, ForecasterConfig, Sizes
+from linnet.models.stream_step import Axis, StreamStep
 from tools.step_cases import Case
 
 
@@ -165,6 +167,7 @@ FUNCTIONS: Sequence[Callable[[Tensor], Tensor]] = (
     lambda x: torch.where(x > 0, x, x * 0.1).roll(1, -1) + x.flip(1),
     lambda x: torch.cat([x, x.new_zeros(1, 2, 12), torch.ones_like(x)], 1),
     lambda x: x.chunk(2, 1)[0] * x.chunk(2, 1)[1].sigmoid(),
+    lambda x: torch.where(x == x, x // 0.7, 0.0) + x % 0.7 + F.softplus(3 * x) + F.gelu(x),
 )
 
 
@@ -188,10 +191,22 @@ def recurring(rnn: nn.Module, size: int, x: Tensor, state: Any, steps: int) -> C
     )
 
 
+def forecaster() -> StreamStep:
+    """One value in, one forecast out."""
+    sizes = Sizes(horizon=3, context=8, season=4, known=1, gaps=True)
+    model = Forecaster(sizes, ForecasterConfig(hidden_size=6, decoder="steps"))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    axes = [Axis("step", ("1", "2", "3")), Axis("level", tuple(map(str, model.answer.levels)))]
+    names = ["value", "known", "known+1", "known+2", "known+3"]
+    return StreamStep(model, names, axes, torch.randn(20, sizes.inputs)).eval()
+
+
 def frames(steps: int) -> list[Case]:
     """Every operation, some in one module, and every recurrent layer and cell."""
     torch.manual_seed(1)
-    denoiser = Denoiser()
+    denoiser, step = Denoiser(), forecaster()
     h, cell_h, x = torch.zeros(2, 1, 4), torch.zeros(1, 4), torch.zeros(1, 1, 5)
     pair, cell_pair = (h, h.clone()), (cell_h, torch.ones(1, 4))
     return [
@@ -209,4 +224,5 @@ def frames(steps: int) -> list[Case]:
         recurring(nn.RNNCell(5, 4), 4, x[0], cell_h, steps),
         by_example("reader", Reader(), torch.tensor([3]), Reader().start(), steps),
         by_example("denoiser", denoiser, torch.zeros(1, 8), denoiser.start(), steps),
+        by_example("forecaster", step, *step.example, steps),
     ]

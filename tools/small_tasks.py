@@ -34,11 +34,30 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "tag": {"set": "own", "batch": 5, "eval_batch": 3, "embedding_size": 4, "character_hidden": 3},
     "translate": {"set": "own", "pieces": 260, "tokens": 60, "heads": 1, "num_layers": 1},
     "read": {"set": "own", "batch": 5, "eval_batch": 3, "embedding_size": 4, "num_layers": 1},
+    "forecast": {
+        "set": "own",
+        "horizon": 3,
+        "context": 8,
+        "season": 4,
+        "batch": 5,
+        "eval_batch": 3,
+        "origins": 2,
+    },
+    "series": {"set": "own", "group": "id", "label": "kind", "num_layers": 1, "batch": 5, "eval_batch": 3},
 }
 
 ASKED = {"question": "Who sang?", "id": "1", "answers": [{"text": "bird", "answer_start": 2}]}
 # The options of a task that name files, with the name and the text of each.
+SERIES = "".join(f"{day},{3 * day % 5 + 1},{day % 4 + 20}\n" for day in range(1, 41))
+# A gesture goes up, another down, in 2 to 5 steps of two channels.
+GESTURES = "".join(
+    f"{number},{step * (1 - 2 * (number % 2))},{(number + step) % 3},{'up' if number % 2 == 0 else 'down'}\n"
+    for number in range(40)
+    for step in range(2 + number % 4)
+)
 FILES: dict[str, dict[str, tuple[str, str]]] = {
+    "forecast": {"path": ("series.csv", f"step,small,large\n{SERIES}")},
+    "series": {"path": ("gestures.csv", f"id,x,y,kind\n{GESTURES}")},
     "lm": {"path": ("text.txt", "the light unit sang a song of memory and of time.\n" * 20)},
     "classify": {"path": ("texts.csv", "text,label\n" + "a song of light,bird\na unit of time,clock\n" * 20)},
     "nli": {

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from linnet.analysis.attention_plots import draw_attention
 from linnet.analysis.bar_plots import draw_converge, draw_sensitivity, draw_speed
+from linnet.analysis.chart_plots import chart_captions, draw_stored_charts
 from linnet.analysis.curve_plots import draw_gradient, draw_loss, draw_validation
 from linnet.analysis.drawing import NothingToShow, house_style, save
 from linnet.analysis.inside_plots import draw_distance, draw_memory
@@ -50,7 +51,8 @@ def baseline_caption() -> str:
 
 def validation_caption(panel: Panel) -> str:
     shown = main_figure(panel.first)
-    text = f"{shown.label.capitalize()} on validation data, which no model is trained on. {shown.about}"
+    label = shown.label[:1].upper() + shown.label[1:]
+    text = f"{label} on validation data, which no model is trained on. {shown.about}"
     drawn = shown.name == "loss" and baseline(panel) is not None
     return text + (baseline_caption() if drawn else "")
 
@@ -70,6 +72,11 @@ def how_measured(runs: Iterator[Recorded]) -> str:
 # --------------------------------------------------------------------------------------- all plots
 
 PLOTS: dict[str, Plot] = {
+    "answers": Plot(
+        "charts of some answers to the test set, such as the best and the worst forecast",
+        draw_stored_charts,
+        chart_captions,
+    ),
     "validation": Plot(
         "the main metric on validation data by update (Figure 5)", draw_validation, validation_caption
     ),

@@ -59,7 +59,7 @@ tbody tr:nth-child(even) {{ background: var(--stripe); }}
 dl {{ display: grid; grid-template-columns: max-content 1fr; gap: .2rem 1rem; font-size: .9rem; }}
 dt {{ font-weight: 600; }} dd {{ margin: 0; }}
 .plots {{ display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 28rem), 1fr));
-  gap: 1.5rem; }}
+  gap: 1.5rem; margin-top: 1.5rem; }}
 a {{ color: var({BLUE.variable}); }}
 figure {{ margin: 0; }} figure svg {{ display: block; width: 100%; height: auto; }}
 .single {{ max-width: 44rem; }}

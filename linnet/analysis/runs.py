@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from linnet.base.suggest import no_such
 from linnet.models.config import default_options
+from linnet.runs.charts import read_charts
 from linnet.runs.config import LATER, RunConfig, parts
 from linnet.runs.records import (
     Row,
@@ -21,7 +22,7 @@ from linnet.runs.records import (
 )
 from linnet.runs.untrusted import has_file, read_bytes
 from linnet.tasks import TASKS
-from linnet.tasks.results import LOSS, Figure, Section
+from linnet.tasks.results import LOSS, Chart, Figure, Section
 
 SOLVED = 0.1
 """A memory task is solved when its loss is below this share of the memoryless baseline."""
@@ -43,6 +44,7 @@ class Recorded(NamedTuple):
     sample: str
     speed: float | None = None  # tokens per second, measured after training with nothing else running
     details: Sequence[Section] = ()  # tables of its test, such as a confusion matrix
+    charts: Sequence[Chart] = ()  # of its test, such as forecasts of some series
     split: str = ""  # runs of the same problem with another value here are drawn in another panel
 
 
@@ -78,6 +80,7 @@ def read_run(folder: Path, name: str | None = None) -> Recorded:
         sample.decode("utf-8", errors="replace"),
         read_speed(folder),
         read_details(folder),
+        read_charts(folder),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from math import isfinite
 from typing import Any
 
 from linnet.runs.config import RunConfig
@@ -40,7 +41,7 @@ def verdict(config: RunConfig, result: Row) -> Iterator[str]:
     shown = shared_figures(config, found)
     if not shown:
         return
-    figure, remedies = shown[0], TASKS[config.task].remedies
+    figure, remedies = defined(shown, result), TASKS[config.task].remedies
     own = result["test"][figure.name]
     margins = (CLEARLY, *[0.0] * len(found))
     better = [
@@ -48,6 +49,8 @@ def verdict(config: RunConfig, result: Row) -> Iterator[str]:
         for each, margin in zip(found, margins, strict=False)
         if not wins(figure, own, each["figures"][figure.name], margin)
     ]
+    if found[0] not in better:
+        yield from yardstick_line(figure, own, found, TASKS[config.task].yardstick)
     if not better:
         return
     best = (max if figure.higher else min)(better, key=lambda each: each["figures"][figure.name])
@@ -64,6 +67,13 @@ def verdict(config: RunConfig, result: Row) -> Iterator[str]:
         )
 
 
+def defined(shown: Sequence[Figure], result: Row) -> Figure:
+    """Return the first figure that is a number for the run and for all baselines; else the first."""
+    known = [result["test"], *(each["figures"] for each in result["baselines"])]
+    numbers = [figure for figure in shown if all(isfinite(each[figure.name]) for each in known)]
+    return (numbers or shown)[0]
+
+
 PERFECT = (1.0, 100.0)
 """The highest value of a figure that is a share, or one in %."""
 
@@ -75,7 +85,17 @@ def wins(figure: Figure, value: float, other: float, margin: float) -> bool:
     """Whether a run is better than a baseline; if both answer everything right, nothing is wrong with it."""
     if figure.higher:
         return value > other or value == other in PERFECT
-    return value < (1 - margin) * other
+    # No answer is better than one without an error.
+    return value < (1 - margin) * other or figure.show(value) == figure.show(other) == figure.show(0.0)
+
+
+def yardstick_line(figure: Figure, own: float, found: Sequence[Row], name: str) -> Iterator[str]:
+    """Yield by how much a run has less error than the baseline that readers of a task expect."""
+    for other in (each["figures"][figure.name] for each in found if each["name"] == name):
+        gain = 100 * (1 - own / other) if other else 0.0
+        if not figure.higher and gain >= 1:
+            values = f"{figure.show(own)} against {figure.show(other)}"
+            yield f"This run beats {name} by {gain:.0f} % (test {figure.label} {values})."
 
 
 def length_lines(result: Row) -> Iterator[str]:

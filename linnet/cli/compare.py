@@ -14,7 +14,15 @@ from linnet.analysis.report import LENS, write_report
 from linnet.analysis.runs import panels, read_run
 from linnet.analysis.table import best_run, text_table
 from linnet.cli.folders import RUNS, data_name, overwrite
-from linnet.cli.options import add_run_options, add_sources, add_task, check_task_is_first, parsed, run_config
+from linnet.cli.options import (
+    add_cross_validation,
+    add_run_options,
+    add_sources,
+    add_task,
+    check_task_is_first,
+    parsed,
+    run_config,
+)
 from linnet.cli.output import is_first_process, say, section_table
 from linnet.cli.parser import at_least_one, path_name
 from linnet.runs.config import RunConfig
@@ -44,7 +52,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
     add("--units", nargs="+", type=unit_of(task), default=units, metavar="UNIT", help=f"({names})")
     add("--vary", nargs="+", type=values, metavar="NAME=VALUE,...", help=VARY_HELP)
     add("--seeds", nargs="+", type=int, default=[], metavar="N", help="a run for each unit and seed (--seed)")
-    add("--folds", type=at_least_one, default=0, metavar="K", help="cross-validation: a run for each fold")
+    add_cross_validation(command, task, "cross-validation: a run for each fold")
     add("--budget", type=at_least_one, default=how.budget, help=f"parameters of each model ({how.budget})")
     add("--run-dir", type=path_name, dest="folder", metavar="DIR", help="(runs/compare-<data>)")
     add("--overwrite", action="store_true", help="delete the files of these runs and start over")
@@ -79,7 +87,7 @@ def run(options: argparse.Namespace) -> None:
     config = base_config(options)
     folder = options.folder or RUNS / f"compare-{data_name(config)}"
     task = shared_task(config)
-    repeated = options.seeds, options.folds
+    repeated = options.seeds, options.cross_validation
     if options.vary:
         runs = list(variations(config, dict(options.vary), folder, *repeated))
     else:

@@ -16,6 +16,7 @@ from linnet.deploy.c import export_c
 from linnet.deploy.hub import export_hub
 from linnet.deploy.javascript import export_js
 from linnet.deploy.onnx import export_onnx
+from linnet.deploy.onnx_stream import write_stream_onnx
 from linnet.deploy.source.folder import new_folder
 from linnet.deploy.wasm import export_wasm
 from linnet.models.classifier import Classifier
@@ -61,7 +62,8 @@ def run(options: argparse.Namespace) -> None:
     given: dict[str, Any] = {"int8": options.int8, "vocabulary": tokens_of(trained)}
     if options.weights:
         given["weights"] = options.weights
-    written = TARGETS[options.to](trained.model, out, **given)
+    model = trained.task.stream_step(trained.model) or trained.model
+    written = TARGETS[options.to](model, out, **given)
     say_written(written)
 
 
@@ -70,10 +72,15 @@ def say_written(folder: Path) -> None:
 
 
 def write_onnx(trained: TrainedRun, out: Path) -> Path:
-    """Write model.onnx, which reads whole sequences; of a language model also step.onnx and its tokens."""
+    """Write model.onnx, which reads whole sequences; of a language model also step.onnx and its tokens.
+
+    Of a run that reads numbers one step at a time, write step.onnx and the names of its numbers.
+    """
     model = trained.model
     with new_folder(out, {"target": ONNX}) as work:
-        if isinstance(model, LanguageModel):
+        if step := trained.task.stream_step(model):
+            write_stream_onnx(step, work)
+        elif isinstance(model, LanguageModel):
             write_sequences(model, work / "model.onnx")
             export_onnx(model, work / "step.onnx", streaming=True)
         elif isinstance(model, Classifier):

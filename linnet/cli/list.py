@@ -85,8 +85,8 @@ def set_lines() -> Iterator[str]:
 
     for task_name, task in TASKS.items():
         for name, described in task.sets.items():
-            yield f"{name:<15}{task_name}: {described.about}"
-            yield f"{'':<15}  {described.terms}"
+            yield f"{name:<17}{task_name}: {described.about}"
+            yield f"{'':<17}  {described.terms}"
 
 
 def plot_lines() -> Iterator[str]:

@@ -11,7 +11,7 @@ from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import Any
 
-from linnet.cli.parser import path_name
+from linnet.cli.parser import at_least_one, path_name
 from linnet.tasks import TASKS
 
 
@@ -40,6 +40,13 @@ def add_sources(command: argparse.ArgumentParser) -> None:
 def add_checkpoint(command: argparse.ArgumentParser) -> None:
     """Add the option that selects the weights of a run."""
     command.add_argument("--checkpoint", choices=("best", "last"), default="best", help="(best)")
+
+
+def add_cross_validation(command: argparse.ArgumentParser, task: str, text: str) -> None:
+    """Add --folds, the runs of a cross-validation, unless the data of a task has an option of this name."""
+    command.set_defaults(cross_validation=0)
+    if not any(each.name == "folds" for each in dataclasses.fields(TASKS[task].Data)):
+        command.add_argument("--folds", type=at_least_one, dest="cross_validation", metavar="K", help=text)
 
 
 COMMON = (

@@ -19,6 +19,7 @@ from linnet.cli.folders import task_of
 from linnet.cli.options import add_checkpoint, add_dataclass
 from linnet.cli.output import say
 from linnet.cli.parser import path_name
+from linnet.cli.predict_table import answer_table, is_table
 from linnet.runs.answers import AnswerFile
 from linnet.runs.load import TrainedRun, load
 from linnet.runs.records import looks_like_a_run
@@ -38,13 +39,19 @@ def add_options(command: argparse.ArgumentParser) -> None:
     )
     add = command.add_argument
     add("folder", type=path_name, metavar="RUN")
-    add("inputs", nargs="*", metavar="INPUT", help="inputs as the task takes them")
+    add(
+        "inputs",
+        nargs="*",
+        metavar="INPUT",
+        help="inputs as the task takes them; of forecast also a file, or nothing: the data of the run",
+    )
     add("--file", type=path_name, help="a text file with one input per line (-: standard input)")
     add(
         "--out",
         type=path_name,
         help="write the answers to this file; if stopped, the same command continues it",
     )
+    add("--plot", type=path_name, help="of forecast: draw the answers to this .html, .svg or .png")
     add("--json", action="store_true", help="one JSON object per line, with the input and the answer")
     add_checkpoint(command)
     folder = next((word for word in getattr(command, "words", ()) if looks_like_a_run(Path(word))), None)
@@ -69,13 +76,20 @@ def prediction_options(task: type[Task]) -> type:
 
 def run(options: argparse.Namespace) -> None:
     inputs = [*options.inputs, *(lines_of(options.file) if options.file else ())]
+    settings = {name: getattr(options, name) for name in options.names if hasattr(options, name)}
+    trained = load(options.folder, options.checkpoint)
+    if is_table(trained, options):
+        answer_table(trained, options, settings)
+        return
+    if options.plot:
+        raise ValueError(
+            "--plot draws the answers to a file, or to the data of a run of forecast; leave it out"
+        )
     if not inputs:
         raise ValueError(
             "there is nothing to predict: give inputs, or --file with one input per line "
             "(--file - reads standard input)"
         )
-    settings = {name: getattr(options, name) for name in options.names if hasattr(options, name)}
-    trained = load(options.folder, options.checkpoint)
     check_inputs(trained.task, inputs, len(options.inputs), options.file)
     show = partial(shown, trained.task, as_json=options.json)
     if options.out is None:

@@ -46,15 +46,18 @@ def run(options: argparse.Namespace) -> None:
     if options.overwrite:
         overwrite(folder, config)
     result = train(config, folder, choose())
+    report = folder / "report.html"
     if is_first_process():
-        write_report(folder / "report.html", [read_run(folder)], f"{folder.name}")
+        write_report(report, [read_run(folder)], f"{folder.name}")
     say(result_line("valid", result["valid"]))
     say(result_line("test", result["test"]))
     for baseline in result.get("baselines", ()):
         say(result_line(f"baseline, {baseline['name']}", baseline["figures"]))
     for line in verdict(config, result):
         say(line)
-    say(f"{result['tokens_per_second']:,.0f} tokens/s; the run is in {folder}")
+    say(f"{result['tokens_per_second']:,.0f} tokens/s; the run is in {folder}, its report in {report}")
+    if TASKS[config.task].answers_tables:
+        say(f"next: linnet predict {folder} --plot next.html")
 
 
 def default_folder(recipe: str | None, config: RunConfig) -> Path:

@@ -13,33 +13,47 @@ from linnet.data.tables import Labelled
 log = logging.getLogger("linnet")
 
 
-def classes_of(splits: Splits) -> tuple[str, ...]:
-    """Return the classes of the training set: numbers by value, others by name."""
+def classes_of(splits: Splits, noun: str = "text") -> tuple[str, ...]:
+    """Return the classes of the training set: numbers by value, others by name.
+
+    noun   what has a class, for messages; its plural, "texts", is that of a regular noun or "series"
+    """
     found = {row.label for row in splits.train}
     if len(found) < 2:
-        only = f"only {min(found)!r}" if found else "no text"
+        only = f"only {min(found)!r}" if found else f"no {noun}"
         raise DataError(f"the training set has {only}; classification needs at least two classes")
     for split in ("valid", "test"):
-        check_split(split, getattr(splits, split), found)
+        check_split(split, getattr(splits, split), found, noun)
     numbers = all(label.lstrip("-").isdecimal() for label in found)
     return tuple(sorted(found, key=(lambda label: (int(label), label)) if numbers else None))
 
 
-def check_split(split: str, rows: Sequence[Labelled], known: set[str]) -> None:
+def check_split(split: str, rows: Sequence[Labelled], known: set[str], noun: str = "text") -> None:
     """Refuse a split without texts or with classes that are not known; name the classes that it lacks."""
-    if not rows:
-        raise DataError(f"the {split} set has no texts; give more texts or a file of its own")
+    check_rows(split, rows, noun)
     for row in rows:
-        check_label(split, row, known)
+        check_label(split, row, known, noun)
     if missing := known - {row.label for row in rows}:
-        log.warning("the %s set has no text of the class %s", split, ", ".join(sorted(missing)))
+        log.warning("the %s set has no %s of the class %s", split, noun, ", ".join(sorted(missing)))
 
 
-def check_label(split: str, row: Labelled, known: Collection[str]) -> None:
+def check_rows(split: str, rows: Sequence[Labelled], noun: str = "text") -> None:
+    if not rows:
+        several = plural(noun)
+        raise DataError(f"the {split} set has no {several}; give more {several} or a file of its own")
+
+
+def plural(noun: str) -> str:
+    return noun if noun.endswith("s") else f"{noun}s"
+
+
+def check_label(split: str, row: Labelled, known: Collection[str], noun: str = "text") -> None:
     if row.label not in known:
         where = row.where or f"the {split} set"
         listed = ", ".join(sorted(known)[:10])
-        raise DataError(f"{where} has the class {row.label!r}, which no training text has; expected {listed}")
+        raise DataError(
+            f"{where} has the class {row.label!r}, which no training {noun} has; expected {listed}"
+        )
 
 
 # ---------------------------------------------------------------------------- several labels, numbers
@@ -57,8 +71,7 @@ def labels_of_splits(splits: Splits, separator: str) -> tuple[str, ...]:
         raise DataError(f"no text of the training set has a label; labels are separated by {separator!r}")
     for split in ("valid", "test"):
         rows = getattr(splits, split)
-        if not rows:
-            raise DataError(f"the {split} set has no texts; give more texts or a file of its own")
+        check_rows(split, rows)
         for row in rows:
             for label in labels_of(row, separator):
                 check_label(split, row._replace(label=label), found)
@@ -66,7 +79,7 @@ def labels_of_splits(splits: Splits, separator: str) -> tuple[str, ...]:
 
 
 def finite_number(row: Labelled) -> float:
-    """Return the number of a text."""
+    """Return the number that a row has as its label."""
     try:
         value = float(row.label)
     except ValueError:

@@ -18,7 +18,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 
 from linnet.data.errors import DataError, unknown
 from linnet.data.files import File, read_any
@@ -30,6 +30,16 @@ from linnet.data.vocabulary import WORD
 
 Rows = list[Labelled]
 FOLDS = 10
+
+
+class WithLabel(Protocol):
+    """What can be spread over folds by its class."""
+
+    @property
+    def label(self) -> str: ...
+
+
+AnyRow = TypeVar("AnyRow", bound=WithLabel)
 
 
 class Splits(NamedTuple):
@@ -127,7 +137,9 @@ def authors_validation(count: int, fold: int) -> tuple[list[int], list[int]]:
     return rest, order[fold::FOLDS]
 
 
-def hold_out(rows: Rows, folds: int, fold: int, seed: int, by_label: bool = True) -> tuple[Rows, Rows]:
+def hold_out(
+    rows: list[AnyRow], folds: int, fold: int, seed: int, by_label: bool = True
+) -> tuple[list[AnyRow], list[AnyRow]]:
     """Return the other folds and fold number `fold`; each class is spread evenly over the folds.
 
     The only row of a class is never held out. Without `by_label`, all rows are of one class.

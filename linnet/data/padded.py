@@ -33,7 +33,8 @@ class Example:
 
     inputs            the token ids of each step, or numbers [T, D]
     label             None, a class, a number (float), or a list of classes: one for each step, the two ends
-                      of an answer, or 0 or 1 for each label that a text may have
+                      of an answer, or 0 or 1 for each label that a text may have. Numbers of each step are a
+                      tensor of floats
     second            the other sequence of a pair
     features          further values of each step by name, [T, ...]: characters of a word, its tag, ...
     second_features   the same for `second`
@@ -75,7 +76,8 @@ class PaddedBatch:
     """A batch of examples."""
 
     inputs: Sequences
-    labels: Tensor | None  # int64 [B], or [steps, B] with IGNORE where none counts; numbers: float32 [B]
+    # int64 [B], or [steps, B] with IGNORE where none counts; numbers: float32, with NaN there
+    labels: Tensor | None
     second: Sequences | None
     rows: Tensor  # int64 [B]: the numbers of the examples in the split
     index: int  # the number of this batch in its epoch
@@ -269,7 +271,7 @@ def pad_feature(name: str, values: list[Any], lengths: list[int]) -> Tensor:
     return pad_steps(values)
 
 
-def pad_steps(values: Sequence[Any], fill: int = 0) -> Tensor:
+def pad_steps(values: Sequence[Any], fill: float = 0) -> Tensor:
     """[T, B, ...], with at least one step."""
     tensors = [torch.as_tensor(value) for value in values]
     # An empty list says neither its type nor the shape of its steps: another one of the batch does.
@@ -280,9 +282,11 @@ def pad_steps(values: Sequence[Any], fill: int = 0) -> Tensor:
 
 
 def pad_labels(labels: list[Any] | None) -> Tensor | None:
-    """[B], or [steps, B] padded with IGNORE."""
+    """[B], or [steps, B] padded with IGNORE; numbers are padded with NaN."""
     if labels is None:
         return None
+    if all(isinstance(label, Tensor) and label.dim() == 1 and label.is_floating_point() for label in labels):
+        return pad_steps(labels, torch.nan).float()
     if all(isinstance(label, float) for label in labels):
         return torch.tensor(labels, dtype=torch.float32)
     if all(torch.as_tensor(label).dim() == 0 for label in labels):

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor, nn
 
 from linnet.base.options import choose
-from linnet.deploy.exported import expected_outputs, exported_program
+from linnet.deploy.exported import expected_outputs, exported_program, inputs_for_test, stream_step_of
 
 if TYPE_CHECKING:
     from linnet.deploy.integer.model import IntegerModel
     from linnet.deploy.step.program import Program
+    from linnet.models.stream_step import StreamStep
 
 # More weights than this are no source code for a compiler.
 MOST_IN_SOURCE = 10_000_000
@@ -55,7 +56,6 @@ def export_c(
     """
     from linnet.deploy.integer.model import IntegerModel
     from linnet.deploy.source.folder import new_folder
-    from linnet.deploy.step.build import example_inputs
 
     choose("weights", weights, ("arrays", "file"))
     check_name(name)
@@ -63,9 +63,9 @@ def export_c(
         return export_integers(model, Path(folder), weights, vocabulary, name)
     program = exported_program(model, example, int8, skip, flush_denormals)
     check_size(program, weights)
-    inputs = example_inputs(program, STEPS)
+    inputs = inputs_for_test(model, program, STEPS)
     outputs = expected_outputs(model, example, program, inputs)
-    files = files_of(program, (inputs, outputs), name, weights == "file", vocabulary)
+    files = files_of(program, (inputs, outputs), name, weights == "file", vocabulary, stream_step_of(model))
     record = {"target": "c", "int8": program.is_int8, "weights": weights, "fingerprint": program.fingerprint}
     with new_folder(Path(folder), record) as work:
         write_files(work, files)
@@ -122,14 +122,19 @@ def files_of(
     name: str,
     weights_file: bool,
     vocabulary: Sequence[str | bytes] | None,
+    step: StreamStep | None,
 ) -> dict[str, str | bytes]:
     from linnet.deploy.source.c import readme, source_files
     from linnet.deploy.source.c_programs import continues_texts, test_program, text_program
+    from linnet.deploy.source.stream import example_program, readme_section
 
     files = source_files(program, name, weights_file)
     files[f"{name}_test.c"] = test_program(program, *steps, name, weights_file)
     speaks = continues_texts(program, vocabulary)
     if speaks and vocabulary is not None:
         files["main.c"] = text_program(vocabulary, name, weights_file)
-    files["README.md"] = readme(program, name, weights_file, speaks, STEPS)
+    if step is not None:
+        files["main.c"] = example_program(step, name, weights_file)
+    about = readme_section(step, f"cc -O3 {name}.c main.c && ./a.out < values.csv")
+    files["README.md"] = readme(program, name, weights_file, speaks, STEPS, about)
     return files

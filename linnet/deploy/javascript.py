@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
-from linnet.deploy.exported import exported_program
+from linnet.deploy.exported import exported_program, stream_step_of
 
 if TYPE_CHECKING:
     from linnet.deploy.step.program import Program
+    from linnet.models.stream_step import StreamStep
 
 
 def export_js(
@@ -41,16 +42,22 @@ def export_js(
     reads in one direction, or an nn.Sequential of nn.Embedding, stacks and other layers.
     """
     from linnet.deploy.source.javascript import module_of
+    from linnet.deploy.source.stream import names_text
 
     program = exported_program(model, example, int8, skip, flush_denormals, keep_values=True)
     texts = None if vocabulary is None else [as_text(token) for token in vocabulary]
-    text = module_of(program, texts)
-    return write_module(Path(folder), text, program, "js", scratch_bytes=4 * sum(program.scratch.values()))
+    step = stream_step_of(model)
+    text = module_of(program, texts, names=names_text(step))
+    scratch_bytes = 4 * sum(program.scratch.values())
+    return write_module(Path(folder), text, program, "js", scratch_bytes, step)
 
 
-def write_module(folder: Path, text: str, program: Program, target: str, scratch_bytes: int) -> Path:
+def write_module(
+    folder: Path, text: str, program: Program, target: str, scratch_bytes: int, step: StreamStep | None
+) -> Path:
     """Write a module with its types and a README; `scratch_bytes` is the memory that steps work in."""
     from linnet.deploy.source.folder import filled, new_folder
+    from linnet.deploy.source.stream import example_module, readme_section
 
     numbers = "ArrayLike<number>"
     # The JavaScript module also takes the vector of a token in place of the token.
@@ -62,9 +69,15 @@ def write_module(folder: Path, text: str, program: Program, target: str, scratch
         "model.d.ts": filled(
             "model.d.ts" if target == "js" else "wasm.d.ts", {"INPUT": kind, "INPUTS": frames}
         ),
-        "README.md": filled("README.js.md", memory_of(program, text, target, scratch_bytes)),
+        "README.md": filled(
+            "README.js.md",
+            memory_of(program, text, target, scratch_bytes)
+            | {"STREAM": readme_section(step, "node main.mjs < values.csv")},
+        ),
         "package.json": '{ "type": "module", "main": "model.js" }\n',
     }
+    if step is not None:
+        files["main.mjs"] = example_module(step)
     record = {"target": target, "int8": program.is_int8, "fingerprint": program.fingerprint}
     with new_folder(folder, record) as work:
         for name, contents in files.items():

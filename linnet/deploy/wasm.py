@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from linnet.deploy.exported import exported_program
+from linnet.deploy.exported import exported_program, stream_step_of
 from linnet.deploy.javascript import as_text, write_module
 
 
@@ -34,6 +34,7 @@ def export_wasm(
         raise ImportError("export_wasm needs the package ziglang: pip install linnet-rnn[wasm]")
     from linnet.deploy.c import check_size
     from linnet.deploy.source.c import scratch_bytes
+    from linnet.deploy.source.stream import names_text
     from linnet.deploy.source.wasm import compiled, wasm_module
 
     program = exported_program(model, example, int8, skip, flush_denormals)
@@ -41,5 +42,6 @@ def export_wasm(
     with tempfile.TemporaryDirectory() as work:
         code = compiled(program, Path(work))
     texts = None if vocabulary is None else [as_text(token) for token in vocabulary]
-    text = wasm_module(program, code, texts)
-    return write_module(Path(folder), text, program, "wasm", scratch_bytes(program))
+    step = stream_step_of(model)
+    text = wasm_module(program, code, texts, names_text(step))
+    return write_module(Path(folder), text, program, "wasm", scratch_bytes(program), step)

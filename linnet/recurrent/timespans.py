@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.compiler import is_compiling
 
 from linnet.base.errors import InputError, InputTypeError
+from linnet.program.readable import is_recording
 from linnet.program.unit import ByNature, CannotFuse, Operation
 from linnet.recurrent.projection import Projection
 
@@ -54,7 +54,8 @@ def timed(x: Tensor, timespans: Any, unit: str) -> Tensor:
             f"timespans have one number for each step, so the shape {tuple(x.shape[:-1])} for x of shape "
             f"{tuple(x.shape)}; got {tuple(timespans.shape)}"
         )
-    if not is_compiling() and not timespans.is_meta and bool(((timespans < 0) | timespans.isnan()).any()):
+    # A recorder has no values to look at.
+    if not is_recording() and not timespans.is_meta and bool(((timespans < 0) | timespans.isnan()).any()):
         raise InputError(
             "timespans are times since the step before, so at least 0; got "
             f"{timespans.detach().min().item():g}. Sort the steps by time before taking differences"

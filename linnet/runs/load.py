@@ -18,6 +18,7 @@ from linnet.runs import checkpoints
 from linnet.runs.config import RunConfig, override
 from linnet.runs.errors import Damaged, Mismatch, room_for
 from linnet.runs.records import read_config, write_atomically
+from linnet.runs.stream import RunStream
 from linnet.runs.untrusted import LARGE, check, has_file, read_bytes
 from linnet.tasks import TASKS
 from linnet.tasks.base import Task
@@ -44,6 +45,16 @@ class TrainedRun:
     def predict(self, raw: Sequence[Any] | str, **options: Any) -> list[Any]:
         """Return one answer for each input; the options are those of the task's `predict`."""
         return self.task.predict(self.model, [raw] if isinstance(raw, str) else raw, **options)
+
+    def stream(self) -> RunStream:
+        """Return a stream of one series: `push` reads one step and returns the answer after it."""
+        step = self.task.stream_step(self.model)
+        if step is None:
+            raise ValueError(
+                f"{self.folder} is a run of {self.config.task!r}, which has no stream of numbers; `predict` "
+                "answers whole inputs, and linnet.stream(rnn) steps a stack of units"
+            )
+        return RunStream(step)
 
     def evaluate(self, split: str = "test", **data: Any) -> dict[str, float]:
         """Return the figures on a split; `data` changes data settings: evaluate("all", path="a.txt")."""

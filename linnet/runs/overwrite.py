@@ -21,7 +21,8 @@ from linnet.tasks import TASKS
 
 NAMES = (
     *("environment.json", "metrics.jsonl", "metrics.csv", "speed.jsonl", "speed.json", "result.json"),
-    *("details.json", "sample.txt", "report.html", "lens.html"),
+    *("details.json", "charts.json", "sample.txt", "report.html", "lens.html"),
+    "next.csv",
 )
 """The files of a run, without config.json and the files of its task."""
 CHECKPOINTS = tuple(

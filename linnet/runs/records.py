@@ -8,6 +8,7 @@ metrics.csv        the same numbers, one per line
 speed.jsonl        seconds and tokens, and when checkpoints were written: these differ between equal runs
 speed.json         tokens per second, measured by `linnet compare` for each model alone
 result.json        the figures of the finished run
+charts.json        charts of its test, such as some forecasts, if its task has any
 details.json       tables of its test besides the figures, such as a confusion matrix, if its task has any
 best/, last/       checkpoints, and in last.old/ the one before the last
 events/            the files of --logger

@@ -29,8 +29,19 @@ import torch
 from torch import nn
 
 from linnet.models.budget import closest_size
+from linnet.models.stream_step import StreamStep
 from linnet.tasks.baselines import Baseline
-from linnet.tasks.results import LOSS, AttentionMap, Figure, Metric, Metrics, Section, StepResult
+from linnet.tasks.results import (
+    LOSS,
+    AnswerTable,
+    AttentionMap,
+    Chart,
+    Figure,
+    Metric,
+    Metrics,
+    Section,
+    StepResult,
+)
 from linnet.tasks.typed import TypedText
 
 SPLITS = ("train", "valid", "test")
@@ -100,6 +111,10 @@ class Task(ABC):
     is_sequence_model: ClassVar[bool] = False
     # Whether the task has `attention` and `first_inputs`, as the plot of attention needs.
     has_attention: ClassVar[bool] = False
+    # Whether the task has `answer_table`: `linnet predict` then also takes a file, or no input at all.
+    answers_tables: ClassVar[bool] = False
+    # The baseline with which readers compare every result, as `baselines` names it.
+    yardstick: ClassVar[str] = ""
     # What may help a run that a baseline beats, as the end of a sentence.
     remedies: ClassVar[str] = "more data, a longer training (--minutes) or another --lr"
     # What `linnet search` draws from; names joined by + share a value. Empty: around the default of --lr.
@@ -147,8 +162,23 @@ class Task(ABC):
         """Return an answer of `predict` as `linnet predict` prints it."""
         return str(answer)
 
+    def answer_table(self, model: nn.Module, path: str | None, *, charts: int = 0) -> AnswerTable:
+        """Return the answers to a file, or to the data of the run (None), and the first `charts` charts.
+
+        The options of `predict`, its keyword arguments, follow.
+        """
+        raise NotImplementedError
+
     def typed_text(self) -> TypedText | None:
         """Return how a typed text becomes the tokens of a model, for `linnet lens`; None: it does not."""
+        return None
+
+    def stream_step(self, model: nn.Module) -> StreamStep | None:
+        """Return one step of a model that reads numbers, for exports and streams; None: it has none.
+
+        The model has `initial_state()` and `step(x [1, inputs], state)`, which returns the answer
+        [1, ...] and the new state.
+        """
         return None
 
     def sample(self, model: nn.Module, tokens: int) -> str:
@@ -167,6 +197,13 @@ class Task(ABC):
         """Return tables that `linnet eval` and the report show besides the figures of an evaluation.
 
         `metrics` is what `metrics` returned, after all batches of the split.
+        """
+        return []
+
+    def charts(self, model: nn.Module, split: str, metrics: Any) -> list[Chart]:
+        """Return a few charts of answers to a split: those of the test set are kept with the run.
+
+        `model` is in evaluation; `metrics` is as for `details`.
         """
         return []
 
@@ -194,6 +231,10 @@ class Task(ABC):
 
     def restore(self, assets: Mapping[str, bytes]) -> None:  # noqa: B027, not every task needs it
         """Set from these files what `prepare` found when the run was trained."""
+
+    def notes(self) -> list[str]:
+        """Return what was found in the data and decided for the user, a line each, to be said first."""
+        return []
 
     def describe(self) -> dict[str, Any]:
         """Return what must be equal for a checkpoint to fit, as JSON values: the vocabulary, the labels."""

@@ -47,18 +47,17 @@ from linnet.data.vocabulary import EOS, UNK, Vocabulary, by_frequency
 from linnet.models.classifier import CNN, Classifier, ClassifierConfig
 from linnet.tasks.base import SPLITS, Comparison, Variant, unit_options_checked
 from linnet.tasks.baselines import Asked, Baseline
+from linnet.tasks.mistakes import class_mistakes, confusion, shortened
 from linnet.tasks.results import Figure, Metric, Metrics, Section, StepResult
 from linnet.tasks.targets import KINDS, ClassMetrics, Target, kind_of, parse_target, to_bytes
 from linnet.tasks.typed import TypedText, first_texts
-from linnet.tasks.words import PAD, WordTask, most_confident_mistakes
+from linnet.tasks.words import PAD, WordTask
 
 CLASSES, COUNTED = "classes.json", "counts.json"
 SPECIAL = (PAD, UNK, EOS)
 VOCABULARIES = ("train", "all", "vectors")
 SPREAD = 0.25  # words without a pretrained vector start in U(-SPREAD, SPREAD)
 Words = list[list[str]]  # of the texts of an example
-MOST_IN_MATRIX = 100  # classes of a confusion matrix
-MOST_CONFUSIONS = 100  # for more classes, the pairs of classes that are shown instead
 
 
 @dataclass(frozen=True)
@@ -346,7 +345,7 @@ class Classify(WordTask):
     def details(self, split: str, metrics: Any) -> list[Section]:
         if not isinstance(metrics, ClassMetrics):
             return []
-        return [self.confusion(metrics.confusion), self.mistakes(split, metrics.mistakes)]
+        return [confusion(self.classes, metrics.confusion), self.mistakes(split, metrics.mistakes)]
 
     def baselines(self, split: str, figures: Mapping[str, float]) -> list[Baseline]:
         return [*filter(None, self.target.baselines(self.asked("train"), self.asked(split)))]
@@ -358,49 +357,13 @@ class Classify(WordTask):
         """The words of an example; the same word in another text of a pair is another one."""
         return [f"{number} {self.folded(word)}" for number, words in enumerate(texts) for word in words]
 
-    def confusion(self, counts: Tensor) -> Section:
-        if len(self.classes) > MOST_IN_MATRIX:
-            return self.largest_confusions(counts)
-        labels = [*map(shortened, self.classes)]
-        rows = [
-            (label, *map(str, row.tolist()), str(int(row.sum())))
-            for label, row in zip(labels, counts, strict=True)
-        ]
-        about = "Each row has the texts of one class, each column those that the model puts into a class."
-        missing = [row[0] for row in rows if row[-1] == "0"]
-        if missing:
-            about += f" No text of this split has the class {', '.join(missing)}."
-        return Section("Confusion matrix", about, ("class", *labels, "all"), tuple(rows))
-
-    def largest_confusions(self, counts: Tensor) -> Section:
-        """Return the pairs of classes that are confused most often: a matrix of many classes is too large."""
-        wrong = counts.clone().fill_diagonal_(0)
-        # A stable order, so that of equal counts the first classes are shown.
-        found, places = wrong.flatten().sort(descending=True, stable=True)
-        shown = min(MOST_CONFUSIONS, int((found > 0).sum()))
-        totals, size = counts.sum(1), len(self.classes)
-        rows = [
-            (self.short(place // size), self.short(place % size), str(count), str(int(totals[place // size])))
-            for count, place in zip(found[:shown].tolist(), places[:shown].tolist(), strict=True)
-        ]
-        about = f"The {shown} most frequent confusions of {size:,} classes, and all texts of the class."
-        if empty := int((totals == 0).sum()):
-            about += f" {empty:,} of them have no text in this split."
-        return Section("Largest confusions", about, ("class", "answer", "texts", "all"), tuple(rows))
-
-    def short(self, number: int) -> str:
-        return shortened(self.classes[number])
-
     def mistakes(self, split: str, found: Sequence[tuple[float, int, int, int]]) -> Section:
         examples = self.rows(split)
 
-        def row(mistake: tuple[float, int, int, int]) -> tuple[str, ...]:
-            probability, number, label, answer = mistake
-            texts = map(shortened, examples[number].texts)
-            return (f"{probability:.3f}", self.short(answer), self.short(label), *texts)
+        def texts(number: int) -> tuple[str, ...]:
+            return tuple(map(shortened, examples[number].texts))
 
-        head = ("probability", "answer", "class", *self.text_options)
-        return most_confident_mistakes(head, found, row)
+        return class_mistakes(self.classes, found, self.text_options, texts)
 
     # ----------------------------------------------------------------------------------- a trained run
 
@@ -463,7 +426,3 @@ class Classify(WordTask):
             raise ValueError(f"the set {data.set} has {known or 'no'} folds; got --folds {folds}")
         parts = {} if known else {"fold_count": max(folds, 2)}
         return [{**parts, "fold": fold} for fold in range(folds)]
-
-
-def shortened(text: str, most: int = 300) -> str:
-    return text if len(text) <= most else f"{text[:most].rsplit(' ', 1)[0]} ..."

@@ -12,7 +12,7 @@ from torch import nn
 from linnet.base.options import choose
 from linnet.recurrent.modes import evaluating
 from linnet.tasks.base import Task
-from linnet.tasks.results import Metrics
+from linnet.tasks.results import Chart, Metrics
 
 
 def evaluate(task: Task, model: nn.Module, split: str, fabric: Any = None) -> dict[str, float]:
@@ -32,6 +32,13 @@ def collect(task: Task, model: nn.Module, split: str, fabric: Any = None) -> Met
     with evaluating(model), fabric.autocast() if fabric else nullcontext():
         metrics = run_batches(task, model, shares(task.batches(split), rank, world))
     return merged(metrics, world)
+
+
+@torch.no_grad()
+def charts(task: Task, model: nn.Module, split: str, metrics: Metrics) -> list[Chart]:
+    """Return the task's charts of a split, for the metrics that `collect` returned."""
+    with evaluating(model):
+        return task.charts(model, split, metrics)
 
 
 def run_batches(task: Task, model: nn.Module, batches: Iterator[Any]) -> Metrics:

@@ -21,8 +21,9 @@ from linnet.models.generate import generate_texts
 from linnet.models.language import LanguageModel, LanguageModelConfig, with_hidden_size
 from linnet.tasks.base import SPLITS, Comparison, unit_options_checked
 from linnet.tasks.baselines import Baseline, ngram_losses, text_baselines
+from linnet.tasks.examples import file_name
 from linnet.tasks.results import LOSS, Figure, Metrics, StepResult
-from linnet.tasks.texts import VocabularyTask, file_name
+from linnet.tasks.texts import VocabularyTask
 from linnet.tasks.typed import PASSAGE_TOKENS, TypedText
 
 CORPUS_SETTINGS = ("corpus", "path", "data_dir", "level", "vocabulary_size", "lowercase", "order")

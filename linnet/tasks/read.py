@@ -45,9 +45,10 @@ from linnet.layers.spans import SpanLogits
 from linnet.models.reader import DocumentReader, Passage, ReaderConfig, RNet
 from linnet.tasks.base import SPLITS, Comparison, unit_options_checked
 from linnet.tasks.baselines import Baseline
+from linnet.tasks.mistakes import most_confident_mistakes
 from linnet.tasks.results import LOSS, AttentionMap, Figure, Metric, Metrics, Section, StepResult
 from linnet.tasks.texts import two_texts
-from linnet.tasks.words import PAD, WordTask, most_confident_mistakes
+from linnet.tasks.words import PAD, WordTask
 
 NO_TAG = "<none>"
 TAGS = "tags.json"

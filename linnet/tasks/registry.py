@@ -104,5 +104,7 @@ TASKS = Tasks(
         "tag": "linnet.tasks.tag:Tag",
         "translate": "linnet.tasks.translate:Translate",
         "read": "linnet.tasks.read:Read",
+        "forecast": "linnet.tasks.forecast:Forecast",
+        "series": "linnet.tasks.series:SeriesTask",
     }
 )

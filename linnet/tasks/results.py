@@ -1,4 +1,4 @@
-"""The results of a task: the loss of a batch, and the figures and tables of an evaluation."""
+"""The results of a task: the loss of a batch; figures, tables and charts of an evaluation."""
 
 from __future__ import annotations
 
@@ -66,6 +66,48 @@ class Section(NamedTuple):
     about: str  # a sentence or two for the reader
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
+
+
+class Line(NamedTuple):
+    """A line of a chart; it has a gap where y is NaN."""
+
+    label: str
+    x: Sequence[Any]  # numbers, or times as texts: "2024-01-31", "2024-01-31T13:45:00"
+    y: Sequence[float]
+
+
+class Band(NamedTuple):
+    """The area between two values at each x, in the colour of a line of its chart."""
+
+    label: str
+    x: Sequence[Any]  # as those of the lines
+    low: Sequence[float]
+    high: Sequence[float]
+    line: int  # the number of that line
+
+
+class Chart(NamedTuple):
+    """Lines and bands that show some answers of a model, such as a forecast and what followed.
+
+    The first line is the truth, the second the model; further ones are compared with it.
+    """
+
+    title: str
+    about: str  # a sentence or two for the reader
+    x_label: str
+    y_label: str
+    lines: tuple[Line, ...]
+    bands: tuple[Band, ...] = ()
+
+
+class AnswerTable(NamedTuple):
+    """Answers to a whole table, such as the next values of each series, in rows."""
+
+    about: str  # a line for the user
+    columns: Mapping[str, Sequence[Any]]  # texts, whole numbers or floats, by the name of the column
+    parts: int = 1  # what the rows are of, such as series; all have as many rows
+    charts: tuple[Chart, ...] = ()  # of the first parts
+    all_charts: int = 0  # how many there would be of all parts
 
 
 LOSS = Figure("loss", "loss", "The mean of what training minimises; lower is better.")

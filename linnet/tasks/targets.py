@@ -24,7 +24,14 @@ from torch.nn import functional as F
 
 from linnet.base.suggest import no_such
 from linnet.data.batches import IGNORE
-from linnet.data.classes import check_label, classes_of, finite_number, labels_of, labels_of_splits
+from linnet.data.classes import (
+    check_label,
+    check_rows,
+    classes_of,
+    finite_number,
+    labels_of,
+    labels_of_splits,
+)
 from linnet.data.errors import DataError
 from linnet.data.labelled import Splits
 from linnet.data.tables import Labelled
@@ -68,6 +75,7 @@ class Target(ABC):
 
     figures: ClassVar[tuple[Figure, ...]]  # the first one selects the best checkpoint, unless the loss does
     names: tuple[str, ...]  # of the outputs of a model
+    noun = "text"  # what is given a class, for messages
 
     @abstractmethod
     def encode(self, split: str, row: Labelled) -> Any:
@@ -115,14 +123,14 @@ class OneClass(Target):
         self.names, self.weights = tuple(names), None if weights is None else list(weights)
 
     @classmethod
-    def of(cls, splits: Splits, data: Any) -> OneClass:
-        names = classes_of(splits)
+    def of(cls, splits: Splits, data: Any, noun: str = "text") -> OneClass:
+        names = classes_of(splits, noun)
         counts = Counter(row.label for row in splits.train)
         balanced = [len(splits.train) / len(names) / counts[name] for name in names]
         return cls(names, chosen_weights(data.class_weights, names, balanced))
 
     def encode(self, split: str, row: Labelled) -> int:
-        check_label(split, row, self.names)
+        check_label(split, row, self.names, self.noun)
         return self.names.index(row.label)
 
     def losses(self, logits: Tensor, labels: Tensor, smoothing: float) -> tuple[Tensor, int]:
@@ -323,12 +331,11 @@ class Value(Target):
         self.mean, self.deviation = mean, deviation
 
     @classmethod
-    def of(cls, splits: Splits, data: Any) -> Value:
+    def of(cls, splits: Splits, data: Any, noun: str = "text") -> Value:
         if data.class_weights:
             raise DataError("--class-weights is for classes, and --value predicts a number; leave one out")
         for split in ("train", "valid", "test"):
-            if not getattr(splits, split):
-                raise DataError(f"the {split} set has no texts; give more texts or a file of its own")
+            check_rows(split, getattr(splits, split), noun)
         values = torch.tensor([finite_number(row) for row in splits.train], dtype=torch.float64)
         deviation = float(values.std(correction=0))
         if not deviation:

@@ -31,9 +31,10 @@ from linnet.layers.class_output import smoothed_cross_entropy
 from linnet.models.translator import Translator, TranslatorConfig, make_translator
 from linnet.tasks.base import SPLITS, Comparison, Variant, unit_options_checked
 from linnet.tasks.baselines import Baseline
+from linnet.tasks.examples import file_name
 from linnet.tasks.language import PERPLEXITY, perplexity_of
 from linnet.tasks.results import LOSS, AttentionMap, Figure, Metric, Metrics, Section, StepResult
-from linnet.tasks.texts import TextTask, file_name
+from linnet.tasks.texts import TextTask
 
 log = logging.getLogger("linnet")
 

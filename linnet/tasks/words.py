@@ -7,7 +7,7 @@ has lowercase and vectors.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -19,12 +19,10 @@ from linnet.data.characters import Characters, Spellings
 from linnet.data.vectors import Vectors
 from linnet.data.vocabulary import Vocabulary
 from linnet.layers.embedding import WordEmbedding, use_vectors
-from linnet.tasks.results import Section
 from linnet.tasks.texts import TextTask
 
 PAD = "<pad>"
 CHARACTERS = "characters.json"
-MOST_MISTAKES = 20
 SomeTask = TypeVar("SomeTask", bound="WordTask")
 
 
@@ -73,16 +71,3 @@ class WordTask(TextTask):
             "vocabulary": self.vocabulary.fingerprint,
             "characters": fingerprint(self.characters.to_json()),
         }
-
-
-def most_confident_mistakes(
-    head: tuple[str, ...], wrong: Collection[Any], row: Callable[[Any], tuple[str, ...]]
-) -> Section:
-    """Return a table of the wrong answers with the highest probability.
-
-    wrong   tuples that start with the probability of an answer
-    row     returns the row of one of them, with the columns of `head`
-    """
-    shown = sorted(wrong, reverse=True)[:MOST_MISTAKES]
-    about = f"The {len(shown)} wrong answers with the highest probability, of {len(wrong)} wrong answers."
-    return Section("Most confident mistakes", about, head, tuple(map(row, shown)))

@@ -20,6 +20,7 @@ import torch
 
 from linnet.base.memory import reuse_memory
 from linnet.runs import checkpoints
+from linnet.runs.charts import write_charts
 from linnet.runs.config import RunConfig
 from linnet.runs.errors import NotFinite
 from linnet.runs.load import keep_assets
@@ -36,7 +37,7 @@ from linnet.runs.records import (
 )
 from linnet.tasks import TASKS
 from linnet.tasks.base import Task
-from linnet.tasks.evaluation import collect
+from linnet.tasks.evaluation import charts, collect
 from linnet.tasks.results import Metrics
 from linnet.train.advice import remedy
 from linnet.train.clock import Clock, stopping
@@ -106,6 +107,8 @@ class Run:
         if result:
             return result
         self.store.forget_what_came_after()
+        for line in self.task.notes():
+            self.recorder.progress.say(line)
         size, done = self.updater.model_size(), self.context.here.step
         self.recorder.progress.begin(size, done, self.context.total_steps)
         self.clock = Clock(self.context)
@@ -236,6 +239,7 @@ class Run:
         result = self.result(manifest, test)
         if self.context.is_first:
             write_details(folder, self.task.details("test", metrics))
+            write_charts(folder, charts(self.task, self.updater.model, "test", metrics))
             found = self.task.baselines("test", test)
             result["baselines"] = [dict(each._asdict()) for each in found]
             write_result(folder, result)

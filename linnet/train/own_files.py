@@ -11,13 +11,15 @@ from typing import Any
 from linnet.runs.errors import Mismatch
 
 KINDS = ("path", "source", "target")
-"""The settings of data that name a file of the user; validation and test have them too (valid_path, ...)."""
+"""The settings of data that name a file of the user, None by default; validation and test have them too
+(valid_path, ...). Settings of these names with another default are no files, such as the column `target`."""
 PIECE = 2**20
 
 
 def digests(data: Any) -> dict[str, str]:
     """Return a digest of each file that the settings of the data name, by the name of the setting."""
-    names = [each.name for each in dataclasses.fields(data) if each.name.split("_")[-1] in KINDS]
+    fields = dataclasses.fields(data)
+    names = [each.name for each in fields if each.default is None and each.name.split("_")[-1] in KINDS]
     given = {name: getattr(data, name) for name in names if getattr(data, name) is not None}
     return {name: digest(Path(path)) for name, path in given.items()}
 

@@ -13,6 +13,7 @@ from linnet.runs.records import Row
 class Progress(Protocol):
     """What the training loop reports."""
 
+    def say(self, line: str) -> None: ...
     def begin(self, parameters: int, done: int, total: int | None) -> None: ...
     def step(self, step: int, tokens: int, seconds: float, loss: float, rate: float) -> None: ...
     def row(self, row: Row, speed: float) -> None: ...
@@ -21,6 +22,9 @@ class Progress(Protocol):
 
 class Silent:
     """Prints nothing."""
+
+    def say(self, line: str) -> None:
+        pass
 
     def begin(self, parameters: int, done: int, total: int | None) -> None:
         pass
@@ -41,6 +45,9 @@ class Plain(Silent):
     def __init__(self, every: float = 15.0, name: str = ""):
         self.every, self.name = every, f"{name}: " if name else ""
         self.total: int | None = None
+
+    def say(self, line: str) -> None:
+        print(f"{self.name}{line}", flush=True)
 
     def begin(self, parameters: int, done: int, total: int | None) -> None:
         self.total, self.first, self.started = total, done, time.monotonic()
@@ -87,6 +94,9 @@ class Bar(Silent):
         )
         self.bar = RichProgress(*columns, console=self.console, auto_refresh=False, speed_estimate_period=120)
         self.drawn = 0.0
+
+    def say(self, line: str) -> None:
+        self.console.print(f"{self.name} {line}".strip(), highlight=False, markup=False)
 
     def begin(self, parameters: int, done: int, total: int | None) -> None:
         self.task = self.bar.add_task(self.name or "training", total=total, completed=done, speed="")

@@ -253,7 +253,11 @@ def test_units_of_which_nothing_reaches_back_are_named(comparison: Path, monkeyp
 def test_all_pictures_are_written(comparison: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert cli.main(["plot", str(comparison), "--out", str(tmp_path)]) == 0
     said = capsys.readouterr().out
-    assert {path.stem for path in tmp_path.iterdir()} == {*plots.IN_REPORTS} - {"sensitivity", "attention"}
+    assert {path.stem for path in tmp_path.iterdir()} == {*plots.IN_REPORTS} - {
+        "answers",
+        "sensitivity",
+        "attention",
+    }
     assert {*plots.PLOTS} - {*plots.IN_REPORTS} == {"variance", "decay"}
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in tmp_path.iterdir())
     assert "no sensitivity: no two models differ in exactly one option" in said

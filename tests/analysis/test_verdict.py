@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import isnan, nan
+
 from linnet.analysis.verdict import baseline_section, verdict
 from linnet.runs.config import RunConfig
 
@@ -81,3 +83,40 @@ def test_the_table_has_the_baselines_and_the_run():
         ("this run", "0.9000"),
     ]
     assert baseline_section(CLASSIFY, {"test": {}}) is None
+
+
+FORECAST = RunConfig(task="forecast")
+
+
+def forecast(own: float, naive: float, seasonal: float) -> dict:
+    """The result of a forecast, by its MASE; its sMAPE is twice as much."""
+
+    def figures(mase: float) -> dict:
+        return {"mase": mase, "smape": 5.0 if isnan(mase) else 2 * mase}
+
+    names = {"naive": naive, "seasonal naive": seasonal}
+    found = [{"name": name, "about": "It.", "figures": figures(mase)} for name, mase in names.items()]
+    return {"test": figures(own), "baselines": found, "step": 1}
+
+
+def test_a_forecast_is_compared_with_seasonal_naive_in_words():
+    (line,) = verdict(FORECAST, forecast(0.8, naive=2.0, seasonal=1.2))
+    assert line == "This run beats seasonal naive by 33 % (test MASE 0.800 against 1.200)."
+    (line,) = verdict(FORECAST, forecast(1.5, naive=2.0, seasonal=1.2))
+    assert line.startswith(
+        "The baseline seasonal naive is better than this run: a test MASE of 1.200 against 1.5"
+    )
+    (line,) = verdict(FORECAST, forecast(1.1, naive=0.5, seasonal=1.2))
+    assert line.startswith("This run has hardly learned")
+    # A gain of less than a percent needs no words.
+    assert [*verdict(FORECAST, forecast(1.1999, naive=2.0, seasonal=1.2))] == []
+
+
+def test_a_figure_that_is_not_defined_decides_nothing():
+    result = forecast(nan, naive=nan, seasonal=nan)
+    result["test"]["smape"] = 4.0
+    (line,) = verdict(FORECAST, result)
+    assert line == "This run beats seasonal naive by 20 % (test sMAPE 4 against 5)."
+    for each in (result["test"], *(found["figures"] for found in result["baselines"])):
+        each["smape"] = 0.0
+    assert [*verdict(FORECAST, result)] == []

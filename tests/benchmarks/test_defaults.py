@@ -34,6 +34,8 @@ def data(tmp_path: Path) -> Path:
             for name in ("train", "test")
         },
         **{f"multi30k/train.{language}.gz": "one\n" * 3200 for language in ("en", "de")},
+        "ett/ETTh1.csv.xz": "date,HUFL,OT\n2016-07-01 00:00:00,5.8,30.5\n2016-07-01 01:00:00,5.7,27.8\n",
+        "m4/Weekly-train.csv.xz": '"V1","V2","V3"\n"W1","1089.2","1078.91"\n',
         "tinyshakespeare/input.txt.gz": "to be or not to be\n" * 60,
     }
     for name, text in texts.items():

@@ -23,6 +23,7 @@ from linnet.runs.errors import Damaged, NotFinite
 from linnet.runs.records import read_details, write_details, write_json
 from linnet.runs.untrusted import sealed
 from linnet.tasks.classify import Classify
+from linnet.tasks.mistakes import confusion
 from linnet.tasks.results import Section, StepResult
 from linnet.tasks.targets import ClassMetrics, OneClass, macro_f1
 from linnet.train.loop import Run, train
@@ -147,7 +148,7 @@ def test_the_largest_confusions_of_many_classes(table: Path):
     task.target = OneClass([f"class{number}" for number in range(101)])
     counts = 9 * torch.eye(101, dtype=torch.int64)
     counts[3, 5], counts[5, 3], counts[100, 0], counts[7, 7] = 4, 2, 4, 0
-    section = task.confusion(counts)
+    section = confusion(task.classes, counts)
     assert section.rows == (
         ("class3", "class5", "4", "13"),
         ("class100", "class0", "4", "13"),
@@ -183,7 +184,7 @@ def test_details_that_are_too_large_lose_their_last_rows(tmp_path: Path):
     ],
 )
 def test_details_that_are_damaged(table: Path, tmp_path: Path, name: str, value: Any):
-    section = task_of(table).confusion(torch.eye(2, dtype=torch.int64))
+    section = confusion(task_of(table).classes, torch.eye(2, dtype=torch.int64))
     write_details(tmp_path, [section])
     assert read_details(tmp_path) == [section]
     write_json(tmp_path / "details.json", sealed({"sections": [{**section._asdict(), name: value}]}))
@@ -192,7 +193,9 @@ def test_details_that_are_damaged(table: Path, tmp_path: Path, name: str, value:
 
 
 def test_the_report_shows_details_and_escapes_texts(table: Path, tmp_path: Path):
-    section = task_of(table).confusion(torch.eye(2, dtype=torch.int64))._replace(title="<b>Confusion")
+    section = confusion(task_of(table).classes, torch.eye(2, dtype=torch.int64))._replace(
+        title="<b>Confusion"
+    )
     train(settings(table, steps=1), tmp_path / "run")
     (tmp_path / "run" / "details.json").unlink()
     write_details(tmp_path / "run", [section])

@@ -50,6 +50,8 @@ INPUTS: dict[str, list[str]] = {
     "tag": ["Anna sang in Rome.", "", "unheard"],
     "translate": ["a bird sings", "", "unheard-of words"],
     "read": ["Who sang? ||| A bird sang.", '{"question": "What?", "text": "Unheard-of words."}'],
+    "forecast": ["3 5 4 6 3 5 4 6 3", "1.5"],
+    "series": ["1,2 3,4 5,6", "0.5,NaN"],
     "largest": ["1 4", "0"],
 }
 

@@ -13,7 +13,9 @@ from linnet.cli.train import default_folder
 from linnet.runs.config import RunConfig
 from linnet.tasks import TASKS
 
-OWN = dict.fromkeys(("lm", "classify", "nli", "tag", "read"), "path") | {"translate": "source"}
+OWN = dict.fromkeys(("lm", "classify", "nli", "tag", "read", "forecast", "series"), "path") | {
+    "translate": "source"
+}
 SMALL = "--level char --hidden-size 4 --embedding-size 4 --batch 2 --length 8 --unit sru"
 
 

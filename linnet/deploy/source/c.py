@@ -310,7 +310,10 @@ def name_of(block: str) -> str:
     return found[1]
 
 
-def readme(program: Program, name: str, weights_file: bool, speaks: bool, steps: int) -> str:
+def readme(
+    program: Program, name: str, weights_file: bool, speaks: bool, steps: int, about_numbers: str
+) -> str:
+    """`about_numbers`: a section about the input and the output, or nothing."""
     layout = Layout.of(program)
     main = f'cc -O3 {name}.c main.c -lm && ./a.out "In the beginning"\n'
     opened = f"const {name}_weights *weights = {name}_open(bytes, size);   /* NULL: not of this model */\n"
@@ -330,6 +333,7 @@ def readme(program: Program, name: str, weights_file: bool, speaks: bool, steps:
             "INPUTS": "tokens" if program.tokens else "inputs",
             "INPUT": "token" if program.tokens else "input",
             "NOTE": note(program, name, weights_file),
+            "STREAM": about_numbers,
         },
     )
 

@@ -63,8 +63,13 @@ class JavaScript(Language):
         return f"product(weights.{kernel.matrix}, {bias}, {x}, {sizes}, {kernel.output}{more});"
 
 
-def module_of(program: Program, vocabulary: Sequence[str] | None, rounds_inputs: bool = True) -> str:
-    """The text of the module. With int8 weights, `rounds_inputs` computes their products in int8 too."""
+def module_of(
+    program: Program, vocabulary: Sequence[str] | None, rounds_inputs: bool = True, names: str = "null"
+) -> str:
+    """The text of the module. With int8 weights, `rounds_inputs` computes their products in int8 too.
+
+    names   those of the numbers of input and output, as JavaScript
+    """
     writer = JavaScript(program)
     writer.check(program)
     buffers = {name: size for name, size in program.sizes.items() if name not in (INPUT, *program.state)}
@@ -77,6 +82,7 @@ def module_of(program: Program, vocabulary: Sequence[str] | None, rounds_inputs:
         "INPUT_SIZE": str(program.sizes[INPUT]),
         "OUTPUT_SIZE": str(program.sizes[OUTPUT]),
         "VOCABULARY": json.dumps(vocabulary, ensure_ascii=False),
+        "STREAM": names,
         "START": indented(f"{name}: {start_text(value)}," for name, value in program.state.items()),
         "WEIGHTS": indented([*matrix_texts(program, rounds_inputs), *vector_texts(program)]),
         "VECTOR_SIZE": str(lookup.size if lookup else program.sizes[INPUT]),

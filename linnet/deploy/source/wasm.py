@@ -44,8 +44,8 @@ def block_of(program: Program) -> int:
     return max(1, MOST_NUMBERS // max(program.sizes[INPUT], program.sizes[OUTPUT]))
 
 
-def wasm_module(program: Program, code: bytes, vocabulary: Sequence[str] | None) -> str:
-    """The text of the module that has the code in it."""
+def wasm_module(program: Program, code: bytes, vocabulary: Sequence[str] | None, names: str) -> str:
+    """The text of the module that has the code in it; `names` as for `module_of`."""
     parts = {
         "ABOUT": f"{program.weights:,} weights",
         "TOKENS": str(program.tokens),
@@ -53,6 +53,7 @@ def wasm_module(program: Program, code: bytes, vocabulary: Sequence[str] | None)
         "OUTPUT_SIZE": str(program.sizes[OUTPUT]),
         "FINGERPRINT": program.fingerprint,
         "VOCABULARY": json.dumps(vocabulary, ensure_ascii=False),
+        "STREAM": names,
         "PARTS": json.dumps([[name, len(start)] for name, start in program.state.items()]),
         "BLOCK": str(block_of(program)),
         "CODE": base64.b64encode(code).decode(),

@@ -246,6 +246,8 @@ REWRITTEN: dict[str, Callable[..., Any]] = {
     "log10": lambda x: torch.log(x) * (1 / math.log(10)),
     "exp2": lambda x: torch.exp(x * math.log(2)),
     "softplus": softplus,
+    "floor_divide": lambda x, y: torch.floor(x / y),
+    "remainder": lambda x, y: x - torch.floor(x / y) * y,
     "hypot": lambda x, y: torch.sqrt(x * x + y * y),
     "unsafe_split": separate_parts(torch.split),
     "unsafe_split_with_sizes": separate_parts(torch.split),

@@ -23,6 +23,8 @@ export const layers = @LAYERS@;
 export const fingerprint = "@FINGERPRINT@";
 /** The text of each token, or null. */
 export const vocabulary = @VOCABULARY@;
+/** The names of the numbers of the input and of the output, or null. */
+export const stream = @STREAM@;
 
 const sigmoid = (x) => 1 / (1 + Math.exp(-x));
 

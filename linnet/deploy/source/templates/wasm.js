@@ -15,6 +15,8 @@ export const outputSize = @OUTPUT_SIZE@;
 export const fingerprint = "@FINGERPRINT@";
 /** The text of each token, or null. */
 export const vocabulary = @VOCABULARY@;
+/** The names of the numbers of the input and of the output, or null. */
+export const stream = @STREAM@;
 
 // The parts of the state, in the order in which they are in memory.
 const parts = @PARTS@;
