@@ -13,6 +13,7 @@ from experiments import results, times
 from experiments.training import curve_file
 from tools import ahead, microcontroller, targets
 from tools.compat import record
+from tools.compat.forecasts import measure
 
 ROOT = Path(__file__).parents[2]
 FORMS = {
@@ -22,6 +23,7 @@ FORMS = {
     "benchmarks/microcontroller.csv": microcontroller.RECORD,
     "benchmarks/results.csv": rows.RECORD,
     "benchmarks/targets.csv": targets.RECORD,
+    "experiments/forecast_rivals.csv": measure.RECORD,
     "experiments/results.csv": results.RECORD,
     "experiments/times.csv": times.RECORD,
 }
