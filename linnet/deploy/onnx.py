@@ -17,6 +17,7 @@ from torch.nn.utils.rnn import PackedSequence
 from linnet.base.torch_private import tree_flatten_with_path, tree_leaves, tree_map_only
 from linnet.deploy.onnx_translation import for_onnxruntime, name_sizes, sizes_of_scans
 from linnet.deploy.torch_layers import is_torchs_layer, with_linnet_layers
+from linnet.layers.context import WITHOUT_EXPORT, reads_context
 from linnet.layers.counts import CountScores
 from linnet.models.classifier import Classifier
 from linnet.models.language import LanguageModel
@@ -67,7 +68,7 @@ def export_onnx(
     exported in evaluation mode. Returns the result of torch.onnx.export.
     """
     check_packages()
-    check_counts(model)
+    check_inputs(model)
     model = with_linnet_layers(model)
     if streaming:
         model = OneStep(model)
@@ -200,7 +201,9 @@ def check_packages() -> None:
         raise ImportError(f"export_onnx needs {' and '.join(missing)}: pip install linnet-rnn[onnx]")
 
 
-def check_counts(model: nn.Module) -> None:
+def check_inputs(model: nn.Module) -> None:
+    if reads_context(model):
+        raise ValueError(f"{type(model).__name__} has no ONNX file: {WITHOUT_EXPORT}")
     if any(isinstance(module, CountScores) for module in model.modules()):
         raise ValueError(
             "the counts of words and pairs cannot be exported to ONNX; train the model with counts='none' "

@@ -29,6 +29,7 @@ from torch.types import Device
 from linnet.base.options import check_number, check_rate, check_size, choose
 from linnet.base.suggest import no_such
 from linnet.layers.class_output import LimitedLinear
+from linnet.layers.context import Context, ContextShape
 from linnet.layers.convolution import MaxConvolution
 from linnet.layers.counts import COUNTS, CountScores
 from linnet.layers.pooling import POOLINGS, AttentivePooling, last, pooled_size
@@ -114,14 +115,14 @@ class Classifier(TextEncoder):
         config: ClassifierConfig,
         *,
         characters: int = 0,
+        context: ContextShape | None = None,
         pairs: int = 0,
         device: Device = None,
         dtype: torch.dtype | None = None,
     ):
         where: dict[str, Any] = {"device": device, "dtype": dtype}
-        super().__init__(
-            vocabulary_size, config, characters=characters, bidirectional=config.bidirectional, **where
-        )
+        inputs: dict[str, Any] = {"characters": characters, "context": context}
+        super().__init__(vocabulary_size, config, bidirectional=config.bidirectional, **inputs, **where)
         check_size("classes", classes)
         self.pooling = self.make_pooling(where)
         self.pooled_dropout = Dropout(config.pooled_dropout)
@@ -159,17 +160,26 @@ class Classifier(TextEncoder):
         return nn.Linear(size, classes, **where)
 
     def forward(
-        self, tokens: Tensor, lengths: Tensor | None = None, characters: Tensor | None = None
+        self,
+        tokens: Tensor,
+        lengths: Tensor | None = None,
+        characters: Tensor | None = None,
+        context: Context | None = None,
     ) -> Tensor:
         """tokens [T, B], characters [T, B, C] -> logits [B, classes]; padded sequences need `lengths` [B]."""
-        logits = self.output(self.pooled_dropout(self.features(tokens, lengths, characters)[None])[0])
+        features = self.features(tokens, lengths, characters, context)
+        logits = self.output(self.pooled_dropout(features[None])[0])
         return logits if self.counts is None else logits + self.counts(tokens, lengths)
 
     def features(
-        self, tokens: Tensor, lengths: Tensor | None = None, characters: Tensor | None = None
+        self,
+        tokens: Tensor,
+        lengths: Tensor | None = None,
+        characters: Tensor | None = None,
+        context: Context | None = None,
     ) -> Tensor:
         """Return the vector of each sequence, [B, F], the input of the output layer."""
-        text = Text(tokens, characters)
+        text = Text(tokens, characters, context)
         if self.config.padding == "left":
             text, lengths = pad_left(text, lengths), None
         encoded = self.encode(text, lengths=lengths)
@@ -194,7 +204,10 @@ def pad_left(text: Text, lengths: Tensor | None, fewest: int = FEWEST_STEPS) -> 
     # The step that is moved to each step of the result; negative before the sequence.
     source = torch.arange(total, device=device)[:, None] - (total - ends)
     characters = None if text.characters is None else take_steps(text.characters, source)
-    return Text(take_steps(text.tokens, source), characters)
+    context = text.context
+    if context is not None:
+        context = context._replace(words=take_steps(context.words, source))
+    return Text(take_steps(text.tokens, source), characters, context)
 
 
 def take_steps(steps: Tensor, source: Tensor) -> Tensor:

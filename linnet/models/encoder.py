@@ -19,6 +19,7 @@ from torch.types import Device
 
 from linnet.base.options import check_size
 from linnet.layers.characters import CharacterMax
+from linnet.layers.context import Context, ContextShape, ContextVectors
 from linnet.layers.embedding import WordDropout, WordEmbedding, check_tokens
 from linnet.layers.nested import map_tensors
 from linnet.models.config import EncoderConfig, TextConfig, find_unit
@@ -151,6 +152,7 @@ class Text(NamedTuple):
 
     tokens: Tensor  # int64 [T, B]
     characters: Tensor | None = None  # int64 [T, B, C]
+    context: Context | None = None  # the vectors of an encoder
 
 
 class TextEncoder(StackEncoder):
@@ -158,6 +160,7 @@ class TextEncoder(StackEncoder):
 
     vocabulary_size   words; word 0 is padding
     characters        size of the alphabet, if characters are read; character 0 is padding
+    context           the shape of the vectors of an encoder, if they are read
     """
 
     config: TextConfig
@@ -168,6 +171,7 @@ class TextEncoder(StackEncoder):
         config: TextConfig,
         *,
         characters: int = 0,
+        context: ContextShape | None = None,
         bidirectional: bool = False,
         device: Device = None,
         dtype: torch.dtype | None = None,
@@ -181,6 +185,7 @@ class TextEncoder(StackEncoder):
             if config.reads_words
             else None
         )
+        self.context = make_context(config, context, where)
         self.characters = self.make_characters(characters, where) if config.reads_characters else None
         self.word_dropout = WordDropout(config.word_dropout)
         self.row_dropout = RowDropout(config.embedding_dropout, vocabulary_size)
@@ -196,23 +201,31 @@ class TextEncoder(StackEncoder):
         return CharacterMax(characters, config.character_size, config.character_dropout, **where)
 
     def start_uniformly(self) -> None:
-        """If init="uniform", draw the weights of the whole model again, except the table of characters."""
+        """If init="uniform", draw the weights of the whole model again.
+
+        Except the table of characters, and what belongs to an encoder.
+        """
         if self.config.init == "uniform":
-            table = [] if self.characters is None else [self.characters.embedding.weight]
-            uniform_weights(self, self.config.init_scale, but=table)
+            kept = [] if self.characters is None else [self.characters.embedding.weight]
+            kept += [] if self.context is None else self.context.parameters()
+            uniform_weights(self, self.config.init_scale, but=kept)
 
     @property
     def input_size(self) -> int:
-        """The size of the input at each step: the word's vector and the vector of its characters."""
+        """The size of the input at each step: the vectors of the word, of its context and its characters."""
         words = 0 if self.embedding is None else self.embedding.size
-        return words + (0 if self.characters is None else self.characters.output_size)
+        return words + sum(part.output_size for part in (self.context, self.characters) if part is not None)
 
     def read(self, x: Text) -> Tensor:
-        tokens, characters = x
-        check_tokens("tokens", tokens, self.vocabulary_size)
-        vectors = [] if self.embedding is None else [self.embed(tokens)]
+        return self.join(x, None if self.context is None else self.context(x.context))
+
+    def join(self, x: Text, context: Tensor | None) -> Tensor:
+        """`read`, given the vectors of the words in their context, [T, B, size], if they are read."""
+        check_tokens("tokens", x.tokens, self.vocabulary_size)
+        vectors = [] if self.embedding is None else [self.embed(x.tokens)]
+        vectors += [] if context is None else [context]
         if self.characters is not None:
-            vectors.append(self.characters(characters))
+            vectors.append(self.characters(x.characters))
         return self.input_dropout(vectors[0] if len(vectors) == 1 else torch.cat(vectors, -1))
 
     def embed(self, tokens: Tensor) -> Tensor:
@@ -222,6 +235,18 @@ class TextEncoder(StackEncoder):
 
     def extra_repr(self) -> str:
         return f"{self.vocabulary_size}, unit={self.config.unit!r}, inputs={self.config.inputs!r}"
+
+
+def make_context(config: Any, shape: ContextShape | None, where: dict[str, Any]) -> ContextVectors | None:
+    """Return the part of a model that reads the vectors of an encoder, if its settings name one."""
+    if config.context is None:
+        return None
+    if shape is None:
+        raise ValueError(
+            f"context={config.context!r} needs the shape of the encoder's vectors; pass "
+            "context=ContextShape(size) to the model"
+        )
+    return ContextVectors(shape, config.context_vector_dropout, **where)
 
 
 # ------------------------------------------------------------------------------------------ layers

@@ -6,7 +6,9 @@
 
 This is the model of Zhang and Sennrich (2019) for natural language inference (Table 1), after Rocktäschel et
 al. (2016). Their "+LN" is norm="rms": a norm on every projection except those of the poolings. With `counts`,
-which they do not have, the scores of counted words are added to the logits (linnet.layers.counts).
+which they do not have, the scores of counted words are added to the logits (linnet.layers.counts). Their
+"+BERT" is `context`: the vectors of an encoder join the words and the inputs of the separate layers, and the
+vector of the pair, which the encoder reads as one text, joins [p; h].
 
     config = PairConfig(unit="lrn", inputs="both", tuned="special", embedding_size=300, hidden_size=300)
     model = PairClassifier(30_000, 3, config, characters=80)
@@ -27,6 +29,7 @@ from torch.types import Device
 
 from linnet.base.options import check_size, choose
 from linnet.layers.attention import AdditiveAttention, NormedLinear
+from linnet.layers.context import ContextShape
 from linnet.layers.counts import COUNTS, PairCountScores
 from linnet.layers.matching import MatchingRecurrence, state_size
 from linnet.layers.pooling import AttentivePooling, last
@@ -101,14 +104,14 @@ class PairClassifier(TextEncoder):
         config: PairConfig,
         *,
         characters: int = 0,
+        context: ContextShape | None = None,
         pairs: int = 0,
         device: Device = None,
         dtype: torch.dtype | None = None,
     ):
         where: dict[str, Any] = {"device": device, "dtype": dtype}
-        super().__init__(
-            vocabulary_size, with_norm(config), characters=characters, bidirectional=True, **where
-        )
+        inputs: dict[str, Any] = {"characters": characters, "context": context}
+        super().__init__(vocabulary_size, with_norm(config), bidirectional=True, **inputs, **where)
         check_size("classes", classes)
         premise = self.stack[-1].output_size
         lower, higher = (self.make_cell(size, where) for size in (self.input_size, premise))
@@ -116,12 +119,13 @@ class PairClassifier(TextEncoder):
         attention = AdditiveAttention(hypothesis, premise, config.heads, config.norm, **where)
         self.matching = MatchingRecurrence(lower, higher, attention)
         self.start = NormedLinear(premise, state_size(lower), norm=config.norm, **where)
-        self.after_premise = BidirectionalEncoder(premise, self.config, where)
-        self.after_hypothesis = BidirectionalEncoder(hypothesis, self.config, where)
+        extra = 0 if self.context is None else self.context.output_size
+        self.after_premise = BidirectionalEncoder(premise + extra, self.config, where)
+        self.after_hypothesis = BidirectionalEncoder(hypothesis + extra, self.config, where)
         size, pool = self.after_premise.output_size, config.attention_size or config.hidden_size
         self.pool_premise = AttentivePooling(size, pool, **where)
         self.pool_hypothesis = AttentivePooling(size, pool, **where)
-        self.output = NormedLinear(2 * size, classes, norm=config.norm, **where)
+        self.output = NormedLinear(2 * size + extra, classes, norm=config.norm, **where)
         self.start_uniformly()
         # After the weights of the network, which are drawn in the same order with and without counts.
         self.counts = (
@@ -151,21 +155,33 @@ class PairClassifier(TextEncoder):
         hypothesis_lengths: Tensor | None = None,
     ) -> Comparison:
         """Return the logits with the tensors that they are computed from, such as attention weights."""
-        first = self.encode(premise, lengths=premise_lengths).raw
+        contexts = self.contexts(premise, hypothesis)
+        x = self.join(premise, contexts[0])
+        first = self.run_layers(x, lengths=premise_lengths).raw
         start = torch.tanh(self.start(last(first, premise_lengths, directions=2)))
         memory = self.matching.attention.remember(first, mask_for(premise_lengths, first))
-        x = self.read(hypothesis)
+        x = self.join(hypothesis, contexts[1])
         second = self.matching(x, memory, start, mask_for(hypothesis_lengths, x))
-        p = self.pool_premise(
-            self.after_premise.encode(first, lengths=premise_lengths).output, premise_lengths
-        )
-        after = self.after_hypothesis.encode(second.output, lengths=hypothesis_lengths).output
-        features = torch.cat([p, self.pool_hypothesis(after, hypothesis_lengths)], -1)
+        after = self.after_premise.encode(joined(first, contexts[0]), lengths=premise_lengths).output
+        p = self.pool_premise(after, premise_lengths)
+        after = self.after_hypothesis.encode(
+            joined(second.output, contexts[1]), lengths=hypothesis_lengths
+        ).output
+        h = self.pool_hypothesis(after, hypothesis_lengths)
+        features = torch.cat([p, h, *self.pooled_contexts(premise)], -1)
         logits = self.output(features)
         if self.counts is not None:
             tokens = premise.tokens, hypothesis.tokens
             logits = logits + self.counts(*tokens, premise_lengths, hypothesis_lengths)
         return Comparison(logits, features, first, second.output, second.weights)
+
+    def contexts(self, *texts: Text) -> list[Tensor | None]:
+        """The vectors of the words in their context; the layers before and after the attention read them."""
+        return [None if self.context is None else self.context(text.context) for text in texts]
+
+    def pooled_contexts(self, premise: Text) -> list[Tensor]:
+        """The vector of the whole pair, which the encoder reads at once."""
+        return [] if premise.context is None else [premise.context.pooled]
 
     def train(self, mode: bool = True) -> PairClassifier:
         super().train(mode)
@@ -173,6 +189,10 @@ class PairClassifier(TextEncoder):
             for encoder in (self.after_premise, self.after_hypothesis):
                 encoder.layer_dropouts[-1].train()
         return self
+
+
+def joined(y: Tensor, context: Tensor | None) -> Tensor:
+    return y if context is None else torch.cat([y, context], -1)
 
 
 def with_norm(config: PairConfig) -> PairConfig:

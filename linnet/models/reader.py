@@ -11,6 +11,7 @@ selects the first and the last word.
     logits = reader(Passage(tokens, lengths, features, (pos, ner)), Passage(question, its_lengths))
     first, last, probability = logits.best(longest=15)
 
+With `context`, both read the vectors of an encoder, too; R-Net as the LRN authors' code reads ELMo's.
 Padding never changes a result. Differs from the SRU authors' code, whose units read the padding in training;
 padding="read" does the same.
 """
@@ -29,12 +30,13 @@ from torch.types import Device
 
 from linnet.base.options import check_rate, check_size, choose
 from linnet.layers.attention import AlignedAttention, GatedAttention, clear_padding
+from linnet.layers.context import Context, ContextShape
 from linnet.layers.embedding import TUNED, WordEmbedding, check_tokens
 from linnet.layers.pooling import AttentivePooling, LinearPooling
 from linnet.layers.spans import BilinearSpans, PointerNetwork, SpanLogits
 from linnet.models.bidirectional import BidirectionalEncoder
-from linnet.models.config import REFUSED, EncoderConfig, option
-from linnet.models.encoder import Encoded
+from linnet.models.config import REFUSED, ContextConfig, EncoderConfig, option
+from linnet.models.encoder import Encoded, make_context
 from linnet.recurrent.dropout import Dropout
 from linnet.recurrent.masks import with_same_masks
 from linnet.recurrent.pretrained import Pretrained
@@ -43,7 +45,7 @@ from linnet.units.gru import GRU, GRUCell
 
 
 @dataclass(frozen=True)
-class ReaderConfig(EncoderConfig):
+class ReaderConfig(ContextConfig, EncoderConfig):
     """The encoders of both texts, which run in both directions."""
 
     noun: ClassVar[str] = "reader"
@@ -72,6 +74,11 @@ class ReaderConfig(EncoderConfig):
     read_dropout: float = option(
         0.0, "rnet: dropout on the inputs of layers, attention and pointers, one mask for all words"
     )
+    released_start: bool = option(
+        False,
+        "rnet with a context: as the LRN authors released it, the pointer starts from the last 2 hidden_size "
+        "numbers of the context's vectors, instead of the question's last layer and its context",
+    )
 
     def __post_init__(self) -> None:
         # JSON has no tuples.
@@ -80,6 +87,7 @@ class ReaderConfig(EncoderConfig):
 
     def check_choices(self) -> None:
         super().check_choices()
+        self.check_context()
         choose("form", self.form, ("drqa", "rnet"))
         choose("tuned", self.tuned, TUNED)
         choose("padding", self.padding, ("masked", "read"))
@@ -92,6 +100,14 @@ class ReaderConfig(EncoderConfig):
         for size in self.tag_sizes:
             check_size("each of tag_sizes", size, least=0)
 
+    def check_fit(self) -> None:
+        super().check_fit()
+        if self.released_start and (self.form != "rnet" or self.context is None):
+            raise ValueError(
+                "released_start is about R-Net with the vectors of an encoder; set form='rnet' and context, "
+                "or leave it False"
+            )
+
 
 class Passage(NamedTuple):
     """A batch of passages or of questions, time first."""
@@ -101,6 +117,7 @@ class Passage(NamedTuple):
     features: Tensor | None = None  # numbers of each word, [T, B, F]; passages for DocumentReader
     tags: tuple[Tensor, ...] = ()  # int64 [T, B] for each kind of tag; passages for DocumentReader
     characters: Tensor | None = None  # int64 [T, B, C], 0 is padding; for RNet
+    context: Context | None = None  # the vectors of an encoder
 
 
 class Aligned(NamedTuple):
@@ -118,6 +135,8 @@ class DocumentReader(Pretrained):
     vocabulary_size   words; word 0 is padding
     features          the number of features of each word of a passage
     tags              for each kind of tag, the number of tags
+    context           the shape of the vectors of an encoder, if they are read; they join the input of both
+                      encoders
     """
 
     def __init__(
@@ -127,6 +146,7 @@ class DocumentReader(Pretrained):
         *,
         features: int = 0,
         tags: Sequence[int] = (),
+        context: ContextShape | None = None,
         device: Device = None,
         dtype: torch.dtype | None = None,
     ):
@@ -144,8 +164,10 @@ class DocumentReader(Pretrained):
             )
         self.tags = nn.ModuleList(TagEmbedding(*each, **where) for each in zip(tags, sizes, strict=True))
         tag_size = sum(tag.size for tag in self.tags)  # type: ignore[misc]
-        self.passage_encoder = BidirectionalEncoder(2 * size + features + tag_size, config, where)
-        self.question_encoder = BidirectionalEncoder(size, config, where)
+        self.context = make_context(config, context, where)
+        extra = 0 if self.context is None else self.context.output_size
+        self.passage_encoder = BidirectionalEncoder(2 * size + features + tag_size + extra, config, where)
+        self.question_encoder = BidirectionalEncoder(size + extra, config, where)
         self.merge = LinearPooling(self.output_size, **where)
         self.spans = BilinearSpans(self.output_size, self.output_size, **where)
         self.passage_dropout, self.question_dropout = (Dropout(config.input_dropout) for _ in range(2))
@@ -164,8 +186,10 @@ class DocumentReader(Pretrained):
         """Return the logits, and the attention of each word to the words of the question."""
         x, asked = self.passage_dropout(self.embed(passage)), self.question_dropout(self.embed(question))
         aligned, weights = self.align(x, asked, mask_for(question.lengths, asked))
-        joined = torch.cat([x, *self.features_of(passage), aligned, *self.tags_of(passage)], -1)
+        parts = [x, *self.features_of(passage), aligned, *self.tags_of(passage)]
+        joined = torch.cat([*parts, *self.context_of(passage)], -1)
         y = self.encode(self.passage_encoder, joined, passage)
+        asked = torch.cat([asked, *self.context_of(question)], -1)
         query = self.merge(self.encode(self.question_encoder, asked, question), question.lengths)
         return Aligned(self.spans(y, query, mask_for(passage.lengths, y)), weights)
 
@@ -174,6 +198,9 @@ class DocumentReader(Pretrained):
         check_tokens("tokens", text.tokens, self.embedding.words)
         vectors = self.embedding(text.tokens)
         return clear_padding(vectors, mask_for(text.lengths, vectors))
+
+    def context_of(self, text: Passage) -> list[Tensor]:
+        return [] if self.context is None else [self.context(text.context)]
 
     def features_of(self, passage: Passage) -> list[Tensor]:
         found = 0 if passage.features is None else passage.features.shape[-1]
@@ -234,6 +261,8 @@ class RNet(Pretrained):
 
     vocabulary_size   words; word 0 is padding
     characters        the size of the alphabet; character 0 is padding
+    context           the shape of the vectors of an encoder, if they are read: one mix of its layers joins
+                      the words, another one the passage before the pointer, and the question where it starts
 
     While training, the encoder draws its dropout masks once for passage and question, as in HKUST's code.
     """
@@ -244,6 +273,7 @@ class RNet(Pretrained):
         config: ReaderConfig,
         *,
         characters: int,
+        context: ContextShape | None = None,
         device: Device = None,
         dtype: torch.dtype | None = None,
     ):
@@ -251,6 +281,11 @@ class RNet(Pretrained):
         where: dict[str, Any] = {"device": device, "dtype": dtype}
         self.config = config
         hidden, rate = config.hidden_size, config.read_dropout
+        self.context = make_context(config, context, where)
+        # The encoder itself is a part of the first one.
+        late = None if context is None else replace(context, settings=None)
+        self.late_context = make_context(config, late, where)
+        extra = 0 if self.context is None else self.context.output_size
         self.embedding = WordEmbedding(
             vocabulary_size, config.embedding_size, config.tuned, config.tuned_words, **where
         )
@@ -258,7 +293,7 @@ class RNet(Pretrained):
         dropped = replace(config, unit_options={"input_dropout": rate, **config.unit_options})
         one = replace(dropped, num_layers=1, hidden_sizes=None)
         self.encoder = BidirectionalEncoder(
-            config.embedding_size + self.characters.output_size, dropped, where
+            config.embedding_size + self.characters.output_size + extra, dropped, where
         )
         size = sum(layer.output_size for layer in self.encoder.stack)
         self.attention = GatedAttention(size, size, hidden, rate, **where)
@@ -266,9 +301,9 @@ class RNet(Pretrained):
         size = self.after_attention.output_size
         self.match = GatedAttention(size, size, hidden, rate, **where)
         self.after_match = BidirectionalEncoder(2 * size, one, where)
-        question = self.encoder.output_size
+        question = 2 * hidden if config.released_start else self.encoder.output_size + extra
         self.merge = AttentivePooling(question, hidden, score_dropout=rate, **where)
-        self.pointer = PointerNetwork(tensorflow_gru(size, question, where), hidden, rate, **where)
+        self.pointer = PointerNetwork(tensorflow_gru(size + extra, question, where), hidden, rate, **where)
 
     def forward(self, passage: Passage, question: Passage) -> SpanLogits:
         return self.attend(passage, question).logits
@@ -282,9 +317,17 @@ class RNet(Pretrained):
         attended = self.after_attention.encode(attended, lengths=passage.lengths).output
         matched, self_weights = self.match(attended, attended, mask)
         matched = self.after_match.encode(matched, lengths=passage.lengths).output
-        start = self.merge(asked.raw, question.lengths)
-        logits = self.pointer(matched, start, mask)
+        start = self.merge(self.start_of(asked.raw, question), question.lengths)
+        logits = self.pointer(self.with_late_context(matched, passage), start, mask)
         return RNetReading(logits, x, q, attended, matched, start, weights, self_weights)
+
+    def with_late_context(self, y: Tensor, text: Passage) -> Tensor:
+        return y if self.late_context is None else torch.cat([y, self.late_context(text.context)], -1)
+
+    def start_of(self, asked: Tensor, question: Passage) -> Tensor:
+        """Return what the pointer starts from, for each word of the question."""
+        both = self.with_late_context(asked, question)
+        return both[..., -2 * self.config.hidden_size :] if self.config.released_start else both
 
     def encode(self, *texts: Passage) -> list[Encoded]:
         vectors = [self.embed(text) for text in texts]
@@ -303,7 +346,8 @@ class RNet(Pretrained):
                 "this reader reads the characters of words; expected Passage.characters, "
                 "[time, batch, characters of a word], got None"
             )
-        return torch.cat([self.embedding(text.tokens), self.characters(text.characters)], -1)
+        vectors = [self.embedding(text.tokens), self.characters(text.characters)]
+        return torch.cat([*vectors, *([] if self.context is None else [self.context(text.context)])], -1)
 
 
 class CharacterGRU(nn.Module):

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from linnet.layers.attention import AdditiveAttention, Memory, NormedLinear
+from linnet.layers.context import Context
 from linnet.layers.matching import Matched, MatchingRecurrence, PairRecurrence
 from linnet.layers.pooling import last
 from linnet.models.config import find_unit
@@ -58,14 +59,18 @@ class RecurrentTranslator(Translator):
         for table in (self.source, self.target):
             nn.init.normal_(table.weight, 0, self.config.hidden_size**-0.5)
 
-    def start(self, source: Tensor, lengths: Tensor | None = None) -> RecurrentState:
-        x, final = self.encode(source, lengths)
+    def start(
+        self, source: Tensor, lengths: Tensor | None = None, context: Context | None = None
+    ) -> RecurrentState:
+        x, final = self.encode(source, lengths, context)
         memory = self.decoder.matching.attention.remember(x, mask_for(lengths, x))
         return RecurrentState(memory, tuple(layer(final) for layer in self.starts))
 
-    def encode(self, source: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def encode(
+        self, source: Tensor, lengths: Tensor | None = None, context: Context | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Return the output of the encoder, [S, B, size], and the last step of its last layer, [B, size]."""
-        return self.encoder(self.dropout(self.source(source) + self.bias), lengths)
+        return self.encoder(self.dropout(self.source_vectors(source, context) + self.bias), lengths)
 
     def embed(self, previous: Tensor) -> Tensor:
         """Return word vectors; that of token 0, the start of a sentence, is zero."""

@@ -26,11 +26,12 @@ from torch import Tensor, nn
 from torch.types import Device
 
 from linnet.base.options import check_size, choose
+from linnet.layers.context import Context, ContextShape
 from linnet.layers.crf import CRF, reduced
 from linnet.layers.embedding import check_tokens
 from linnet.layers.pooling import last
-from linnet.models.config import REFUSED, EncoderConfig, option
-from linnet.models.encoder import StackEncoder, make_layers
+from linnet.models.config import REFUSED, ContextConfig, EncoderConfig, option
+from linnet.models.encoder import StackEncoder, make_context, make_layers
 from linnet.recurrent.sequence import mask_of_lengths
 
 DECODERS = ("crf", "softmax")
@@ -39,7 +40,7 @@ SPREAD = 0.05
 
 
 @dataclass(frozen=True)
-class TaggerConfig(EncoderConfig):
+class TaggerConfig(ContextConfig, EncoderConfig):
     """Words, characters, layers in one direction or both, and the decoder of the tags."""
 
     noun: ClassVar[str] = "tagger"
@@ -61,6 +62,7 @@ class TaggerConfig(EncoderConfig):
 
     def check_choices(self) -> None:
         super().check_choices()
+        self.check_context()
         choose("decoder", self.decoder, DECODERS)
 
     def check_sizes(self) -> None:
@@ -88,6 +90,7 @@ class Words(NamedTuple):
 
     tokens: Tensor
     spelling: Spelling | None
+    context: Context | None = None
 
 
 class Tagger(StackEncoder):
@@ -98,6 +101,7 @@ class Tagger(StackEncoder):
     characters   the number of ids of characters; 0 is padding
     fixed_words  further words, whose ids follow: their vectors are not trained, because no training sentence
                  has them, so they are not parameters
+    context      the shape of the vectors of an encoder, if they are read
     """
 
     config: TaggerConfig
@@ -110,6 +114,7 @@ class Tagger(StackEncoder):
         *,
         characters: int = 0,
         fixed_words: int = 0,
+        context: ContextShape | None = None,
         device: Device = None,
         dtype: torch.dtype | None = None,
     ):
@@ -119,7 +124,9 @@ class Tagger(StackEncoder):
         self.config = config
         self.embedding = TrainedAndFixed(words, fixed_words, config.embedding_size, **where)
         self.characters = CharacterReader(characters, config, where) if config.character_size else None
-        size = config.embedding_size + (self.characters.output_size if self.characters else 0)
+        self.context = make_context(config, context, where)
+        parts = (self.characters, self.context)
+        size = config.embedding_size + sum(part.output_size for part in parts if part is not None)
         self.add_layers(size, config.bidirectional, where)
         size = self.stack[-1].output_size
         self.dense = nn.Linear(size, config.dense_size, **where) if config.dense_size else None
@@ -138,18 +145,24 @@ class Tagger(StackEncoder):
 
     def read(self, x: Words) -> Tensor:
         check_tokens("tokens", x.tokens, self.embedding.words)
-        vectors = self.embedding(x.tokens)
+        vectors = [self.embedding(x.tokens)]
         if self.characters is not None:
             if x.spelling is None:
                 raise ValueError("this tagger reads characters: give the spelling of the words")
-            vectors = torch.cat([vectors, self.characters(x.spelling)], -1)
-        return self.input_dropout(vectors)
+            vectors.append(self.characters(x.spelling))
+        if self.context is not None:
+            vectors.append(self.context(x.context))
+        return self.input_dropout(vectors[0] if len(vectors) == 1 else torch.cat(vectors, -1))
 
     def forward(
-        self, tokens: Tensor, lengths: Tensor | None = None, spelling: Spelling | None = None
+        self,
+        tokens: Tensor,
+        lengths: Tensor | None = None,
+        spelling: Spelling | None = None,
+        context: Context | None = None,
     ) -> Tensor:
         """tokens [T, B] -> scores [T, B, K]; padded sentences need `lengths` [B]."""
-        return self.scores(self.encode(Words(tokens, spelling), lengths=lengths).output)
+        return self.scores(self.encode(Words(tokens, spelling, context), lengths=lengths).output)
 
     def scores(self, y: Tensor) -> Tensor:
         """Return the scores of the tags, given the output of the layers."""

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from torch import Tensor, nn
 
 from linnet.layers.attention import Memory, NormedLinear
+from linnet.layers.context import Context
 from linnet.layers.transformer import (
     DecoderLayerState,
     FeedForward,
@@ -68,8 +69,10 @@ class TransformerTranslator(Translator):
             if weight.dim() > 1:
                 nn.init.xavier_uniform_(weight)
 
-    def start(self, source: Tensor, lengths: Tensor | None = None) -> TransformerState:
-        x = self.encode(source, lengths)
+    def start(
+        self, source: Tensor, lengths: Tensor | None = None, context: Context | None = None
+    ) -> TransformerState:
+        x = self.encode(source, lengths, context)
         mask = mask_for(lengths, x)
         return TransformerState(tuple(layer.attention.remember(x, mask) for layer in self.decoder_layers))
 
@@ -77,18 +80,18 @@ class TransformerTranslator(Translator):
     def decoder_layers(self) -> list[TransformerDecoderLayer]:
         return list(self.decoder)  # type: ignore[arg-type]
 
-    def encode(self, source: Tensor, lengths: Tensor | None = None) -> Tensor:
+    def encode(self, source: Tensor, lengths: Tensor | None = None, context: Context | None = None) -> Tensor:
         """The output of the encoder, [S, B, size]."""
-        x = self.embed(self.source, source)
+        x = self.place(self.source_vectors(source, context))
         mask = mask_for(lengths, x)
         for layer in self.encoder:
             x = layer(x, mask)
         return self.encoder_norm(x)
 
-    def embed(self, table: nn.Embedding, tokens: Tensor, first: int = 0) -> Tensor:
-        """Return the sum of word vectors and encodings of their positions, which start at `first`."""
-        vectors = table(tokens) * math.sqrt(self.config.hidden_size)
-        return self.dropout(vectors + sinusoids(len(tokens), vectors.shape[-1], first, vectors)[:, None])
+    def place(self, vectors: Tensor, first: int = 0) -> Tensor:
+        """Return the sum of scaled word vectors and encodings of their positions, which start at `first`."""
+        vectors = vectors * math.sqrt(self.config.hidden_size)
+        return self.dropout(vectors + sinusoids(len(vectors), vectors.shape[-1], first, vectors)[:, None])
 
     def decode(
         self,
@@ -97,7 +100,7 @@ class TransformerTranslator(Translator):
         lengths: Tensor | None = None,
         weights: bool = False,
     ) -> Decoded:
-        x = self.embed(self.target, previous)
+        x = self.place(self.target(previous))
         mask, found = mask_for(lengths, x), None
         for layer, memory in zip(self.decoder_layers, state.memories, strict=True):
             if weights:
@@ -108,7 +111,7 @@ class TransformerTranslator(Translator):
     def step(self, previous: Tensor, state: TransformerState) -> Decoded:
         before = state.layers or (None,) * len(self.decoder)
         first = 0 if state.layers is None else state.layers[0].keys.shape[2]
-        x, after = self.embed(self.target, previous[None], first), []
+        x, after = self.place(self.target(previous[None]), first), []
         for layer, memory, kept in zip(self.decoder, state.memories, before, strict=True):
             x, new = layer(x, memory, kept)
             after.append(new)

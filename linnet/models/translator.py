@@ -17,6 +17,7 @@ from __future__ import annotations
 import torch
 from torch.types import Device
 
+from linnet.layers.context import ContextShape
 from linnet.models.recurrent_translator import RecurrentTranslator
 from linnet.models.transformer_translator import TransformerTranslator
 from linnet.models.translator_base import Decoded, Translator, TranslatorConfig
@@ -36,8 +37,9 @@ def make_translator(
     target_words: int,
     config: TranslatorConfig,
     *,
+    context: ContextShape | None = None,
     device: Device = None,
     dtype: torch.dtype | None = None,
 ) -> Translator:
     kind = RecurrentTranslator if config.form == "recurrent" else TransformerTranslator
-    return kind(source_words, target_words, config, device=device, dtype=dtype)
+    return kind(source_words, target_words, config, context=context, device=device, dtype=dtype)

@@ -11,10 +11,13 @@ from torch import Tensor, nn
 from torch.types import Device
 
 from linnet.base.options import check_rate, check_size, choose
+from linnet.layers.attention import NormedLinear
 from linnet.layers.beam import Hypotheses, beam_search
+from linnet.layers.context import Context, ContextShape
 from linnet.layers.embedding import check_tokens
 from linnet.layers.nested import repeat_rows
-from linnet.models.config import MOST_LAYERS, REFUSED, find_unit, option
+from linnet.models.config import MOST_LAYERS, REFUSED, ContextConfig, find_unit, option
+from linnet.models.encoder import make_context
 from linnet.models.pair import NOT_OF_CELLS
 from linnet.recurrent.pretrained import Pretrained
 from linnet.run.linear import kept_matrices
@@ -24,7 +27,7 @@ STACK_DROPOUTS = ("dropout", "variational", "state_dropout", "weight_drop", "wei
 
 
 @dataclass(frozen=True)
-class TranslatorConfig:
+class TranslatorConfig(ContextConfig):
     """The encoder, the decoder and the attention between them."""
 
     form: str = option("recurrent", "recurrent (deep layers of a unit) or transformer")
@@ -51,6 +54,7 @@ class TranslatorConfig:
 
     def __post_init__(self) -> None:
         find_unit(self.unit)
+        self.check_context()
         choose("form", self.form, FORMS)
         choose("norm", self.norm, (None, "layer", "rms"))
         choose("feed_forward", self.feed_forward, ("relu", "unit"))
@@ -94,6 +98,8 @@ class Translator(Pretrained):
     """The base class of both forms. Subclasses define `add_layers`, `start`, `decode` and `step`.
 
     source_words, target_words   the sizes of the vocabularies
+    context                      the shape of the vectors of an encoder, if they are read: a linear map of
+                                 them is added to the vectors of the source
     """
 
     def __init__(
@@ -102,6 +108,7 @@ class Translator(Pretrained):
         target_words: int,
         config: TranslatorConfig,
         *,
+        context: ContextShape | None = None,
         device: Device = None,
         dtype: torch.dtype | None = None,
     ):
@@ -116,6 +123,9 @@ class Translator(Pretrained):
         self.source_words, self.target_words, self.config = source_words, target_words, config
         where: dict[str, Any] = {"device": device, "dtype": dtype}
         self.add_tables(where)
+        self.context = make_context(config, context, where)
+        size = 0 if self.context is None else self.context.output_size
+        self.from_context = NormedLinear(size, config.hidden_size, **where) if size else None
         self.add_layers(where)
 
     def add_tables(self, where: dict[str, Any]) -> None:
@@ -128,9 +138,16 @@ class Translator(Pretrained):
         """Add the encoder, the decoder and the output layer, and initialise the parameters."""
         raise NotImplementedError
 
-    def start(self, source: Tensor, lengths: Tensor | None = None) -> Any:
+    def start(self, source: Tensor, lengths: Tensor | None = None, context: Context | None = None) -> Any:
         """Return the state of the decoder before its first word; each tensor has the batch first."""
         raise NotImplementedError
+
+    def source_vectors(self, source: Tensor, context: Context | None) -> Tensor:
+        """Return the vectors of the words of the source, [S, B, size]."""
+        vectors = self.source(source)
+        if self.context is None or self.from_context is None:
+            return vectors
+        return vectors + self.from_context(self.context(context))
 
     def decode(
         self, previous: Tensor, state: Any, lengths: Tensor | None = None, weights: bool = False
@@ -152,9 +169,10 @@ class Translator(Pretrained):
         source_lengths: Tensor | None,
         target: Tensor,
         target_lengths: Tensor | None = None,
+        context: Context | None = None,
     ) -> Tensor:
         """source [S, B], target [T, B] -> logits of each word of the target, [T, B, words]."""
-        return self.run(source, source_lengths, target, target_lengths).logits
+        return self.run(source, source_lengths, target, target_lengths, context).logits
 
     def attend(
         self,
@@ -162,9 +180,10 @@ class Translator(Pretrained):
         source_lengths: Tensor | None,
         target: Tensor,
         target_lengths: Tensor | None = None,
+        context: Context | None = None,
     ) -> Decoded:
         """Return the logits and the attention to the source (transformer: that of the last layer)."""
-        return self.run(source, source_lengths, target, target_lengths, weights=True)
+        return self.run(source, source_lengths, target, target_lengths, context, weights=True)
 
     def run(
         self,
@@ -172,12 +191,13 @@ class Translator(Pretrained):
         source_lengths: Tensor | None,
         target: Tensor,
         target_lengths: Tensor | None,
+        context: Context | None,
         weights: bool = False,
     ) -> Decoded:
         check_tokens("source", source, self.source_words)
         check_tokens("target", target, self.target_words)
         previous = F.pad(target[:-1], (0, 0, 1, 0))
-        return self.decode(previous, self.start(source, source_lengths), target_lengths, weights)
+        return self.decode(previous, self.start(source, source_lengths, context), target_lengths, weights)
 
     @torch.no_grad()
     def translate(
@@ -187,6 +207,7 @@ class Translator(Pretrained):
         beam: int = 4,
         alpha: float = 0.6,
         extra: int = 50,
+        context: Context | None = None,
     ) -> Hypotheses:
         """Return the best translations by beam search, of at most `extra` words more than their sources."""
         check_tokens("source", source, self.source_words)
@@ -194,7 +215,7 @@ class Translator(Pretrained):
         steps, batch = source.shape
         limits = torch.full((batch,), steps, device=source.device) if lengths is None else lengths
         with kept_matrices():
-            state = repeat_rows(self.start(source, lengths), beam)
+            state = repeat_rows(self.start(source, lengths, context), beam)
             return beam_search(self.next_word, state, limits.to(source.device) + extra, beam, alpha)
 
     def next_word(self, previous: Tensor, state: Any) -> tuple[Tensor, Any]:

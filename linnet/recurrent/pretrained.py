@@ -174,8 +174,9 @@ def plain(name: str, value: Any) -> Any:
 
 def read(value: Any, kind: Any) -> Any:
     """A value of JSON as an argument: a dataclass if that is what the constructor takes."""
-    if dataclasses.is_dataclass(kind) and isinstance(value, dict):
-        return kind(**{name: read(each, None) for name, each in value.items()})  # type: ignore[operator]
+    made = next(filter(dataclasses.is_dataclass, (kind, *typing.get_args(kind))), None)
+    if made is not None and isinstance(value, dict):
+        return made(**{name: read(each, None) for name, each in value.items()})  # type: ignore[operator]
     return tuple(read(each, None) for each in value) if isinstance(value, list) else value
 
 

@@ -241,7 +241,9 @@ def load_model(checkpoint: Checkpoint, config: RunConfig, task: Any) -> Any:
     except (TypeError, ValueError, OverflowError, RuntimeError) as error:
         raise Damaged(f"{settings} describes a model that cannot be built: {error}") from None
     here = {**task.describe(), "weights": shape_code(sketch.state_dict())}
-    files = "".join(f"; {name} was changed or is that of another run" for name in task.asset_files)
+    files = "".join(
+        f"; {name} was changed or is that of another run" for name in task.files_kept(config.model)
+    )
     refuse_foreign(checkpoint.path, guard_of(checkpoint), here, files)
     refuse_other_settings(checkpoint, config)
     refuse_other_shapes(checkpoint.path / WEIGHTS, weights, sketch)

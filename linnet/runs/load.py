@@ -98,7 +98,7 @@ def load(folder: str | Path, checkpoint: str = "best") -> TrainedRun:
 def task_of(folder: Path, config: RunConfig) -> Task:
     """Return the task of a run with the files that it kept."""
     cls = TASKS[config.task]
-    assets = {name: read_asset(folder / name) for name in cls.asset_files}
+    assets = {name: read_asset(folder / name) for name in cls.files_kept(config.model)}
     try:
         return cls(config.data, config.model, config.loop.seed, assets)
     except MissingDataError:

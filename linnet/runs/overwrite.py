@@ -91,7 +91,7 @@ def delete_run(folder: Path, config: RunConfig) -> None:
 def assets() -> Iterator[str]:
     """Yield the files that tasks keep in a run; of all tasks, because config.json may be damaged."""
     for task in TASKS.values():
-        yield from task.asset_files
+        yield from task.files_kept(None)
 
 
 def delete_files(paths: Iterable[Path]) -> None:

@@ -20,9 +20,10 @@ from __future__ import annotations
 import copy
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 import torch
@@ -232,6 +233,16 @@ class Task(ABC):
     def restore(self, assets: Mapping[str, bytes]) -> None:  # noqa: B027, not every task needs it
         """Set from these files what `prepare` found when the run was trained."""
 
+    def compute_files(self, folder: Path, report: Callable[[str, int, int], None]) -> None:  # noqa: B027
+        """Compute what is kept beside the run directory `folder`, so that each epoch need not compute it.
+
+        report   called with what is done, how much of it is done, and how much there is
+        """
+
+    def rates(self, model: nn.Module) -> dict[nn.Module, float]:
+        """Return the learning rates of parts of a model that have one of their own."""
+        return {}
+
     def notes(self) -> list[str]:
         """Return what was found in the data and decided for the user, a line each, to be said first."""
         return []
@@ -239,6 +250,11 @@ class Task(ABC):
     def describe(self) -> dict[str, Any]:
         """Return what must be equal for a checkpoint to fit, as JSON values: the vocabulary, the labels."""
         return {}
+
+    @classmethod
+    def files_kept(cls, model: Any) -> tuple[str, ...]:
+        """Return the names of what `assets` returns with these settings of the model (None: with any)."""
+        return cls.asset_files
 
     @classmethod
     def defaults_with(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -173,7 +173,6 @@ class Classify(WordTask):
     ranges = {"input_dropout+layer_dropout+pooled_dropout": (0.05, 0.6), "lr": (3e-4, 3e-3)}
 
     target: Target
-    is_new = True  # False: a trained run, which can be used without its data
 
     def prepare(self) -> None:
         """Read the data, and find the classes and the vocabulary."""
@@ -270,10 +269,11 @@ class Classify(WordTask):
     # ----------------------------------------------------------------------------------------- model
 
     def build(self) -> Any:
-        sizes = {"characters": len(self.characters), "pairs": self.pairs}
+        sizes = {"characters": len(self.characters), "context": self.context_shape, "pairs": self.pairs}
         with unit_options_checked():
             model = self.Network(len(self.vocabulary), len(self.classes), self.model, **sizes)
         self.use_pretrained(model.embedding, spread=SPREAD, unit_norm=self.data.unit_norm)
+        self.start_context(model)
         self.use_counts(model)
         return model
 
@@ -304,7 +304,8 @@ class Classify(WordTask):
 
     def example(self, texts: Words, label: Any = None) -> Example:
         ids = [self.ids(words) for words in texts]
-        features = [self.features(words) for words in texts]
+        contexts = self.context_numbers(*texts)
+        features = [{**self.features(words), **more} for words, more in zip(texts, contexts, strict=True)]
         if len(texts) == 1:
             return Example(ids[0], label, features=features[0])
         return Example(ids[0], label, ids[1], features[0], features[1])
@@ -323,7 +324,8 @@ class Classify(WordTask):
         return StepResult(total / max(count, 1), total.detach(), count, batch.tokens, outputs=outputs)
 
     def logits(self, model: nn.Module, batch: PaddedBatch) -> Tensor:
-        return model(batch.inputs.steps, batch.inputs.lengths, self.letters(batch.inputs))
+        (context,) = self.context_of(model, batch)
+        return model(batch.inputs.steps, batch.inputs.lengths, self.letters(batch.inputs), context)
 
     def letters(self, texts: Sequences) -> Tensor | None:
         """The characters of each word, [T, B, C], if the model reads them."""
@@ -375,7 +377,6 @@ class Classify(WordTask):
         super().restore(assets)
         self.target = parse_target(CLASSES, assets[CLASSES], self.data)
         self.pairs = parse_pair_count(COUNTED, assets[COUNTED])
-        self.is_new = False
 
     def describe(self) -> dict[str, Any]:
         return {**super().describe(), "classes": list(self.classes), "pairs": self.pairs}

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from linnet.base.settings import option
 from linnet.data.padded import PaddedBatch, Sequences, collate
 from linnet.data.pairs import HYPOTHESIS, PAIR_SETS, PREMISE
+from linnet.layers.context import Context
 from linnet.models.encoder import Text
 from linnet.models.pair import PairClassifier, PairConfig
 from linnet.tasks.base import Comparison, Variant
@@ -58,12 +59,13 @@ class Nli(Classify):
     ranges = {"input_dropout+output_dropout": (0.05, 0.5), "lr": (3e-4, 3e-3)}
 
     def logits(self, model: nn.Module, batch: PaddedBatch) -> Tensor:
-        return model(*self.pair(batch))
+        return model(*self.pair(model, batch))
 
-    def pair(self, batch: PaddedBatch) -> tuple[Any, ...]:
+    def pair(self, model: nn.Module, batch: PaddedBatch) -> tuple[Any, ...]:
         """The arguments of a model."""
         assert batch.second is not None
-        premise, hypothesis = (self.text(each) for each in (batch.inputs, batch.second))
+        both, contexts = (batch.inputs, batch.second), self.context_of(model, batch)
+        premise, hypothesis = (self.text(*each) for each in zip(both, contexts, strict=True))
         return premise, hypothesis, batch.inputs.lengths, batch.second.lengths
 
     def counted(self, batch: PaddedBatch) -> tuple[Any, ...]:
@@ -71,8 +73,8 @@ class Nli(Classify):
         both = batch.inputs, batch.second
         return (*(each.steps for each in both), *(each.lengths for each in both))
 
-    def text(self, sentences: Sequences) -> Text:
-        return Text(sentences.steps, self.letters(sentences))
+    def text(self, sentences: Sequences, context: Context | None) -> Text:
+        return Text(sentences.steps, self.letters(sentences), context)
 
     def typed_texts(self, raw: Any) -> tuple[str, ...]:
         """Return the two sentences of an input: a string, or an object as in a .jsonl file."""
@@ -92,9 +94,8 @@ class Nli(Classify):
 
     def attention_map(self, model: PairClassifier, raw: Any) -> AttentionMap:
         premise, hypothesis = (self.split_words(text) for text in self.typed_texts(raw))
-        found = model.compare(
-            *self.pair(collate([self.example([premise, hypothesis])]).to(model.example.device))
-        )
+        batch = collate([self.example([premise, hypothesis])]).to(model.example.device)
+        found = model.compare(*self.pair(model, batch))
         answer = self.show(self.target.answers(found.logits[:1])[0])
         return AttentionMap(answer, hypothesis, premise, found.weights[0].mean(0), HYPOTHESIS, PREMISE)
 

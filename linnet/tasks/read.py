@@ -41,6 +41,7 @@ from linnet.data.squad import (
 from linnet.data.text import parse_json
 from linnet.data.vectors import read_vectors
 from linnet.data.vocabulary import UNK, Vocabulary, by_frequency
+from linnet.layers.context import Context
 from linnet.layers.spans import SpanLogits
 from linnet.models.reader import DocumentReader, Passage, ReaderConfig, RNet
 from linnet.tasks.base import SPLITS, Comparison, unit_options_checked
@@ -166,12 +167,15 @@ class Read(WordTask):
         words = len(self.vocabulary)
         with unit_options_checked():
             if self.model.form == "rnet":
-                model: Any = RNet(words, self.model, characters=len(self.characters))
+                characters = len(self.characters)
+                model: Any = RNet(words, self.model, characters=characters, context=self.context_shape)
             else:
                 tags = [len(names) for names in self.tag_names.values()]
-                model = DocumentReader(words, self.model, features=FEATURES, tags=tags)
+                shape = self.context_shape
+                model = DocumentReader(words, self.model, features=FEATURES, tags=tags, context=shape)
         # R-Net reads zeros for words without a vector.
         self.use_pretrained(model.embedding, spread=0.0 if self.model.form == "rnet" else None)
+        self.start_context(model)
         return model
 
     @cached_property
@@ -208,8 +212,11 @@ class Read(WordTask):
         """The label has the first and the last word of the answer, and the number of the question."""
         words, asked = ([word.text for word in words_of(text)] for text in (row.text, row.question))
         label = [*self.span_of(row)[:2], number] if row.answers else None
-        spelt = {"spelling": self.spellings.numbers(asked)}
-        return Example(self.ids(words), label, self.ids(asked), self.described(words, asked), spelt)
+        # The encoder reads the text without the question: its vectors are those of all questions about it.
+        context, its_context = (self.context_numbers(each)[0] for each in (words, asked))
+        spelt = {"spelling": self.spellings.numbers(asked), **its_context}
+        described = {**self.described(words, asked), **context}
+        return Example(self.ids(words), label, self.ids(asked), described, spelt)
 
     def span_of(self, row: Question) -> tuple[int, int, bool]:
         return word_span(words_of(row.text), row.answers[0 if self.data.target == "first" else -1])
@@ -250,19 +257,21 @@ class Read(WordTask):
         return StepResult(total / max(count, 1), total.detach(), count, batch.tokens, outputs=outputs)
 
     def logits(self, model: nn.Module, batch: PaddedBatch) -> SpanLogits:
-        return model(*self.passages(batch))
+        return model(*self.passages(model, batch))
 
-    def passages(self, batch: PaddedBatch) -> tuple[Passage, Passage]:
+    def passages(self, model: nn.Module, batch: PaddedBatch) -> tuple[Passage, Passage]:
         """The arguments of a model: texts and questions."""
         assert batch.second is not None
         tags = tuple(batch.inputs.features[kind] for kind in self.tags)
-        text = self.passage(batch.inputs)._replace(features=batch.inputs.features["numbers"], tags=tags)
-        return text, self.passage(batch.second)
+        context, its_context = self.context_of(model, batch)
+        text = self.passage(batch.inputs, context)
+        text = text._replace(features=batch.inputs.features["numbers"], tags=tags)
+        return text, self.passage(batch.second, its_context)
 
-    def passage(self, texts: Sequences) -> Passage:
+    def passage(self, texts: Sequences, context: Context | None) -> Passage:
         reads_characters = self.model.form == "rnet"
         letters = self.spellings.look_up(texts.features["spelling"]) if reads_characters else None
-        return Passage(texts.steps, texts.lengths, characters=letters)
+        return Passage(texts.steps, texts.lengths, characters=letters, context=context)
 
     def found(self, logits: SpanLogits, numbers: list[int]) -> list[Found]:
         """The answers to the questions with these numbers, and how good they are."""
@@ -359,7 +368,7 @@ class Read(WordTask):
 
     def attention_map(self, model: Any, question: str, text: str) -> AttentionMap:
         batch = collate([self.example(Question(text, question, ()))]).to(next(model.parameters()).device)
-        found = model.attend(*self.passages(batch))
+        found = model.attend(*self.passages(model, batch))
         first, last, probability = (each.item() for each in found.logits.best(self.data.longest))
         near = window(first, last, len(words_of(text)))
         asked, words = ([word.text for word in words_of(each)] for each in (question, text))

@@ -154,7 +154,9 @@ class Tag(TextTask):
                 self.model,
                 characters=len(known.characters),
                 fixed_words=len(known.fixed),
+                context=self.context_shape,
             )
+        self.start_context(model)
         if self.pretrained is not None and not model.example.is_meta:
             model.embedding.set_rows(self.vectors_of_words())
         return model
@@ -184,13 +186,21 @@ class Tag(TextTask):
         return Example(
             torch.tensor(self.vocabulary.encode(sentence.words)),
             torch.tensor(self.vocabulary.encode_tags(sentence)),
-            features={"spelling": self.spellings.numbers(sentence.words)},
+            features=self.features(sentence.words),
         )
+
+    def features(self, words: Sequence[str]) -> dict[str, Tensor]:
+        return {"spelling": self.spellings.numbers(words), **self.context_numbers(words)[0]}
 
     @cached_property
     def spellings(self) -> Spellings:
         """The characters of the words of the three splits."""
         return Spellings(self.vocabulary.characters)
+
+    def apart(self) -> Tag:
+        other = super().apart()
+        other.spellings = Spellings(self.vocabulary.characters)
+        return other
 
     # --------------------------------------------------------------------------------------- figures
 
@@ -199,7 +209,7 @@ class Tag(TextTask):
         lengths, counted = batch.inputs.lengths, (batch.labels != IGNORE).any(0)
         spelling = spelling_of(self.spellings, batch.inputs.features["spelling"])
         words = self.drop_rare(batch.inputs.steps) if model.training else batch.inputs.steps
-        scores = model(words, lengths, spelling)
+        scores = model(words, lengths, spelling, *self.context_of(model, batch))
         decoder: Any = model.decoder
         likelihood = decoder(scores, batch.labels.clamp(min=0), lengths=lengths, reduction="none")
         total = -(likelihood / lengths * counted).sum()
@@ -287,7 +297,7 @@ class Tag(TextTask):
         """
         answers: list[dict[str, Any]] = []
         for start in range(0, len(raw), batch):
-            answers += self.tagged(model, [self.words(each) for each in raw[start : start + batch]])
+            answers += self.apart().tagged(model, [self.words(each) for each in raw[start : start + batch]])
         return answers
 
     def words(self, raw: str | Sequence[str]) -> list[str]:
@@ -300,17 +310,13 @@ class Tag(TextTask):
         return split_words(" ".join(raw.split()), "punctuation")
 
     def tagged(self, model: Tagger, sentences: list[list[str]]) -> list[dict[str, Any]]:
-        # Not those of the data: a service that tags for months would store every word it ever got.
-        spellings = Spellings(self.vocabulary.characters)
         # An empty sentence is one padded step, which is an empty word.
         steps = [words or [""] for words in sentences]
-        examples = [
-            Example(self.vocabulary.encode(words), features={"spelling": spellings.numbers(words)})
-            for words in steps
-        ]
-        inputs = collate(examples).to(model.example.device).inputs
-        spelling = spelling_of(spellings, inputs.features["spelling"])
-        scores = model(inputs.steps, inputs.lengths, spelling)
+        examples = [Example(self.vocabulary.encode(words), features=self.features(words)) for words in steps]
+        batch = collate(examples).to(model.example.device)
+        inputs = batch.inputs
+        spelling = spelling_of(self.spellings, inputs.features["spelling"])
+        scores = model(inputs.steps, inputs.lengths, spelling, *self.context_of(model, batch))
         predicted = model.decoder.decode(scores, lengths=inputs.lengths)
         return [
             self.answer(words, names(self.vocabulary.tags, tags[: len(words)]))

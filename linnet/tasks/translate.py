@@ -28,6 +28,7 @@ from linnet.data.parallel import PARALLEL, Pair, ParallelSplits, WantedPairs, lo
 from linnet.data.vocabulary import Vocabulary, bpe_vocabulary
 from linnet.layers.beam import EOS, PAD
 from linnet.layers.class_output import smoothed_cross_entropy
+from linnet.layers.context import Context
 from linnet.models.translator import Translator, TranslatorConfig, make_translator
 from linnet.tasks.base import SPLITS, Comparison, Variant, unit_options_checked
 from linnet.tasks.baselines import Baseline
@@ -145,7 +146,9 @@ class Translate(TextTask):
     def build(self) -> Translator:
         words = len(self.vocabulary) + FIRST_PIECE
         with unit_options_checked():
-            return make_translator(words, words, self.model)
+            model = make_translator(words, words, self.model, context=self.context_shape)
+        self.start_context(model)
+        return model
 
     # --------------------------------------------------------------------------------------- batches
 
@@ -170,7 +173,13 @@ class Translate(TextTask):
 
     def example(self, pair: Pair) -> Example:
         target = self.encode(pair.target)
-        return Example(self.encode(pair.source), target, target)
+        return Example(self.encode(pair.source), target, target, self.features(pair.source))
+
+    def features(self, text: str) -> dict[str, Tensor]:
+        """Each piece has the number of its word; the end of the sentence has 0, that of padding."""
+        (context,) = self.context_numbers(text.split())
+        words = [*words_of_pieces(self.vocabulary, prepared(text)), -1]
+        return {name: torch.cat([numbers, numbers.new_zeros(1)])[words] for name, numbers in context.items()}
 
     @property
     def plan(self) -> BatchPlan:
@@ -200,20 +209,25 @@ class Translate(TextTask):
     def step(self, model: nn.Module, batch: PaddedBatch, carry: Any) -> StepResult:
         assert batch.labels is not None
         assert batch.second is not None
-        logits = model(batch.inputs.steps, batch.inputs.lengths, batch.second.steps, batch.second.lengths)
+        inputs, target = batch.inputs, batch.second
+        context, _ = self.context_of(model, batch)
+        logits = model(inputs.steps, inputs.lengths, target.steps, target.lengths, context)
         smoothing = self.data.label_smoothing if model.training else 0.0
         losses = smoothed_cross_entropy(logits.flatten(0, 1), batch.labels.flatten(), smoothing, PAD)
         total, count = losses.sum(), int((batch.labels != IGNORE).sum())
-        outputs = None if model.training else self.outputs(model, batch, logits)
+        outputs = None if model.training else self.outputs(model, batch, logits, context)
         return StepResult(total / max(count, 1), total.detach(), count, batch.tokens, outputs=outputs)
 
-    def outputs(self, model: Any, batch: PaddedBatch, logits: Tensor) -> tuple[int, list[Translated]]:
+    def outputs(
+        self, model: Any, batch: PaddedBatch, logits: Tensor, context: Context | None
+    ) -> tuple[int, list[Translated]]:
         """Return the number of right pieces, and the translation of each sentence."""
         assert batch.labels is not None
         right = int((logits.argmax(-1) == batch.labels).sum())
         if not self.data.bleu:
             return right, []
-        inputs, how = batch.inputs, {"beam": self.data.beam, "alpha": self.data.length_penalty}
+        inputs = batch.inputs
+        how = {"beam": self.data.beam, "alpha": self.data.length_penalty, "context": context}
         found = model.translate(inputs.steps, inputs.lengths, **how).tokens[:, 0]
         texts = map(self.decode, found.cpu())
         references = map(self.decode, batch.labels.T.cpu())
@@ -283,11 +297,13 @@ class Translate(TextTask):
             raise ValueError(
                 f"hypotheses={hypotheses} needs a beam of at least {hypotheses}; got beam={beam}"
             )
-        sentences = [Example(self.encode(text)) for text in raw]
+        apart = self.apart()
+        sentences = [Example(self.encode(text), features=apart.features(text)) for text in raw]
         answers: list[dict[str, Any]] = [{}] * len(raw)
         for rows in group([each.length for each in sentences], BatchPlan(batch, order="sorted"), None):
-            inputs = collate([sentences[row] for row in rows]).to(next(model.parameters()).device).inputs
-            found = model.translate(inputs.steps, inputs.lengths, beam, length_penalty)
+            examples = collate([sentences[row] for row in rows]).to(next(model.parameters()).device)
+            inputs, (context,) = examples.inputs, apart.context_of(model, examples)
+            found = model.translate(inputs.steps, inputs.lengths, beam, length_penalty, context=context)
             for row, tokens, scores in zip(rows, found.tokens.cpu(), found.scores.tolist(), strict=True):
                 best = zip(tokens, scores[:hypotheses], strict=False)
                 answers[row] = self.answer(raw[row], [*best])
@@ -315,13 +331,15 @@ class Translate(TextTask):
     @torch.no_grad()
     def attention(self, model: Translator, raw: Sequence[str]) -> list[AttentionMap]:  # type: ignore[override]
         """The pieces of the source that the decoder reads before each piece of the translation."""
-        return [self.attention_map(model, text) for text in raw]
+        return [self.apart().attention_map(model, text) for text in raw]
 
     def attention_map(self, model: Translator, text: str) -> AttentionMap:
-        source = self.encode(text)[:, None].to(next(model.parameters()).device)
-        target = model.translate(source, extra=10).tokens[0, 0]
+        batch = collate([Example(self.encode(text), features=self.features(text))])
+        batch = batch.to(next(model.parameters()).device)
+        source, (context,) = batch.inputs.steps, self.context_of(model, batch)
+        target = model.translate(source, extra=10, context=context).tokens[0, 0]
         target = target[target != PAD][:, None]
-        weights = model.attend(source, None, target, None).weights
+        weights = model.attend(source, None, target, None, context).weights
         assert weights is not None
         rows, columns = (self.piece_names(each[:, 0].tolist()) for each in (target, source))
         text = self.decode(target[:, 0].cpu())
@@ -377,6 +395,12 @@ class Translate(TextTask):
 def prepared(text: str) -> str:
     """Return a text as it is cut into pieces: the first word has a space before it, like all others."""
     return f" {' '.join(text.split())}"
+
+
+def words_of_pieces(vocabulary: Vocabulary, text: str) -> list[int]:
+    """Return, for each piece of a prepared text, the number of the word between blanks that it ends in."""
+    ends = [end for _, end in vocabulary.tokenizer.encode(text).offsets]
+    return [text.count(" ", 0, end) - 1 for end in ends]
 
 
 # ----------------------------------------------------------------------------------------- metrics

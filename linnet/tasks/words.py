@@ -6,7 +6,6 @@ has lowercase and vectors.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, TypeVar
@@ -39,8 +38,7 @@ class WordTask(TextTask):
         return Spellings(self.characters)
 
     def apart(self: SomeTask) -> SomeTask:
-        """This task with spellings of its own: a service that reads new words for weeks keeps none."""
-        other = copy.copy(self)
+        other = super().apart()
         other.spellings = Spellings(self.characters)
         return other
 

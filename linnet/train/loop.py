@@ -22,7 +22,7 @@ from linnet.base.memory import reuse_memory
 from linnet.runs import checkpoints
 from linnet.runs.charts import write_charts
 from linnet.runs.config import RunConfig
-from linnet.runs.errors import NotFinite
+from linnet.runs.errors import NotFinite, room_for
 from linnet.runs.load import keep_assets
 from linnet.runs.overwrite import refuse_occupied
 from linnet.runs.records import (
@@ -63,6 +63,7 @@ def train(
     # Built before anything is written: a wrong name leaves no directory behind.
     run = Run(config, folder, fabric, progress or Silent(), task)
     run.store.check_source()
+    run.compute_files()
     with ExitStack() as stack:
         if fabric.is_global_zero:
             make_folder(folder)
@@ -95,6 +96,17 @@ class Run:
         if fabric.global_rank:
             # Each process draws other dropout masks; the weights are those of the first.
             torch.manual_seed(config.loop.seed + 1_000_003 * fabric.global_rank)
+
+    def compute_files(self) -> None:
+        """Compute what the task keeps beside the run; the other processes wait, and then read it."""
+        folder, report = self.context.folder, self.recorder.progress.part
+        if read_result(folder) is not None:
+            return
+        for turn in (True, False):
+            if self.context.is_first is turn:
+                with room_for(folder):
+                    self.task.compute_files(folder, report)
+            self.fabric.barrier()
 
     def make(self) -> Row:
         # Nothing is written before it is known that the run can continue in this directory.

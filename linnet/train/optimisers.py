@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -22,7 +22,20 @@ def current(settings: OptimiserConfig, history: Sequence[float]) -> str:
     return "asgd" if ever_stuck(history, settings.non_monotone) else "sgd"
 
 
-def make(name: str, settings: OptimiserConfig, parameters: list[nn.Parameter]) -> optim.Optimizer:
+def grouped(
+    parameters: list[nn.Parameter], rates: Mapping[nn.Module, float], rate: float
+) -> list[dict[str, Any]]:
+    """Return the parameters in groups, each with its learning rate in shares of `rate`.
+
+    rates   the learning rates of parts of the model that have one of their own
+    """
+    owners = {p: own / rate if rate else 0.0 for part, own in rates.items() for p in part.parameters()}
+    shares = dict.fromkeys([1.0, *owners.values()])
+    groups = ([p for p in parameters if owners.get(p, 1.0) == share] for share in shares)
+    return [{"params": group, "share": share} for share, group in zip(shares, groups, strict=True) if group]
+
+
+def make(name: str, settings: OptimiserConfig, parameters: list[dict[str, Any]]) -> optim.Optimizer:
     shared: dict[str, Any] = {"lr": settings.lr, "weight_decay": settings.weight_decay}
     stable: dict[str, Any] = {**shared, "eps": settings.epsilon}
     adaptive: dict[str, Any] = {**stable, "betas": settings.betas}
@@ -49,7 +62,7 @@ class TensorFlowAdam(optim.Adam):
     torch divides sqrt(v) by sqrt(1 - b2^t) before it adds epsilon, so its epsilon has to be divided as well.
     """
 
-    def __init__(self, parameters: list[nn.Parameter], *, eps: float, **options: Any):
+    def __init__(self, parameters: list[dict[str, Any]], *, eps: float, **options: Any):
         super().__init__(parameters, eps=eps, **options)
         self.epsilon = eps
 
@@ -62,7 +75,8 @@ class TensorFlowAdam(optim.Adam):
 
 def set_rate(optimiser: optim.Optimizer, rate: float) -> None:
     for group in optimiser.param_groups:
-        group["lr"] = rate
+        # Checkpoints of earlier versions have no shares.
+        group["lr"] = rate * group.get("share", 1.0)
 
 
 def gradient_norm(parameters: list[nn.Parameter]) -> Tensor:

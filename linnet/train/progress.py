@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from typing import Any, Protocol
@@ -14,6 +15,7 @@ class Progress(Protocol):
     """What the training loop reports."""
 
     def say(self, line: str) -> None: ...
+    def part(self, name: str, done: int, total: int) -> None: ...
     def begin(self, parameters: int, done: int, total: int | None) -> None: ...
     def step(self, step: int, tokens: int, seconds: float, loss: float, rate: float) -> None: ...
     def row(self, row: Row, speed: float) -> None: ...
@@ -25,6 +27,9 @@ class Silent:
 
     def say(self, line: str) -> None:
         pass
+
+    def part(self, name: str, done: int, total: int) -> None:
+        """Report how far a part of the work before training is."""
 
     def begin(self, parameters: int, done: int, total: int | None) -> None:
         pass
@@ -45,9 +50,16 @@ class Plain(Silent):
     def __init__(self, every: float = 15.0, name: str = ""):
         self.every, self.name = every, f"{name}: " if name else ""
         self.total: int | None = None
+        self.last_part, self.said_part = "", -math.inf
 
     def say(self, line: str) -> None:
         print(f"{self.name}{line}", flush=True)
+
+    def part(self, name: str, done: int, total: int) -> None:
+        now = time.monotonic()
+        if name != self.last_part or now - self.said_part >= self.every or done == total:
+            self.last_part, self.said_part = name, now
+            self.say(f"{name}: {done:,} of {total:,}")
 
     def begin(self, parameters: int, done: int, total: int | None) -> None:
         self.total, self.first, self.started = total, done, time.monotonic()
@@ -94,9 +106,18 @@ class Bar(Silent):
         )
         self.bar = RichProgress(*columns, console=self.console, auto_refresh=False, speed_estimate_period=120)
         self.drawn = 0.0
+        self.parts: dict[str, Any] = {}
 
     def say(self, line: str) -> None:
         self.console.print(f"{self.name} {line}".strip(), highlight=False, markup=False)
+
+    def part(self, name: str, done: int, total: int) -> None:
+        if name not in self.parts:
+            self.parts[name] = self.bar.add_task(name, total=total, speed="")
+            self.bar.start()
+        self.bar.update(self.parts[name], completed=done, refresh=True)
+        if done == total:
+            self.bar.stop()
 
     def begin(self, parameters: int, done: int, total: int | None) -> None:
         self.task = self.bar.add_task(self.name or "training", total=total, completed=done, speed="")

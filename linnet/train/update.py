@@ -76,7 +76,9 @@ class Updater:
         """Use the optimiser that the validations so far ask for; another one starts without a state."""
         wanted = optimisers.current(self.config.optimiser, self.context.here.history)
         if wanted != self.optimiser_name:
-            made = optimisers.make(wanted, self.config.optimiser, self.parameters)
+            settings = self.config.optimiser
+            groups = optimisers.grouped(self.parameters, self.context.task.rates(self.model), settings.lr)
+            made = optimisers.make(wanted, settings, groups)
             self.optimiser_name, self.optimiser = wanted, self.context.fabric.setup_optimizers(made)
 
     def model_size(self) -> int:

@@ -254,7 +254,7 @@ def test_evaluation_searches_as_asked(folder: Path, monkeypatch: pytest.MonkeyPa
     search = model.translate
     monkeypatch.setattr(model, "translate", lambda *text, **how: asked.append(how) or search(*text, **how))
     made.step(model, next(iter(made.batches("valid"))), None)
-    assert asked == [{"beam": 3, "alpha": 0.2}]
+    assert asked == [{"beam": 3, "alpha": 0.2, "context": None}]
 
 
 def test_bleu_selects_if_asked(folder: Path, tmp_path: Path):

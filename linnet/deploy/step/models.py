@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from linnet.layers.context import WITHOUT_EXPORT, reads_context
 from linnet.layers.int8_modules import Quantised
 from linnet.models.classifier import Classifier
 from linnet.models.encoder import Encoder
@@ -59,6 +60,8 @@ class ModelStep:
 
 def step_of(model: nn.Module) -> ModelStep:
     """Return the step of a stack, a model of `linnet.models`, or an nn.Sequential with a stack in it."""
+    if reads_context(model):
+        raise CannotExport(f"{type(model).__name__} cannot be exported step by step: {WITHOUT_EXPORT}")
     check_directions(model)
     for kind, make in KINDS.items():
         if isinstance(model, kind):
