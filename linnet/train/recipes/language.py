@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from linnet.train.recipes.book import RECIPES, Settings, add, everywhere
 
-# Windows of 35 steps of 20 columns, the loss summed over steps, evaluation with the tail dropped. The authors of
-# RAN and SCRN use TensorFlow.
+# Windows of 35 steps of 20 columns, the loss summed over steps, evaluation with the tail dropped. The authors
+# of RAN and SCRN use TensorFlow.
 PTB_TUTORIAL: Settings = {
     **{"corpus": "ptb", "batch": 20, "length": 35, "tail": "drop", "eval_batch": 20, "eval_tail": "drop"},
     **{"optimiser": "sgd", "loss_over": "sequences", "dropout_mode": "naive", "clip_exact": True},
