@@ -1,4 +1,4 @@
-"""Write the tables of README.md and of pages in benchmarks and docs from recorded results.
+"""Write the tables of README.md and of pages in benchmarks and docs, and figures of sentences, from records.
 
 python -m tools.pages
 """
@@ -27,7 +27,7 @@ from benchmarks.settings import Shape
 from linnet.analysis.drawing import new_figure
 from linnet.base.pages import filled
 from linnet.base.tables import markdown
-from tools import microcontroller, targets
+from tools import figures, microcontroller, targets
 
 ROOT = Path(__file__).parents[1]
 README, BENCHMARKS = ROOT / "README.md", ROOT / "benchmarks" / "README.md"
@@ -134,9 +134,26 @@ def exports_table(results: Mapping[str, targets.Result]) -> str:
     return markdown(["target", "models", "largest difference", "date"], body)
 
 
-def write_int8(page: Path, rows: Sequence[Row]) -> None:
-    """Write the table with the instructions, flash and memory of models on microcontrollers."""
-    fill(page, "microcontroller", microcontroller_table(rows))
+def write_int8(page: Path, rows: Sequence[Row], counts: Sequence[Row]) -> None:
+    """Write the times in int8, and the instructions, flash and memory of models on microcontrollers."""
+    fill(page, "times", int8_table(rows))
+    fill(page, "microcontroller", microcontroller_table(counts))
+
+
+def int8_table(rows: Sequence[Row]) -> str:
+    """Return the times of units in int8 relative to those in float32."""
+    known = [row for row in latest(rows) if row["what"] == "int8" and row["ratio_to"] == "float32"]
+    ratios = {(row["unit"], shape_of(row)): f"{float(row['ratio']):.2f}" for row in known}
+    shapes = list(dict.fromkeys(map(shape_of, known)))
+    head = ["unit", *(f"{'step' if shape.is_step else 'layer'}, {shape}" for shape in shapes)]
+    body = [
+        [name_of(unit), *(ratios.get((unit, shape), NOTHING) for shape in shapes)] for unit in units_in(known)
+    ]
+    about = (
+        "Time in int8 relative to float32, without gradients, by time steps x batch x input and hidden size; "
+        f"{circumstances(known)}."
+    )
+    return f"{about}\n\n{markdown(head, body)}"
 
 
 def microcontroller_table(rows: Sequence[Row]) -> str:
@@ -223,15 +240,18 @@ def table_of(rows: Sequence[Row], shapes: Sequence[Shape]) -> str:
 
 def conditions(rows: Sequence[Row]) -> str:
     """Return a sentence on what was measured, on which machine and with which versions."""
+    return (
+        "Time relative to `nn.LSTM` of the same size in the same run (below 1 is faster than `nn.LSTM`), "
+        f"by time steps x batch x input and hidden size; {circumstances(rows)}."
+    )
+
+
+def circumstances(rows: Sequence[Row]) -> str:
     last = max(rows, key=lambda row: row["date"])
     commits = ", ".join(dict.fromkeys(row["commit"] or "unknown" for row in rows))
     where = f"measured on {last['date'][:10]} with {last['threads']} threads of {last['cpu']}"
     versions = f"{last['dtype']}, torch {last['torch']}, commit {commits}"
-    return (
-        "Time relative to `nn.LSTM` of the same size in the same run (below 1 is faster than `nn.LSTM`), "
-        "by time steps x batch x input and hidden size; "
-        f"median of several rounds, {where}, {versions}."
-    )
+    return f"median of several rounds, {where}, {versions}"
 
 
 def ratios(rows: Sequence[Row], unit: str, shape: Shape) -> str:
@@ -295,7 +315,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     write_benchmarks(BENCHMARKS, rows, PLOT)
     write_which_unit(WHICH_UNIT, rows)
     write_deploy(DEPLOY, targets.read_results())
-    write_int8(INT8, microcontroller.read_results())
+    write_int8(INT8, rows, microcontroller.read_results())
+    figures.update()
     print(f"Wrote the tables of {README}, {BENCHMARKS}, {WHICH_UNIT}, {DEPLOY} and {INT8}.")
 
 

@@ -5,7 +5,8 @@ MaxConvolution, the encoder of Kim's (2014) sentence classifier, keeps the large
     z_t = W_k [x_t; ...; x_{t+k-1}]          for each width k
     feature = relu(max over t of z_t + b)    [B, maps] for each width, side by side
 
-As the bias and relu keep the order of values, they come after the maximum.
+As the bias and relu keep the order of values, they come after the maximum. Of equal values the first one gets
+the gradient.
 
 CausalConvolution reads the last steps of each channel, and of the same sequence:
 
@@ -93,10 +94,20 @@ class MaxConvolution(nn.Module):
             real = (lengths - width + 1).clamp(min=1)
             outside = torch.arange(count, device=x.device)[:, None] >= real
             values = values.masked_fill(outside[..., None], -torch.inf)
-        return values.amax(0)
+        return first_maximum(values)
 
     def extra_repr(self) -> str:
         return f"{self.input_size}, {len(self.filters[0])}, widths={self.widths}, zero_pads={self.zero_pads}"
+
+
+def first_maximum(values: Tensor) -> Tensor:
+    """The largest value over time [T, B, maps] -> [B, maps]; its gradient is that of the first such value.
+
+    torch's max_pool1d does so, and with it the SRU authors' code. The gradient of amax is shared by all equal
+    values, and repeated words make equal windows.
+    """
+    # Without gradients the step is not needed, and amax is several times as fast as max.
+    return values.max(0).values if values.requires_grad else values.amax(0)
 
 
 class CausalConvolution(nn.Module):

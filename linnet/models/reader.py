@@ -18,7 +18,7 @@ padding="read" does the same.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
@@ -32,16 +32,24 @@ from linnet.base.options import check_rate, check_size, choose
 from linnet.layers.attention import AlignedAttention, GatedAttention, clear_padding
 from linnet.layers.context import Context, ContextShape
 from linnet.layers.embedding import TUNED, WordEmbedding, check_tokens
-from linnet.layers.pooling import AttentivePooling, LinearPooling
+from linnet.layers.pooling import AttentivePooling, LinearPooling, mean
 from linnet.layers.spans import BilinearSpans, PointerNetwork, SpanLogits
 from linnet.models.bidirectional import BidirectionalEncoder
-from linnet.models.config import REFUSED, ContextConfig, EncoderConfig, option
-from linnet.models.encoder import Encoded, make_context
+from linnet.models.config import MOST_LAYERS, REFUSED, ContextConfig, EncoderConfig, option
+from linnet.models.encoder import Encoded, State, make_context
 from linnet.recurrent.dropout import Dropout
 from linnet.recurrent.masks import with_same_masks
 from linnet.recurrent.pretrained import Pretrained
 from linnet.recurrent.sequence import mask_for
 from linnet.units.gru import GRU, GRUCell
+
+# y [T, B, F], lengths [B] -> [B, F].
+Pooling = Callable[[Tensor, Tensor | None], Tensor]
+# The options that only one form has.
+OWN_OPTIONS = {
+    "drqa": ("joined", "question_layers", "question_merge", "tag_sizes"),
+    "rnet": ("character_size", "character_hidden", "read_dropout", "released_start"),
+}
 
 
 @dataclass(frozen=True)
@@ -66,6 +74,11 @@ class ReaderConfig(ContextConfig, EncoderConfig):
         "the padding too",
     )
     joined: bool = option(False, "drqa: an encoder's output is that of all its layers, instead of the last")
+    question_layers: int = option(0, "drqa: the number of layers of the question's encoder (0: num_layers)")
+    question_merge: str = option(
+        "attention",
+        "drqa: the question as one vector: attention (a mean whose weights are learned) or avg (the mean)",
+    )
     tag_sizes: tuple[int, ...] = option(
         (), "drqa: the size of the vectors of each kind of tag (0: one-hot; empty: the number of tags)"
     )
@@ -91,6 +104,7 @@ class ReaderConfig(ContextConfig, EncoderConfig):
         choose("form", self.form, ("drqa", "rnet"))
         choose("tuned", self.tuned, TUNED)
         choose("padding", self.padding, ("masked", "read"))
+        choose("question_merge", self.question_merge, ("attention", "avg"))
         check_rate("read_dropout", self.read_dropout)
 
     def check_sizes(self) -> None:
@@ -99,14 +113,36 @@ class ReaderConfig(ContextConfig, EncoderConfig):
             check_size(name, getattr(self, name))
         for size in self.tag_sizes:
             check_size("each of tag_sizes", size, least=0)
+        check_size("question_layers", self.question_layers, least=0, most=MOST_LAYERS)
 
     def check_fit(self) -> None:
         super().check_fit()
-        if self.released_start and (self.form != "rnet" or self.context is None):
+        for form, names in OWN_OPTIONS.items():
+            for name in names if form != self.form else ():
+                self.check_default(name, form)
+        if self.question_layers and self.hidden_sizes is not None:
             raise ValueError(
-                "released_start is about R-Net with the vectors of an encoder; set form='rnet' and context, "
-                "or leave it False"
+                "question_layers counts layers of hidden_size channels, but hidden_sizes gives both encoders "
+                "a layer for each size; set num_layers and hidden_size in place of hidden_sizes, or "
+                "question_layers=0"
             )
+        if self.released_start and self.context is None:
+            raise ValueError(
+                "released_start is about the vectors of an encoder; give context, or leave it False"
+            )
+
+    def check_default(self, name: str, form: str) -> None:
+        default, given = getattr(type(self), name), getattr(self, name)
+        if given != default:
+            raise ValueError(
+                f"{name} is an option of form={form!r}; form={self.form!r} has none, leave it at {default!r} "
+                f"(got {given!r})"
+            )
+
+    @property
+    def question_encoder(self) -> ReaderConfig:
+        """The settings of the question's encoder in DrQA's reader."""
+        return replace(self, num_layers=self.question_layers or self.num_layers)
 
 
 class Passage(NamedTuple):
@@ -166,18 +202,14 @@ class DocumentReader(Pretrained):
         tag_size = sum(tag.size for tag in self.tags)  # type: ignore[misc]
         self.context = make_context(config, context, where)
         extra = 0 if self.context is None else self.context.output_size
-        self.passage_encoder = BidirectionalEncoder(2 * size + features + tag_size + extra, config, where)
-        self.question_encoder = BidirectionalEncoder(size + extra, config, where)
-        self.merge = LinearPooling(self.output_size, **where)
-        self.spans = BilinearSpans(self.output_size, self.output_size, **where)
+        self.passage_encoder = WordEncoder(2 * size + features + tag_size + extra, config, where)
+        self.question_encoder = WordEncoder(size + extra, config.question_encoder, where)
+        passage_size, question_size = self.passage_encoder.output_size, self.question_encoder.output_size
+        attends = config.question_merge == "attention"
+        self.merge: Pooling = LinearPooling(question_size, **where) if attends else mean
+        self.spans = BilinearSpans(passage_size, question_size, **where)
         self.passage_dropout, self.question_dropout = (Dropout(config.input_dropout) for _ in range(2))
         self.tag_dropouts = nn.ModuleList(Dropout(config.input_dropout) for _ in tags)
-
-    @property
-    def output_size(self) -> int:
-        """The size of the output of both encoders."""
-        sizes = [layer.output_size for layer in self.question_encoder.stack]
-        return sum(sizes) if self.config.joined else sizes[-1]
 
     def forward(self, passage: Passage, question: Passage) -> SpanLogits:
         return self.attend(passage, question).logits
@@ -216,14 +248,30 @@ class DocumentReader(Pretrained):
         triples = zip(self.tags, self.tag_dropouts, passage.tags, strict=True)
         return [dropout(embed(tags).to(self.embedding.weight.dtype)) for embed, dropout, tags in triples]
 
-    def encode(self, encoder: BidirectionalEncoder, x: Tensor, text: Passage) -> Tensor:
-        encoded = encoder.encode(x, lengths=None if self.config.padding == "read" else text.lengths)
-        return join_layers(encoder, encoded) if self.config.joined else encoded.output
+    def encode(self, encoder: WordEncoder, x: Tensor, text: Passage) -> Tensor:
+        return encoder.encode(x, lengths=None if self.config.padding == "read" else text.lengths).output
 
 
-def join_layers(encoder: BidirectionalEncoder, encoded: Encoded) -> Tensor:
-    """Return the concatenated outputs of all layers, with the dropout of the last layer."""
-    return encoder.layer_dropouts[-1](torch.cat(encoded.layers, -1))
+class WordEncoder(BidirectionalEncoder):
+    """An encoder of DrQA's reader: with joined=True, its output is that of all its layers."""
+
+    config: ReaderConfig
+
+    @property
+    def output_size(self) -> int:
+        sizes = [layer.output_size for layer in self.stack]
+        return sum(sizes) if self.config.joined else sizes[-1]
+
+    def after(self, number: int, y: Tensor) -> Tensor:
+        # The dropout of the last layer is that of the joined outputs.
+        is_joined = self.config.joined and number == len(self.layers) - 1
+        return y if is_joined else super().after(number, y)
+
+    def run_layers(self, x: Tensor, state: State | None = None, lengths: Tensor | None = None) -> Encoded:
+        encoded = super().run_layers(x, state, lengths)
+        if not self.config.joined:
+            return encoded
+        return encoded._replace(output=self.layer_dropouts[-1](torch.cat(encoded.layers, -1)))
 
 
 class TagEmbedding(nn.Module):

@@ -52,6 +52,9 @@ class OptimiserConfig(Checked):
         5, "nt-asgd: compare a validation with the best one before the last n", least=1
     )
     clip: float = option(1.0, "the largest norm of the whole gradient (0: no limit)", least=0)
+    clip_exact: bool = option(
+        False, "clip as in TensorFlow: the norm becomes --clip; torch divides by the norm plus 1e-6"
+    )
     loss_over: str = option(
         "tokens",
         "mean over tokens, or over sequences: the sum over the steps of a window",

@@ -83,6 +83,18 @@ def gradient_norm(parameters: list[nn.Parameter]) -> Tensor:
     return nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
 
 
+def clip(parameters: list[nn.Parameter], norm: Tensor, settings: OptimiserConfig) -> None:
+    """Scale the gradient, whose norm is `norm`, such that its norm is at most `settings.clip`."""
+    if not settings.clip_exact:
+        nn.utils.clip_grads_with_norm_(parameters, settings.clip, norm)
+        return
+    # As clip_by_global_norm of TensorFlow: a gradient within the limit is not changed at all.
+    factor = settings.clip / norm.clamp(min=settings.clip)
+    for parameter in parameters:
+        if parameter.grad is not None:
+            parameter.grad.mul_(factor)
+
+
 class Average:
     """An exponential moving average of weights: average = decay average + (1 - decay) weight."""
 

@@ -138,12 +138,11 @@ class Updater:
 
     def clip(self) -> float:
         """Clip the gradient; return its norm before that."""
-        most, fabric = self.config.optimiser.clip, self.context.fabric
-        if not most:
-            fabric.strategy.precision.unscale_gradients(self.optimiser.optimizer)
-            return float(optimisers.gradient_norm(self.parameters))
-        how = {"max_norm": most, "norm_type": 2.0, "error_if_nonfinite": False}
-        return float(fabric.clip_gradients(self.stepper, self.optimiser, **how))
+        self.context.fabric.strategy.precision.unscale_gradients(self.optimiser.optimizer)
+        norm = optimisers.gradient_norm(self.parameters)
+        if self.config.optimiser.clip:
+            optimisers.clip(self.parameters, norm, self.config.optimiser)
+        return float(norm)
 
     def rate(self, length: float) -> float:
         """Return the learning rate of the next update, whose windows have `length` time steps."""

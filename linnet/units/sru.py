@@ -11,6 +11,10 @@ with g the identity and alpha = sqrt(1 + 2 exp(b)), b the start of b_r, so that 
 is that of x (section 3.2 and appendix A). Where x and h differ in size, the skip is a fourth
 product W_s x_t, and alpha enters its initialisation only.
 
+The initial weights keep the variance of x, whatever it is: that of c starts between a third of it and
+all of it. v starts with a variance of 1/2 and W_f, W_r with one of 1/(2 d), so c and x of variance one
+move the gates; if x is small, c is, and the gates stay near 1/2.
+
 Differs from the paper's Algorithm 1, in which r_t reads the new c_t: equation (3) and the authors'
 code read the old one, and so does this file. A bidirectional layer whose input is as wide as both
 directions together skips with one half of x in each; any other has a fourth matrix. So does the

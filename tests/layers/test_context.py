@@ -221,7 +221,7 @@ def test_options_are_checked():
         ClassifierConfig(context_tuned=True)
     with pytest.raises(ValueError, match="context_file is for the vectors of an encoder that is not tuned"):
         TaggerConfig(context="bert", context_tuned=True, context_file="x")
-    with pytest.raises(ValueError, match="released_start is about R-Net with the vectors of an encoder"):
-        ReaderConfig(released_start=True)
+    with pytest.raises(ValueError, match="released_start is about the vectors of an encoder; give context"):
+        ReaderConfig(form="rnet", released_start=True)
     with pytest.raises(ValueError, match="context_layers"):
         TranslatorConfig(context="bert", context_layers="first")

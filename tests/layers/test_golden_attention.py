@@ -22,7 +22,7 @@ from torch import Tensor
 import linnet
 from linnet.layers.attention import AdditiveAttention, AlignedAttention, GatedAttention
 from linnet.layers.matching import MatchingRecurrence
-from linnet.layers.pooling import AttentivePooling, LinearPooling
+from linnet.layers.pooling import AttentivePooling, LinearPooling, mean
 from linnet.layers.spans import BilinearSpans, PointerNetwork, SpanLogits, best_spans
 
 
@@ -154,6 +154,15 @@ def test_linear_pooling(path: Path):
     out, weights = call(layer, parameters, time_first(v, "x"), lengths, function=LinearPooling.attend)
     close(weights.T, v["alpha"], "weights")
     check_output(v, out)
+
+
+@files("drqa_selfattn*")
+def test_the_weights_of_the_mean(path: Path):
+    """The mean of one-hot vectors of the steps is the weights of the steps."""
+    v = Vectors(path)
+    rows, steps = v["mask"].shape
+    one_hot = torch.eye(steps, dtype=torch.float64)[:, None].expand(-1, rows, -1)
+    close(mean(one_hot, (~v["mask"]).sum(1)), v["uniform"], "weights")
 
 
 @files("drqa_bilinear*")

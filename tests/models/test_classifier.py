@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from helpers import liven, same
 
 import linnet
 from linnet.data.padded import Example, collate
 from linnet.layers.characters import CharacterMax
 from linnet.layers.class_output import smoothed_cross_entropy
+from linnet.layers.convolution import MaxConvolution
 from linnet.layers.embedding import WordEmbedding, use_vectors
 from linnet.layers.pooling import POOLINGS, AttentivePooling
 from linnet.models.classifier import Classifier, ClassifierConfig
@@ -54,6 +56,27 @@ def test_padding_changes_nothing_in_a_convolution(zero_pads: int):
         same(model(batch.steps, batch.lengths), alone)
         junk = torch.cat([torch.where(batch.mask, batch.steps, 5), torch.full((2, len(sequences)), 9)])
         same(model(junk, batch.lengths), alone)
+
+
+def test_the_first_of_equal_windows_gets_the_gradient():
+    """As in max_pool1d, on which the SRU authors' code is built: four windows of the first text are equal."""
+    layer, words = liven(MaxConvolution(5, 4, (2, 3))), torch.arange(-7, 8).view(3, 5).double()
+    for weight in layer.filters:
+        # Sums of whole numbers have no rounding, so equal windows have equal values.
+        weight.data.mul_(8).round_()
+    x = words[torch.tensor([[0] * 5 + [1, 2], [1, 2, 1, 2, 1, 2, 0]]).T].requires_grad_()
+    steps = x.permute(1, 2, 0)
+    maps = [
+        F.conv1d(steps, weight.unflatten(1, (width, 5)).transpose(1, 2), bias).relu()
+        for weight, bias, width in zip(layer.filters, layer.bias.split(4), (2, 3), strict=True)
+    ]
+    pooled = torch.cat([F.max_pool1d(each, each.shape[-1])[..., 0] for each in maps], 1)
+    weights = torch.linspace(1, 2, 16).double().view_as(pooled)
+    expected, found = (torch.autograd.grad((y * weights).sum(), x)[0] for y in (pooled, layer(x)))
+    same(layer(x), pooled)
+    same(found, expected)
+    with torch.no_grad():
+        same(layer(x), pooled)
 
 
 def test_padding_changes_nothing_with_characters():

@@ -35,9 +35,13 @@ pytestmark = pytest.mark.usefixtures("_backends")
 # ---------------------------------------------------------------------------------------------- DrQA
 
 
+MERGES = {"self_attn": "attention", "avg": "avg"}
+
+
 def document_reader(v: Vectors) -> DocumentReader:
     options = v.meta["opt"]
-    unit = "lstm" if "lstm" in v.name else "sru"
+    # The SRU authors' code has SRU whatever its option rnn_type says.
+    unit = "sru" if "w.doc_rnn.rnns.0.weight_c" in v else options["rnn_type"]
     dropouts = {}
     if unit == "sru":
         rate = options["dropout_rnn"]
@@ -51,8 +55,10 @@ def document_reader(v: Vectors) -> DocumentReader:
         embedding_size=options["embedding_dim"],
         hidden_size=options["hidden_size"],
         num_layers=options["doc_layers"],
+        question_layers=options["question_layers"],
+        question_merge=MERGES[options["question_merge"]],
         joined=options["concat_rnn_layers"],
-        padding="masked" if unit == "lstm" else "read",
+        padding="read" if unit == "sru" else "masked",
         tuned="all",
         tag_sizes=(options.get("pos_dim", 0), options.get("ner_dim", 0)),
         **dropouts,
@@ -87,9 +93,9 @@ def reader_parameters(v: Vectors, model: DocumentReader) -> Parameters:
 
 
 def layer_parameters(layer: linnet.Recurrent, weights: Parameters) -> Parameters:
-    if isinstance(layer, linnet.LSTM):
-        return convert(layer, weights, "torch")
-    return convert(layer, {f"rnn_lst.0.{name}": tensor for name, tensor in weights.items()}, "sru")
+    if isinstance(layer, linnet.SRU):
+        return convert(layer, {f"rnn_lst.0.{name}": tensor for name, tensor in weights.items()}, "sru")
+    return convert(layer, weights, "torch")
 
 
 def passage_and_question(v: Vectors) -> tuple[Passage, Passage]:
@@ -113,7 +119,7 @@ def recorded_masks(v: Vectors, model: DocumentReader) -> Iterator[None]:
     for key, dropout in places.items():
         dropout.fixed = v[key].transpose(0, 1)
     orders = [
-        f"{text}.{layer}" for text in ("doc", "question") for layer in range(v.meta["opt"]["doc_layers"])
+        f"{text}.{layer}" for text in ("doc", "question") for layer in range(v.meta["opt"][f"{text}_layers"])
     ]
     of_x = iter([v[f"mask_x.{order}"] for order in orders for _ in range(2)])
     of_c = iter([half for order in orders for half in v[f"mask_c.{order}"].chunk(2, -1)])

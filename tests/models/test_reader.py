@@ -11,7 +11,7 @@ from torch import nn
 
 import linnet
 from linnet.layers.spans import SpanLogits
-from linnet.models.reader import DocumentReader, Passage, ReaderConfig, RNet
+from linnet.models.reader import OWN_OPTIONS, DocumentReader, Passage, ReaderConfig, RNet
 
 V, TAGS, LETTERS = 11, (5, 3), 9
 LENGTHS, ASKED = torch.tensor([6, 2, 4]), torch.tensor([1, 4, 3])
@@ -61,6 +61,50 @@ def test_padding_changes_nothing(form: str, unit: str):
         same(found.start[number, : LENGTHS[number]], expected.start[0])
         same(found.end[number, : LENGTHS[number]], expected.end[0])
         assert found.start[number, LENGTHS[number] :].isinf().all()
+
+
+@pytest.mark.parametrize("joined", [False, True])
+def test_encoders_of_different_depths(joined: bool):
+    model = make("drqa", num_layers=3, question_layers=1, question_merge="avg", joined=joined)
+    assert [len(each.stack) for each in (model.passage_encoder, model.question_encoder)] == [3, 1]
+    assert model.spans.start.weight.shape == ((24 if joined else 8), 8)
+    for number, expected in enumerate(answers_alone(model)):
+        same(model(*texts()).end[number, : LENGTHS[number]], expected.end[0])
+
+
+def test_the_mean_of_a_question_is_attention_with_equal_scores():
+    attention, mean = (make("drqa", question_layers=1, question_merge=each) for each in ("attention", "avg"))
+    weights = attention.state_dict()
+    mean.load_state_dict({name: weight for name, weight in weights.items() if "merge" not in name})
+    nn.init.zeros_(attention.merge.score.weight)
+    same(mean(*texts()).start, attention(*texts()).start)
+
+
+@pytest.mark.parametrize("name", [name for names in OWN_OPTIONS.values() for name in names])
+def test_an_option_of_the_other_form_is_refused(name: str):
+    form = "rnet" if name in OWN_OPTIONS["drqa"] else "drqa"
+    value = {"question_merge": "avg", "joined": True, "tag_sizes": [3], "read_dropout": 0.5}.get(name, 3)
+    with pytest.raises(ValueError, match=f"{name} is an option of form=.*; form='{form}' has none, leave it"):
+        make(form, **{name: value})
+
+
+def test_question_layers_that_do_not_fit_are_refused():
+    with pytest.raises(ValueError, match="question_layers counts layers of hidden_size"):
+        make("drqa", question_layers=1, hidden_sizes=(3, 4))
+    with pytest.raises(ValueError, match="question_layers must be at least 0; got -1"):
+        make("drqa", question_layers=-1)
+    with pytest.raises(ValueError, match="question_merge must be one of 'attention', 'avg'; got 'mean'"):
+        make("drqa", question_merge="mean")
+
+
+@pytest.mark.parametrize("joined", [False, True])
+def test_the_last_dropout_is_that_of_what_is_returned(joined: bool):
+    model = make("drqa", joined=joined, output_dropout=0.5).train()
+    x, encoder = torch.ones(4, 3, 6).double(), model.question_encoder
+    mask = torch.full((4, 3, encoder.output_size), 3.0)
+    encoder.layer_dropouts[-1].fixed = mask
+    encoded = encoder.encode(x)
+    same(encoded.output, 3 * torch.cat(encoded.layers if joined else encoded.layers[-1:], -1))
 
 
 def test_padding_is_read_on_request():

@@ -76,6 +76,12 @@ def test_train_eval_and_predict(form: str, table: Path, tmp_path: Path, capsys: 
     assert TEXT[answer["start"] : answer["end"]] == answer["answer"] == "Ben"
 
 
+def test_the_options_of_the_question_reach_the_reader(table: Path):
+    reader = task_of(table, num_layers=1, question_layers=2, question_merge="avg").build()
+    assert [len(each.stack) for each in (reader.passage_encoder, reader.question_encoder)] == [1, 2]
+    assert not any(name.startswith("merge") for name, _ in reader.named_parameters())
+
+
 # --------------------------------------------------------------------------------------------- score
 
 

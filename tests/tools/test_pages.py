@@ -99,9 +99,9 @@ def test_the_page_of_exports_has_a_row_for_each_recorded_target(tmp_path: Path):
     assert second == "| JavaScript in Node | 54 | 1.7e-06 | 2026-11-17 |"
 
 
-def test_the_table_of_microcontrollers_has_the_recorded_rows(tmp_path: Path):
-    page = page_with(tmp_path / "int8.md", "microcontroller")
-    rows = [
+def test_the_tables_of_int8_have_the_recorded_rows(tmp_path: Path, measured: Path):
+    page = page_with(tmp_path / "int8.md", "times", "microcontroller")
+    counts = [
         {
             "model": "GRU 64",
             "arithmetic": "integer",
@@ -113,10 +113,14 @@ def test_the_table_of_microcontrollers_has_the_recorded_rows(tmp_path: Path):
         | {"date": "2026-11-18T12:00:00Z", "commit": ""}
         for name, count in (("Cortex-M4", "71918"), ("Cortex-M7", "71000"))
     ]
-    pages.write_int8(page, rows)
+    (old, *_) = rows.read(measured)
+    race = {**old, "what": "int8", "unit": "sru", "mode": "step", "ratio": "0.473", "ratio_to": "float32"}
+    pages.write_int8(page, [{**race, "L": "1", "B": "1", "d": "512"}], counts)
     text = page.read_text(encoding="utf-8")
     assert "gcc 12.2.1, QEMU 7.2, measured on 2026-11-18." in text
     assert "| GRU 64 | integer | 71,918 | 71,000 | 30,636 | 896 | 0.004 |" in text
+    assert "| unit | step, 1x1x512 |" in text
+    assert "| SRU | 0.47 |" in text
 
 
 def test_the_table_of_memory_starts_with_the_smallest(measured: Path):
@@ -137,6 +141,8 @@ def test_the_table_of_memory_starts_with_the_smallest(measured: Path):
         (pages.BENCHMARKS, "targets"),
         (pages.WHICH_UNIT, "memory"),
         (pages.DEPLOY, "targets"),
+        (pages.INT8, "times"),
+        (pages.INT8, "microcontroller"),
     ],
 )
 def test_the_pages_of_this_repository_have_the_markers(page: Path, table: str):

@@ -41,7 +41,7 @@ VARIANTS = {
     "sgd, plateau": {"schedule": "plateau", "clip": 0.5},
     "adam, ema": {
         **{"optimiser": "adam", "lr": 0.01, "epsilon": 0.01, "epsilon_unscaled": True},
-        **{"ema": 0.9, "ema_warmup": True},
+        **{"ema": 0.9, "ema_warmup": True, "clip": 0.5, "clip_exact": True},
     },
     "adamw, cosine": {
         "optimiser": "adamw",
@@ -418,6 +418,21 @@ def test_the_norm_of_a_gradient_is_not_that_of_a_scaled_one(tmp_path: Path, monk
     assert two["gradient_norm"] == pytest.approx(one["gradient_norm"], rel=0.01)
 
 
+@pytest.mark.parametrize(("precision", "tolerance"), [("64-true", 1e-12), ("16-mixed", 1e-5)])
+def test_a_gradient_is_clipped_to_the_very_norm(
+    precision: str, tolerance: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """By SGD with a rate of 1, the weights move by the clipped gradient."""
+    if precision == "16-mixed":
+        monkeypatch.setattr(loop, "make_fabric", half_on_cpu)
+    one = {"precision": precision, "steps": 1, "clip": 0.1, "clip_exact": True}
+    start, end = (tmp_path / name for name in ("start", "end"))
+    train(config(**one, lr=0.0), start)
+    train(config(**one, lr=1.0), end)
+    moves = [weight - weights(start)[name] for name, weight in weights(end).items()]
+    assert torch.nn.utils.get_total_norm(moves).item() == pytest.approx(0.1, rel=tolerance)
+
+
 @pytest.mark.skipif(torch.accelerator.is_available(), reason="16 bits are for an accelerator")
 def test_16_bits_on_a_cpu_are_refused_and_not_replaced(tmp_path: Path):
     with pytest.raises(ValueError, match=r"16-mixed needs a GPU .* use bf16-mixed"):
@@ -433,7 +448,7 @@ def free_port() -> str:
 
 ALIKE = {
     **{"dropout": 0.0, "epochs": 2, "log_every": 1, "device": "cpu"},
-    **{"optimiser": "sgd", "lr": 0.5, "clip": 0.25, "schedule": "constant"},
+    **{"optimiser": "sgd", "lr": 0.5, "clip": 0.25, "clip_exact": True, "schedule": "constant"},
 }
 """Without dropout two processes do what one does."""
 CUT = {

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 from linnet.train.recipes.book import RECIPES, Settings, add, everywhere
 
-# Windows of 35 steps of 20 columns, the loss summed over steps, evaluation with the tail dropped.
+# Windows of 35 steps of 20 columns, the loss summed over steps, evaluation with the tail dropped. The authors
+# of RAN and SCRN use TensorFlow.
 PTB_TUTORIAL: Settings = {
     **{"corpus": "ptb", "batch": 20, "length": 35, "tail": "drop", "eval_batch": 20, "eval_tail": "drop"},
-    **{"optimiser": "sgd", "loss_over": "sequences", "dropout_mode": "naive"},
+    **{"optimiser": "sgd", "loss_over": "sequences", "dropout_mode": "naive", "clip_exact": True},
 }
 
 # ------------------------------------------------------------------------------------------- RAN
@@ -50,7 +51,8 @@ def add_ran() -> None:
         },
         {"unit": "ran", "unit_options": {"activation": "tanh"}, "hidden_sizes": [1024, 1024, 2048]},
         {"embedding_size": 128, "embedding_dropout": 0.1, "input_dropout": 0.4, "layer_dropout": 0.4},
-        {"init": "weights", "init_scale": 0.04, "lr": 0.2, "clip": 10.0, "weight_decay": 1e-7},
+        {"init": "weights", "init_scale": 0.04, "lr": 0.2, "weight_decay": 1e-7},
+        {"clip": 10.0, "clip_exact": True},
         {"schedule": "after", "decay": 1 / 1.03, "decay_after": 5, "epochs": 500, "loss_over": "sequences"},
         {"test_batch": 1, "test_tail": "keep"},
     )
@@ -61,7 +63,7 @@ def add_ran() -> None:
         {"unit": "ran", "unit_options": {"activation": "identity", "proj_size": 512}, "embedding_size": 512},
         {"hidden_size": 2048, "num_layers": 1, "softmax": "adaptive", "cutoffs": [2000, 8000]},
         {"input_dropout": 0.1, "output_dropout": 0.1, "optimiser": "adagrad", "lr": 0.2, "accumulator": 1.0},
-        {"clip": 10.0, "ema": 0.999, "epochs": 10},
+        {"clip": 10.0, "clip_exact": True, "ema": 0.999, "epochs": 10},
     )
 
 

@@ -65,12 +65,13 @@ def add_classification() -> None:
         put("classify", f"lrn-doc-{name}", about, DOCUMENTS, {"set": name, "epochs": epochs})
 
 
-# What the LRN authors' models of sentence pairs and of documents share.
+# What the LRN authors' models of sentence pairs and of documents, in TensorFlow, share.
 WORDS_AND_CHARACTERS: Settings = {
     **{"vocabulary": "vectors", "vectors": "glove50", "embedding_size": 50, "tuned": "special"},
     **{"inputs": "both", "least_character": 4, "num_layers": 1, "input_dropout": 0.0, "output_dropout": 0.1},
     **{"init": "uniform", "init_scale": 0.08, "label_smoothing": 0.1, "order": "chunks"},
-    **{"optimiser": "adam", "lr": 1e-3, "epsilon_unscaled": True, "weight_decay": 3e-5, "clip": 5.0},
+    **{"optimiser": "adam", "lr": 1e-3, "epsilon_unscaled": True, "weight_decay": 3e-5},
+    **{"clip": 5.0, "clip_exact": True},
     **{"schedule": "after", "decay": 0.5, "decay_after": 1},
     **{"ema": 0.9999, "ema_warmup": True},
 }
@@ -122,7 +123,8 @@ RNET: Settings = {
     **{"form": "rnet", "embedding_size": 50, "tuned": "none", "hidden_size": 75, "num_layers": 3},
     **{"read_dropout": 0.3, "input_dropout": 0.0, "output_dropout": 0.0},
     **{"batch": 64, "eval_batch": 64, "order": "shuffled", "optimiser": "adadelta", "rho": 0.95},
-    **{"epsilon": 1e-6, "lr": 0.5, "clip": 5.0, "steps": 60_000, "evaluate_every": 1000, "select": "last"},
+    **{"epsilon": 1e-6, "lr": 0.5, "clip": 5.0, "clip_exact": True},
+    **{"steps": 60_000, "evaluate_every": 1000, "select": "last"},
     **{"schedule": "patient", "decay": 0.5, "decay_patience": 3, "best_by": "loss"},
 }
 
@@ -164,7 +166,8 @@ SRU_TRANSLATORS: dict[str, tuple[str, Settings]] = {
 # update 1,200 on.
 SMALL_RECURRENT: Settings = {
     **{"form": "recurrent", "hidden_size": 256, "num_layers": 2, "heads": 8, "beam": 4, "shared": False},
-    **{"tokens": 2048, "epochs": 10, "clip": 1.0, "lr": 2.5e-4, "schedule": "gnmt", "peak": 4},
+    **{"tokens": 2048, "epochs": 10, "lr": 2.5e-4, "schedule": "gnmt", "peak": 4},
+    **{"clip": 1.0, "clip_exact": True},
     **{"warmup": 100, "decay_start": 4800, "decay_end": 9600},
 }
 # The units as the LRN authors' translator has them.
