@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments import readme, results, run, show, tables, times, training
+from experiments import curves, readme, results, run, show, tables, times, training
 from linnet.models.language import LanguageModel, LanguageModelConfig, with_hidden_size
 from linnet.models.sequence import SequenceModel
 from linnet.runs.config import differences, options
@@ -275,28 +275,30 @@ def test_a_row_of_a_memory_task_is_made_and_kept(
     assert "never" in capsys.readouterr().out
     (curve,) = (tmp_path / "curves").iterdir()
     assert curve.name.startswith("nru_copying-nru-seed1-span=3")
-    head, *rows = curve.read_text().splitlines()
-    assert head == "step,epoch,loss,accuracy,baseline"
-    assert [row.split(",")[0] for row in rows] == ["2", "4"]
+    rows = curves.read_curves(curve)
+    assert list(rows[0]) == [*curves.POSITION, "loss", "accuracy", "baseline"]
+    assert [(row["split"], row["step"]) for row in rows] == [("valid", "2"), ("valid", "4")]
 
 
-def test_the_curve_of_a_table_may_be_that_of_training(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
-):
+def test_a_table_names_the_splits_of_its_curves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any):
     settings = (
         "settings = { steps = 4, log_every = 2, length = 5, hidden_size = 4, batch = 2, level = 'char' }"
     )
     (tmp_path / "birds.txt").write_text("the linnet sings in the tree\n" * 60)
     common = ["--row", "a", "--path", str(tmp_path / "birds.txt"), "--run-dir", str(tmp_path / "run")]
-    write(monkeypatch, tmp_path, f'curves = "train"\n[[row]]\nname = "a"\nlabel = "A"\n{settings}\n')
+    write(
+        monkeypatch, tmp_path, f'curves = ["train", "valid"]\n[[row]]\nname = "a"\nlabel = "A"\n{settings}\n'
+    )
     assert run.main(["own", *common, "--results", str(tmp_path / "results.csv")]) == 0
     (curve,) = (tmp_path / "curves").iterdir()
-    head, *rows = curve.read_text().splitlines()
-    assert head.startswith("step,epoch,loss,lr")
-    assert [row.split(",")[0] for row in rows] == ["2", "4"]
-    write(monkeypatch, tmp_path, f'curves = "test"\n[[row]]\nname = "a"\nlabel = "A"\n{settings}\n')
-    assert run.main(["own"]) == 1
-    assert "curves is 'train' or 'valid', or left out; got 'test'" in capsys.readouterr().err
+    rows = curves.read_curves(curve)
+    assert [(row["split"], row["step"]) for row in rows] == [("train", "2"), ("train", "4"), ("valid", "4")]
+    assert all(row["lr"] for row in rows[:2])
+    assert 0 < float(rows[0]["seconds"]) < float(rows[1]["seconds"]) == float(rows[2]["seconds"])
+    for wrong in ('["test"]', '"train"'):
+        write(monkeypatch, tmp_path, f'curves = {wrong}\n[[row]]\nname = "a"\nlabel = "A"\n{settings}\n')
+        assert run.main(["own"]) == 1
+        assert "curves is a list of 'train' and 'valid', or left out; got" in capsys.readouterr().err
 
 
 def test_figures_are_told_as_papers_tell_them():
@@ -380,6 +382,7 @@ def test_wrong_rows_are_answered(row: str, told: str, tmp_path: Path, monkeypatc
 
 FOLDS = """task = "classify"
 folds = 2
+curves = ["valid"]
 pairs = [["sru", "lrn"]]
 settings = { unit = "sru", num_layers = 1, hidden_size = 4, embedding_size = 4, epochs = 1, device = "cpu" }
 row = [
@@ -415,6 +418,9 @@ def test_a_row_is_a_run_for_each_fold(
     assert [float(value) for value in lines["birds-sru"]["repeats"].split()] == pytest.approx(
         errors, rel=1e-4
     )
+    for name, repetitions in (("birds-sru", ["fold0", "fold1"]), ("birds-ran", ["1", "2"])):
+        rows = curves.read_curves(curves.curve_path("own", name, curves=tmp_path / "curves"))
+        assert [row["run"] for row in rows] == repetitions
     capsys.readouterr()
     assert run.main(["own", "--results", str(tmp_path / "results.csv")]) == 0
     (line,) = [line.split() for line in capsys.readouterr().out.splitlines() if "sru - lrn" in line]

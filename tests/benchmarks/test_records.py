@@ -10,7 +10,7 @@ import pytest
 from benchmarks import defaults, rows
 from benchmarks.records import INTEGER, NUMBER, TEXT, RecordFile, maybe
 from experiments import results, times
-from experiments.training import curve_file
+from experiments.curves import curve_file
 from tools import ahead, microcontroller, targets
 from tools.compat import record
 from tools.compat.forecasts import measure
