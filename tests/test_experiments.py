@@ -8,8 +8,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
-from experiments import curves, readme, results, run, show, tables, times, training
+from experiments import (
+    curve_figures,
+    curves,
+    layer_times,
+    readme,
+    results,
+    run,
+    show,
+    tables,
+    times,
+    training,
+)
 from linnet.models.language import LanguageModel, LanguageModelConfig, with_hidden_size
 from linnet.models.sequence import SequenceModel
 from linnet.runs.config import differences, options
@@ -463,3 +475,76 @@ def test_updates_of_rows_are_timed_in_turn(tmp_path: Path, monkeypatch: pytest.M
 def test_times_are_of_rows_that_exist():
     for line in times.read_times():
         assert TABLES[line["table"]].find(line["row"]).recipe
+
+
+def test_layers_are_timed_in_turn_and_drawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setattr(layer_times, "SIZES", ((3, 4), (5, 8)))
+    csv, png = str(tmp_path / "times.csv"), tmp_path / "times.png"
+    layer_times.main(["--rounds", "3", "--times", csv, "--picture", str(png)])
+    lines = layer_times.read_times(Path(csv))
+    layers, sizes = ("nn.LSTM", "conv2d, k = 2", "conv2d, k = 3", "SRU"), [("3", "4"), ("5", "8")]
+    assert {layer_times.kind_of(line)[1:] for line in lines} == set(sizes)
+    assert [line["layer"] for line in lines] == [*layers] * 4
+    assert all(float(line["p50_ms"]) > 0 for line in lines)
+    first, png_of_it = layer_times.table(lines), png.read_bytes()
+    assert first in capsys.readouterr().out
+    # Drawn again, nothing is measured.
+    layer_times.main(["--draw", "--times", csv, "--picture", str(png)])
+    assert (layer_times.table(layer_times.read_times(Path(csv))), png.read_bytes()) == (first, png_of_it)
+
+
+def test_a_convolution_over_words_is_that_of_the_paper():
+    convolution = layer_times.WordConvolution(4, 3)
+    (y,) = convolution(torch.randn(2, 7, 4))
+    assert y.shape == (2, 4, 5, 1)
+    assert convolution.convolution.weight.shape == (4, 1, 3, 4)
+
+
+# ---------------------------------------------------------------------------------- figures of curves
+
+
+def curve_line(run: str, step: int, epoch: int, accuracy: float) -> dict[str, str]:
+    line = {
+        "split": "valid",
+        "run": run,
+        "step": step,
+        "epoch": epoch,
+        "seconds": step / 2,
+        "accuracy": accuracy,
+    }
+    return {name: str(value) for name, value in line.items()}
+
+
+def test_a_line_is_the_mean_of_its_runs_by_epoch():
+    one = [curve_line("fold0", 10, 1, 0.5), curve_line("fold0", 20, 2, 0.7), curve_line("fold0", 30, 3, 0.7)]
+    other = [curve_line("fold1", 12, 1, 0.7), curve_line("fold1", 24, 2, 0.7)]
+    value = curve_figures.VALUES["accuracy in %"]
+    found = [tuple(point) for point in curve_figures.points([one, other], value, "seconds")]
+    assert found == [pytest.approx((5.5, 60, 10 * 2**0.5)), pytest.approx((11, 70, 0))]
+    # Several lines of one epoch, as training has, are a point at its end.
+    both = [curve_line("", 10, 1, 0.5), curve_line("", 20, 1, 0.7)]
+    assert [tuple(point) for point in curve_figures.points([both], value, "epoch")] == [(1, 60, 0)]
+
+
+def test_recorded_curves_are_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    picture = tmp_path / "figure.png"
+    command = ["sru_figure3", "--by", "epoch", "--curves", str(tmp_path), "--picture", str(picture)]
+    with pytest.raises(ValueError, match="no curves of sru_table1"):
+        curve_figures.main(command)
+    lines = [curve_line("fold0", 10, 1, 0.5), curve_line("fold1", 10, 1, 0.6)]
+    path = curves.curve_path("sru_table1", "trec-lstm", curves=tmp_path)
+    path.write_bytes(curves.curve_file(list(lines[0])).content(lines))
+    curve_figures.main(command)
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert "no curves yet: cr-cnn, cr-lstm, " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("figure", curve_figures.FIGURES.values(), ids=list(curve_figures.FIGURES))
+def test_figures_are_of_rows_whose_curves_are_stored(figure: Any):
+    table = TABLES[figure.table]
+    for panel in figure.panels:
+        assert panel.split in table.curves
+        for line in panel.lines:
+            assert all(table.find(row).recipe for row in line.rows)
