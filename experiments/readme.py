@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from experiments import layer_times
+from experiments.claims import claims_part
+from experiments.ranks import ranks_part
 from experiments.results import Result, ours, read_results
 from experiments.show import PAIR_HEAD, number, paired_lines, progress, short
 from experiments.tables import HERE, Row, Table, names, read_table
@@ -83,6 +85,8 @@ def circumstances(result: Result) -> list[str]:
 def parts(results: Sequence[Result]) -> dict[str, str]:
     """Return what stands between the markers of the README, by their name."""
     return {
+        "claims": claims_part(results),
+        "NRU's Table 1": ranks_part(results),
         "layer times": layer_times.table(layer_times.read_times()),
         "tables": readme_part(results),
     }

@@ -13,6 +13,7 @@ from linnet.runs.config import RunConfig, override
 from linnet.train.recipes import recipe
 
 HERE = Path(__file__).resolve().parent
+OTHERS = ("claims",)  # TOML files of this folder that are no tables
 METRICS = ("perplexity", "bpc", "loss", "accuracy", "error", "f1", "bleu", "smape", "mse")
 FIGURES = ("parameters", "rnn_parameters", "valid", "test", "accuracy", "minutes", "solved")
 
@@ -76,7 +77,7 @@ def parse(text: str) -> dict[str, Any]:
 
 
 def names() -> list[str]:
-    return sorted(path.stem for path in HERE.glob("*.toml"))
+    return sorted(path.stem for path in HERE.glob("*.toml") if path.stem not in OTHERS)
 
 
 def read_table(name: str) -> Table:

@@ -11,9 +11,11 @@ import pytest
 import torch
 
 from experiments import (
+    claims,
     curve_figures,
     curves,
     layer_times,
+    ranks,
     readme,
     results,
     run,
@@ -548,3 +550,135 @@ def test_figures_are_of_rows_whose_curves_are_stored(figure: Any):
         assert panel.split in table.curves
         for line in panel.lines:
             assert all(table.find(row).recipe for row in line.rows)
+
+
+# ------------------------------------------------------------------------------- claims and verdicts
+
+CLAIMS = claims.read_claims()
+
+
+@pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.says)
+def test_claims_are_about_rows_that_exist(claim: Any):
+    assert claim.source.split(",")[0] in ("RAN", "LRN", "NRU", "SRU", "SCRN")
+    known = claims.times_of(claim.table) if claim.table == "layer_times" else TABLES[claim.table].row
+    known = {getattr(row, "name", row) for row in known}
+    rows = [row for pair in claim.pairs for row in pair if isinstance(row, str)]
+    assert {row.format(seed=seed) for row in rows for seed in claim.seeds or (0,)} <= known
+    assert claims.of_paper(claim)
+
+
+def line_of(row: str, repeats: str, **more: str) -> dict[str, str]:
+    return {**LINE, "table": "sru_table1", "row": row, "repeats": repeats, **more}
+
+
+def found(one: str, other: str, **more: Any) -> list[Any]:
+    """What comes of the accuracies of two rows."""
+    claim = claims.Claim("SRU", "better", "sru_table1", (("cr-sru2", "cr-lstm"),), **more)
+    return claims.compared(claim, [line_of("cr-sru2", one), line_of("cr-lstm", other)])
+
+
+def test_a_difference_of_two_standard_errors_decides():
+    # Differences of 1, 2 and 3: 2 with a standard error of 0.58, and a mean of 1 with the same one.
+    assert [each.verdict for each in found("3 5 7", "2 3 4")] == ["confirmed"]
+    assert found("3 5 7", "2 3 4")[0].shown == "+2.00 ± 0.58"
+    assert [each.verdict for each in found("2 3 4", "3 5 7")] == ["contradicted"]
+    assert [each.verdict for each in found("2 4 6", "2 3 4")] == ["undecided"]
+    assert [each.verdict for each in found("2 3 4", "2 4 6", within=1.0)] == ["undecided"]
+    assert [each.verdict for each in found("2 3 4", "2 4 6", within=3.0)] == ["confirmed"]
+
+
+def test_one_run_decides_nothing():
+    for one, other, order in (("5", "4", "in"), ("4", "5", "against")):
+        (single,) = found(one, other)
+        assert (single.verdict, single.agrees) == ("one run", order == "in")
+        assert claims.in_words([single]) == f"undecided: one run, {order} the paper's order"
+    claim = claims.Claim("SRU", "", "sru_table1", (("cr-sru2", "cr-lstm"),))
+    assert claims.in_words(claims.compared(claim, [])) == "**not run**"
+
+
+def test_a_run_that_is_not_solved_does_not_speak_for_its_side():
+    claim = claims.Claim(
+        "NRU", "", "nru_copying", (("nru-seed{seed}", "janet-seed{seed}"),), seeds=(1, 2), measure="solved"
+    )
+
+    def verdict(nru: Any, janet: Any) -> str:
+        made = [
+            {**LINE, "table": "nru_copying", "row": f"{unit}-seed{seed}", "steps": steps, "solved": solved}
+            for unit, runs in (("nru", nru), ("janet", janet))
+            for seed, (steps, solved) in enumerate(runs, 1)
+        ]
+        return claims.compared(claim, made)[0].verdict
+
+    early, late = [("10", "10"), ("11", "11")], [("30", "30"), ("31", "31")]
+    assert verdict(early, late) == "confirmed"
+    assert verdict(early, [("30", "never")] * 2) == "confirmed"
+    assert verdict([("10", "never")] * 2, late) == "undecided"
+    assert verdict(late, early) == "contradicted"
+
+
+def test_a_claim_holds_where_all_of_its_comparisons_do():
+    def words(*verdicts: str) -> str:
+        return claims.in_words([claims.Found("", verdict, True) for verdict in verdicts])
+
+    assert words("confirmed", "confirmed") == "**confirmed**"
+    assert words("confirmed", "undecided") == "**partly confirmed**: 1 confirmed, 1 undecided"
+    expected = "**contradicted**: 1 confirmed, 1 contradicted, 1 undecided"
+    assert words("confirmed", "contradicted", "undecided") == expected
+    assert words("one run", "one run") == "undecided: one run each, 2 of 2 in the paper's order"
+
+
+def test_times_decide_where_their_ranges_do_not_overlap(monkeypatch: pytest.MonkeyPatch):
+    def verdict(first: tuple[int, ...], second: tuple[int, ...], at_most: float = 1.0) -> tuple[str, str]:
+        rows = {
+            name: dict(zip(("p20_ms", "p50_ms", "p80_ms"), map(str, of), strict=True))
+            for name, of in (("a", first), ("b", second))
+        }
+        monkeypatch.setattr(claims, "times_of", lambda table: rows)
+        claim = claims.Claim("LRN", "", "lrn_table1", (("a", "b"),), measure="time", at_most=at_most)
+        (one,) = claims.compared(claim, [])
+        return one.shown, one.verdict
+
+    assert verdict((4, 5, 6), (9, 10, 11)) == ("× 0.50", "confirmed")
+    assert verdict((4, 5, 10), (9, 10, 11)) == ("× 0.50", "undecided")
+    assert verdict((9, 10, 11), (4, 5, 6)) == ("× 2.00", "contradicted")
+    assert verdict((4, 5, 6), (9, 10, 11), at_most=0.3) == ("× 0.50", "contradicted")
+
+
+def test_changed_rows_change_a_verdict_of_the_readme():
+    rows = results.read_results()
+    assert claims.claims_part(rows) in readme.README.read_text(encoding="utf-8")
+    lstm = {row["row"]: row["repeats"] for row in rows if row["row"].endswith("-lstm") and not row["changed"]}
+
+    def verdict(by: float) -> str:
+        """The verdict if SRU differed from LSTM by as much on all folds of all sets."""
+        made = []
+        for row in rows:
+            numbers = lstm.get(row["row"].replace("-sru2", "-lstm"), "").split()
+            moved = " ".join(str(float(number) + by) for number in numbers)
+            made.append({**row, "repeats": moved} if row["row"].endswith("-sru2") else row)
+        lines = claims.claims_part(made).splitlines()
+        (line,) = [line for line in lines if "more accurate than LSTM on all six sets" in line]
+        return line.split(" | ")[-1]
+
+    assert verdict(+1).startswith("**confirmed**")
+    assert verdict(-1).startswith("**contradicted**")
+
+
+def test_units_are_ranked_in_tasks_with_at_least_three():
+    tasks, paper = ranks.read_tasks()
+    copying = {**LINE, "table": "nru_figure1", "solved": "5"}
+    made = [
+        {**copying, "row": f"{unit}-200", "steps": steps} for unit, steps in (("nru", "9"), ("janet", "7"))
+    ]
+    (task,) = [task for task in tasks if task.name == "copying, T = 200"]
+    assert [(each.unit, each.place) for each in ranks.ranked(task, made)] == [("JANET", 1), ("NRU", 2)]
+    assert "| NRU |" not in ranks.ranks_part(made)
+    tied = [*made, {**copying, "row": "gru-200", "steps": "7"}]
+    assert [each.place for each in ranks.ranked(task, tied)] == [1, 1, 3]
+    part = ranks.ranks_part(tied)
+    assert "| GRU | 1 | 2 | 1 | 1 | 1 |" in part
+    assert "| NRU | 4 | 7 | 0 | 0 | 1 |" in part
+    for task in tasks:
+        names = {row.name for row in TABLES[task.table].row}
+        assert {row.format(seed=seed) for row in task.rows.values() for seed in task.seeds or (0,)} <= names
+        assert set(task.rows) <= set(paper)
