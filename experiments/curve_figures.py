@@ -27,7 +27,12 @@ from linnet.cli.parser import Parser, path_name
 
 PICTURES = HERE / "pictures"
 COLUMNS = 3  # panels next to each other, at most
-BY = {"epoch": "epoch", "seconds": "seconds of training"}
+# The x axis: a column of the curves, its label, and the column whose values are the points of a line.
+BY = {
+    "epoch": ("epoch", "epoch"),
+    "step": ("updates", "step"),
+    "seconds": ("seconds of training", "epoch"),
+}
 # What is drawn, and how it follows from a line of a file.
 VALUES: dict[str, Callable[[Result], float]] = {
     "accuracy in %": lambda line: 100 * float(line["accuracy"]),
@@ -65,7 +70,6 @@ def of_set(name: str) -> Panel:
 TRANSLATORS = (
     Line("Transformer, 3 layers", look("lstm"), ("base-seed1", "base-seed2")),
     Line("Transformer with SRU, 2 layers", look("sru"), ("sru-seed1", "sru-seed2")),
-    Line("Transformer with SRU, 3 layers", look("lrn"), ("sru-3-layers",)),
 )
 FIGURES = {
     "sru_figure3": Drawn(
@@ -75,20 +79,24 @@ FIGURES = {
         by="seconds",
     ),
     "sru_figure4": Drawn(
-        "validation accuracy of Transformers with and without SRU, and their BLEU",
-        "sru_table3",
-        (
-            Panel("validation accuracy", "valid", "accuracy in %", TRANSLATORS),
-            Panel("validation BLEU", "valid", "BLEU", TRANSLATORS),
-        ),
+        "validation accuracy of Transformers with and without SRU",
+        "sru_figure7",
+        (Panel("validation accuracy", "valid", "accuracy in %", TRANSLATORS),),
+        by="step",
     ),
     "sru_figure7": Drawn(
         "training and validation perplexity of Transformers with and without SRU",
-        "sru_table3",
+        "sru_figure7",
         (
             Panel("training", "train", "perplexity", TRANSLATORS),
             Panel("validation", "valid", "perplexity", TRANSLATORS),
         ),
+        by="step",
+    ),
+    "sru_table7": Drawn(
+        "validation BLEU of Transformers with and without SRU by epoch",
+        "sru_table3",
+        (Panel("validation BLEU", "valid", "BLEU", TRANSLATORS),),
     ),
 }
 
@@ -97,7 +105,7 @@ FIGURES = {
 
 
 class Point(NamedTuple):
-    """One epoch of a line: where on the x axis, and the mean and the deviation over its runs."""
+    """One point of a line: where on the x axis, and the mean and the deviation over its runs."""
 
     x: float
     mean: float
@@ -105,18 +113,18 @@ class Point(NamedTuple):
 
 
 def points(runs: Sequence[Sequence[Result]], value: Callable[[Result], float], by: str) -> Iterator[Point]:
-    """Yield a point for each epoch that all runs have."""
-    epochs = [by_epoch(lines) for lines in runs]
+    """Yield a point for each epoch, or each update, that all runs have."""
+    epochs = [grouped(lines, BY[by][1]) for lines in runs]
     for number in sorted(set.intersection(*(set(each) for each in epochs))):
         values = [mean(value(line) for line in each[number]) for each in epochs]
         ends = [float(each[number][-1][by]) for each in epochs]
         yield Point(mean(ends), mean(values), stdev(values) if len(values) > 1 else 0.0)
 
 
-def by_epoch(lines: Sequence[Result]) -> dict[int, list[Result]]:
+def grouped(lines: Sequence[Result], by: str) -> dict[int, list[Result]]:
     found = defaultdict(list)
     for line in lines:
-        found[int(line["epoch"])].append(line)
+        found[int(line[by])].append(line)
     return found
 
 
@@ -150,7 +158,7 @@ def draw(figure: Drawn, by: str, rows: Sequence[str], changed: str, curves: Path
         for axes, (panel, lines) in zip(all_axes, recorded, strict=False):
             for line, runs in lines:
                 draw_line(axes, line, list(points(runs, VALUES[panel.value], by)))
-            finish(axes, panel.title, BY[by], panel.value)
+            finish(axes, panel.title, BY[by][0], panel.value)
         shared_legend(drawing)
         note(drawing, "lines: mean over folds or seeds; bands: standard deviation")
     save(drawing, path)

@@ -3,8 +3,8 @@
     python -m experiments.times lrn_table1 --rows lstm gru atr sru lrn --data-dir DIR
 
 All rows train on the same batches, round after round, so that their times can be compared even on a machine
-with other work; with one thread, they are those of the processor. The results replace those of the table in times.csv, from which `python -m experiments.run
---readme` writes the README.
+with other work; with one thread, they are the processor's. The results replace those of the table in
+times.csv, from which `python -m experiments.run --readme` writes the README.
 """
 
 from __future__ import annotations
