@@ -23,7 +23,7 @@ the 80th percentile of two rows that were measured in turn do not overlap.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import mean, stdev
 from typing import NamedTuple
@@ -123,9 +123,8 @@ def values(claim: Claim, row: str, results: Sequence[Result]) -> dict[tuple[int,
         of = (claim.table, row.format(seed=seed), claim.changed)
         for result in results:
             if (result["table"], result["row"], result["changed"]) == of:
-                found |= {
-                    (seed, number): value for number, value in enumerate(figures(claim.measure, result))
-                }
+                of_row = figures(claim.measure, result)
+                found |= {(seed, number): value for number, value in enumerate(of_row)}
     return found
 
 
@@ -141,7 +140,9 @@ def figures(measure: str, result: Result) -> list[Value]:
 
 
 def last_loss(result: Result) -> float:
-    lines = read_curves(curve_path(result["table"], result["row"], result["changed"]))
+    path = curve_path(result["table"], result["row"], result["changed"])
+    # Files of one split do not always name it.
+    lines = [line for line in read_curves(path) if line.get("split", "train") == "train"]
     end = LAST * float(lines[-1]["step"])
     return mean(float(line["loss"]) for line in lines if float(line["step"]) > end)
 
@@ -256,8 +257,11 @@ def in_words(found: Sequence[Found]) -> str:
         return f"{head}: one run{' each' * (len(runs) > 1)}, {order if len(runs) > 1 else agreement(agree)}"
     if len(counts) == 1:
         return f"**{head}**" if head != OPEN else head
-    rest = (f"{counts[verdict]} {verdict}" for verdict in (CONFIRMED, CONTRADICTED, OPEN, ONE_RUN, MISSING))
-    return f"**{head}**: {', '.join(each for each in rest if each[0] != '0')}"
+    return f"**{head}**: {numbers(counts, (CONFIRMED, CONTRADICTED, OPEN, ONE_RUN, MISSING))}"
+
+
+def numbers(counts: Counter[str], verdicts: Sequence[str]) -> str:
+    return ", ".join(f"{counts[verdict]} {verdict}" for verdict in verdicts if counts[verdict])
 
 
 def agreement(agrees: int) -> str:
@@ -266,22 +270,21 @@ def agreement(agrees: int) -> str:
 
 def of_paper(claim: Claim) -> str:
     """Return the paper's figures: those of the claim, or the differences of its rows in the table."""
-    if claim.paper:
-        return claim.paper
-    table = read_table(claim.table)
-    first = claim.seeds[0] if claim.seeds else 0
-    pairs = [
-        [table.find(str(row).format(seed=first)).paper["test"] for row in names] for names in claim.pairs
-    ]
-    return listed(claim, [f"{one - other:+.1f}" for one, other in pairs])
+    return claim.paper or listed(claim, [f"{difference:+.1f}" for difference in of_rows(claim)])
+
+
+def of_rows(claim: Claim) -> Iterator[float]:
+    table, seed = read_table(claim.table), next(iter(claim.seeds), 0)
+    for names in claim.pairs:
+        one, other = (table.find(str(row).format(seed=seed)).paper.get("test") for row in names)
+        if one is None or other is None:
+            raise ValueError(f"{claim.says}: {names} have no figures of the paper; give them as `paper`")
+        yield one - other
 
 
 def listed(claim: Claim, texts: Sequence[str]) -> str:
-    return (
-        "; ".join(f"{name} {text}" for name, text in zip(claim.names, texts, strict=True))
-        if claim.names
-        else texts[0]
-    )
+    named = zip(claim.names or ("",), texts, strict=True)
+    return "; ".join(f"{name} {text}".lstrip() for name, text in named)
 
 
 def ours(claim: Claim, found: Sequence[Found]) -> str:
@@ -295,7 +298,7 @@ def claims_part(results: Sequence[Result]) -> str:
     """Return the table of all claims, after the number of each verdict."""
     found = [(claim, compared(claim, results)) for claim in read_claims()]
     counts = Counter(overall(each) for _, each in found)
-    total = ", ".join(f"{counts[verdict]} {verdict}" for verdict in (CONFIRMED, PARTLY, CONTRADICTED, OPEN))
+    total = numbers(counts, (CONFIRMED, PARTLY, CONTRADICTED, OPEN, MISSING))
     body = [
         [claim.source, claim.says, of_paper(claim), ours(claim, each), in_words(each)]
         for claim, each in found
