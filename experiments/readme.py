@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from experiments import layer_times
+from experiments.claims import claims_part
+from experiments.ranks import ranks_part
 from experiments.results import Result, ours, read_results
 from experiments.show import PAIR_HEAD, number, paired_lines, progress, short
 from experiments.tables import HERE, Row, Table, names, read_table
 from experiments.times import read_times, times_part
-from linnet.base.pages import filled
+from linnet.base.pages import filled_text
 from linnet.base.tables import markdown
 
 README = HERE / "README.md"
-BEGIN, END = "<!-- tables: begin, written by run.py --readme -->", "<!-- tables: end -->"
 
 
 def readme_part(results: Sequence[Result]) -> str:
@@ -80,6 +82,20 @@ def circumstances(result: Result) -> list[str]:
     return [size, length, result["changed"] or "-", f"{when}{speed}{note}"]
 
 
+def parts(results: Sequence[Result]) -> dict[str, str]:
+    """Return what stands between the markers of the README, by their name."""
+    return {
+        "claims": claims_part(results),
+        "NRU's Table 1": ranks_part(results),
+        "layer times": layer_times.table(layer_times.read_times()),
+        "tables": readme_part(results),
+    }
+
+
 def page() -> str:
     """Return the README with its tables up to date."""
-    return filled(README, readme_part(read_results()), BEGIN, END)
+    text = README.read_text(encoding="utf-8")
+    for name, part in parts(read_results()).items():
+        markers = f"<!-- {name}: begin, written by run.py --readme -->", f"<!-- {name}: end -->"
+        text = filled_text(README.name, text, part, *markers)
+    return text

@@ -17,11 +17,12 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from experiments.curves import store_curves
 from experiments.readme import README, page
 from experiments.results import RESULTS, read_results, state, store
 from experiments.show import list_tables, show
 from experiments.tables import config_of, is_run, only_evaluates, read_table
-from experiments.training import RUNS, folder_of, make_run, repeated, store_curve
+from experiments.training import RUNS, folder_of, make_run, repeated, repetitions
 from linnet.cli.folders import overwrite
 from linnet.cli.options import add_cross_validation, add_run_options, given_options
 from linnet.cli.parser import Parser, path_name
@@ -85,9 +86,10 @@ def run_row(options: argparse.Namespace, given: dict[str, Any]) -> None:
             overwrite(run_folder, config)
     result = make_run(table, row, given, options.folder, options.note)
     store(result, options.results)
-    if table.curves:
+    if table.curves and not only_evaluates(row):
         folder = options.folder or folder_of(table, row.name)
-        store_curve(result, table.curves, folder, options.results.parent / "curves")
+        runs = repetitions(table, row, config_of(table, row, given), folder)
+        store_curves(result, table.curves, runs, options.results.parent / "curves")
     print(show(dataclasses.replace(table, row=(row,)), [result]))
 
 

@@ -13,6 +13,7 @@ from linnet.runs.config import RunConfig, override
 from linnet.train.recipes import recipe
 
 HERE = Path(__file__).resolve().parent
+OTHERS = ("claims",)  # TOML files of this folder that are no tables
 METRICS = ("perplexity", "bpc", "loss", "accuracy", "error", "f1", "bleu", "smape", "mse")
 FIGURES = ("parameters", "rnn_parameters", "valid", "test", "accuracy", "minutes", "solved")
 
@@ -46,7 +47,7 @@ class Table:
     metric: str
     row: tuple[Row, ...]
     task: str = "lm"  # of `linnet train`
-    curves: str = ""  # the split whose rows of each run are stored in curves/: "train" or "valid"
+    curves: tuple[str, ...] = ()  # the splits whose rows of each run are stored in curves/
     about: str = ""
     settings: dict[str, Any] = field(default_factory=dict)  # settings of all rows, applied after the recipe
     reasons: dict[str, str] = field(default_factory=dict)
@@ -76,7 +77,7 @@ def parse(text: str) -> dict[str, Any]:
 
 
 def names() -> list[str]:
-    return sorted(path.stem for path in HERE.glob("*.toml"))
+    return sorted(path.stem for path in HERE.glob("*.toml") if path.stem not in OTHERS)
 
 
 def read_table(name: str) -> Table:
@@ -102,8 +103,8 @@ def make(cls: type, values: dict[str, Any]) -> Any:
 def checked(table: Table) -> Table:
     if table.metric not in METRICS:
         raise ValueError(f"metric is one of {', '.join(METRICS)}; got {table.metric!r}")
-    if table.curves not in ("", "train", "valid"):
-        raise ValueError(f"curves is 'train' or 'valid', or left out; got {table.curves!r}")
+    if not isinstance(table.curves, (list, tuple)) or not set(table.curves) <= {"train", "valid"}:
+        raise ValueError(f"curves is a list of 'train' and 'valid', or left out; got {table.curves!r}")
     twice = {row.name for row in table.row if sum(other.name == row.name for other in table.row) > 1}
     if twice:
         raise ValueError(f"rows of the same name: {', '.join(sorted(twice))}")

@@ -3,8 +3,8 @@
     python -m experiments.times lrn_table1 --rows lstm gru atr sru lrn --data-dir DIR
 
 All rows train on the same batches, round after round, so that their times can be compared even on a machine
-with other work. The results replace those of the table in times.csv, from which `python -m experiments.run
---readme` writes the README.
+with other work; with one thread, they are the processor's. The results replace those of the table in
+times.csv, from which `python -m experiments.run --readme` writes the README.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from benchmarks.rows import circumstances
 from experiments.results import Result, text
 from experiments.tables import HERE, Row, Table, config_of, read_table
 from linnet.base.tables import markdown
-from linnet.bench.timing import Call, race
+from linnet.bench.timing import Call, clock_of, race
 from linnet.cli.parser import Parser, path_name
 from linnet.runs.records import write_atomically
 from linnet.tasks.base import Task
@@ -51,7 +51,7 @@ def measure(
             task = next(iter(runs.values())).task if runs else None
             runs[row.name] = run_of(table, row, {**given, "threads": threads}, Path(folder), task)
         calls = {name: partial(update_of, run) for name, run in runs.items()}
-        times = race(calls, rounds, threads, 600.0, say)
+        times = race(calls, rounds, threads, 600.0, say, clock=clock_of(threads))
     shared = {**circumstances(threads), "table": table.name}
     return [
         line({**shared, "row": name, **size_of(runs[name], each.p50), **each.columns()})

@@ -8,13 +8,12 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from benchmarks.records import INTEGER, NUMBER, RecordFile
 from benchmarks.rows import commit
 from experiments.results import COLUMNS, Result, text
 from experiments.tables import Row, Table, config_of, only_evaluates
 from linnet.analysis.runs import updates_to_solve
 from linnet.runs.config import RunConfig, differences, override
-from linnet.runs.records import read_environment, read_metrics, write_atomically
+from linnet.runs.records import read_environment, read_metrics
 from linnet.train.compare import repeats
 
 RUNS = Path("runs") / "experiments"
@@ -74,6 +73,12 @@ def repeated(table: Table, row: Row, config: RunConfig, folder: Path) -> Iterato
         yield override(config, settings), folder / label.strip("-")
 
 
+def repetitions(table: Table, row: Row, config: RunConfig, folder: Path) -> dict[str, Path]:
+    """Return the folder of each repetition of a row by its name, such as fold0 (a single run: "")."""
+    folders = [run_folder for _, run_folder in repeated(table, row, config, folder)]
+    return {"" if each == folder else each.name: each for each in folders}
+
+
 def figure(table: Table, numbers: dict[str, float]) -> float:
     """Return the metric of the table; accuracy, error and F1 in %, as in papers."""
     return 100 * (1 - numbers["accuracy"]) if table.metric == "error" else named_figure(table.metric, numbers)
@@ -107,20 +112,6 @@ def solving(table: Table, valid: Sequence[dict[str, Any]]) -> dict[str, Any]:
         return {}
     steps = updates_to_solve(valid)
     return {"baseline": valid[-1]["baseline"], "solved": "never" if steps is None else steps}
-
-
-def curve_file(columns: Sequence[str]) -> RecordFile:
-    """The form of a curve: numbers, with a line for each update that has a row."""
-    return RecordFile({name: INTEGER if name in ("step", "epoch") else NUMBER for name in columns}, ("step",))
-
-
-def store_curve(result: Result, split: str, run_folder: Path, curves: Path) -> None:
-    """Write the rows of a split to a CSV file in `curves`; its name contains the changed settings."""
-    rows = read_metrics(run_folder, split)
-    numbers = [{name: text(value) for name, value in row.items() if name != "split"} for row in rows]
-    name = "-".join([result["table"], result["row"], *result["changed"].split()])
-    curves.mkdir(parents=True, exist_ok=True)
-    write_atomically(curves / f"{name}.csv", curve_file(list(numbers[0])).content(numbers))
 
 
 def evaluate_dynamically(table: Table, row: Row, given: dict[str, Any], folder: Path, note: str) -> Result:

@@ -8,8 +8,22 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
-from experiments import readme, results, run, show, tables, times, training
+from experiments import (
+    claims,
+    curve_figures,
+    curves,
+    layer_times,
+    ranks,
+    readme,
+    results,
+    run,
+    show,
+    tables,
+    times,
+    training,
+)
 from linnet.models.language import LanguageModel, LanguageModelConfig, with_hidden_size
 from linnet.models.sequence import SequenceModel
 from linnet.runs.config import differences, options
@@ -29,7 +43,7 @@ PAPERS = {
     *("ran_table1", "ran_table2", "ran_table3", "lrn_figure1"),
     *(f"lrn_table{number}" for number in range(1, 8)),
     *(f"sru_table{number}" for number in range(1, 5)),
-    *("sru_figure2", "sru_figure5", "nru_table2"),
+    *("sru_figure2", "sru_figure5", "sru_figure7", "nru_table2"),
     *(f"scrn_table{number}" for number in range(2, 8)),
     *("nru_figure1", "nru_figure2", "nru_figure4", "nru_table3", "nru_figure8", "nru_analysis"),
 }
@@ -275,28 +289,30 @@ def test_a_row_of_a_memory_task_is_made_and_kept(
     assert "never" in capsys.readouterr().out
     (curve,) = (tmp_path / "curves").iterdir()
     assert curve.name.startswith("nru_copying-nru-seed1-span=3")
-    head, *rows = curve.read_text().splitlines()
-    assert head == "step,epoch,loss,accuracy,baseline"
-    assert [row.split(",")[0] for row in rows] == ["2", "4"]
+    rows = curves.read_curves(curve)
+    assert list(rows[0]) == [*curves.POSITION, "loss", "accuracy", "baseline"]
+    assert [(row["split"], row["step"]) for row in rows] == [("valid", "2"), ("valid", "4")]
 
 
-def test_the_curve_of_a_table_may_be_that_of_training(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
-):
+def test_a_table_names_the_splits_of_its_curves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any):
     settings = (
         "settings = { steps = 4, log_every = 2, length = 5, hidden_size = 4, batch = 2, level = 'char' }"
     )
     (tmp_path / "birds.txt").write_text("the linnet sings in the tree\n" * 60)
     common = ["--row", "a", "--path", str(tmp_path / "birds.txt"), "--run-dir", str(tmp_path / "run")]
-    write(monkeypatch, tmp_path, f'curves = "train"\n[[row]]\nname = "a"\nlabel = "A"\n{settings}\n')
+    write(
+        monkeypatch, tmp_path, f'curves = ["train", "valid"]\n[[row]]\nname = "a"\nlabel = "A"\n{settings}\n'
+    )
     assert run.main(["own", *common, "--results", str(tmp_path / "results.csv")]) == 0
     (curve,) = (tmp_path / "curves").iterdir()
-    head, *rows = curve.read_text().splitlines()
-    assert head.startswith("step,epoch,loss,lr")
-    assert [row.split(",")[0] for row in rows] == ["2", "4"]
-    write(monkeypatch, tmp_path, f'curves = "test"\n[[row]]\nname = "a"\nlabel = "A"\n{settings}\n')
-    assert run.main(["own"]) == 1
-    assert "curves is 'train' or 'valid', or left out; got 'test'" in capsys.readouterr().err
+    rows = curves.read_curves(curve)
+    assert [(row["split"], row["step"]) for row in rows] == [("train", "2"), ("train", "4"), ("valid", "4")]
+    assert all(row["lr"] for row in rows[:2])
+    assert 0 < float(rows[0]["seconds"]) < float(rows[1]["seconds"]) == float(rows[2]["seconds"])
+    for wrong in ('["test"]', '"train"'):
+        write(monkeypatch, tmp_path, f'curves = {wrong}\n[[row]]\nname = "a"\nlabel = "A"\n{settings}\n')
+        assert run.main(["own"]) == 1
+        assert "curves is a list of 'train' and 'valid', or left out; got" in capsys.readouterr().err
 
 
 def test_figures_are_told_as_papers_tell_them():
@@ -380,6 +396,7 @@ def test_wrong_rows_are_answered(row: str, told: str, tmp_path: Path, monkeypatc
 
 FOLDS = """task = "classify"
 folds = 2
+curves = ["valid"]
 pairs = [["sru", "lrn"]]
 settings = { unit = "sru", num_layers = 1, hidden_size = 4, embedding_size = 4, epochs = 1, device = "cpu" }
 row = [
@@ -415,6 +432,9 @@ def test_a_row_is_a_run_for_each_fold(
     assert [float(value) for value in lines["birds-sru"]["repeats"].split()] == pytest.approx(
         errors, rel=1e-4
     )
+    for name, repetitions in (("birds-sru", ["fold0", "fold1"]), ("birds-ran", ["1", "2"])):
+        rows = curves.read_curves(curves.curve_path("own", name, curves=tmp_path / "curves"))
+        assert [row["run"] for row in rows] == repetitions
     capsys.readouterr()
     assert run.main(["own", "--results", str(tmp_path / "results.csv")]) == 0
     (line,) = [line.split() for line in capsys.readouterr().out.splitlines() if "sru - lrn" in line]
@@ -457,3 +477,209 @@ def test_updates_of_rows_are_timed_in_turn(tmp_path: Path, monkeypatch: pytest.M
 def test_times_are_of_rows_that_exist():
     for line in times.read_times():
         assert TABLES[line["table"]].find(line["row"]).recipe
+
+
+def test_layers_are_timed_in_turn_and_drawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setattr(layer_times, "SIZES", ((3, 4), (5, 8)))
+    csv, png = str(tmp_path / "times.csv"), tmp_path / "times.png"
+    layer_times.main(["--rounds", "3", "--times", csv, "--picture", str(png)])
+    lines = layer_times.read_times(Path(csv))
+    layers, sizes = ("nn.LSTM", "conv2d, k = 2", "conv2d, k = 3", "SRU"), [("3", "4"), ("5", "8")]
+    assert {layer_times.kind_of(line)[1:] for line in lines} == set(sizes)
+    assert [line["layer"] for line in lines] == [*layers] * 4
+    assert all(float(line["p50_ms"]) > 0 for line in lines)
+    first, png_of_it = layer_times.table(lines), png.read_bytes()
+    assert first in capsys.readouterr().out
+    # Drawn again, nothing is measured.
+    layer_times.main(["--draw", "--times", csv, "--picture", str(png)])
+    assert (layer_times.table(layer_times.read_times(Path(csv))), png.read_bytes()) == (first, png_of_it)
+
+
+def test_a_convolution_over_words_is_that_of_the_paper():
+    convolution = layer_times.WordConvolution(4, 3)
+    (y,) = convolution(torch.randn(2, 7, 4))
+    assert y.shape == (2, 4, 5, 1)
+    assert convolution.convolution.weight.shape == (4, 1, 3, 4)
+
+
+# ---------------------------------------------------------------------------------- figures of curves
+
+
+def curve_line(run: str, step: int, epoch: int, accuracy: float) -> dict[str, str]:
+    line = {
+        "split": "valid",
+        "run": run,
+        "step": step,
+        "epoch": epoch,
+        "seconds": step / 2,
+        "accuracy": accuracy,
+    }
+    return {name: str(value) for name, value in line.items()}
+
+
+def test_a_line_is_the_mean_of_its_runs_by_epoch():
+    one = [curve_line("fold0", 10, 1, 0.5), curve_line("fold0", 20, 2, 0.7), curve_line("fold0", 30, 3, 0.7)]
+    other = [curve_line("fold1", 12, 1, 0.7), curve_line("fold1", 24, 2, 0.7)]
+    value = curve_figures.VALUES["accuracy in %"]
+    found = [tuple(point) for point in curve_figures.points([one, other], value, "seconds")]
+    assert found == [pytest.approx((5.5, 60, 10 * 2**0.5)), pytest.approx((11, 70, 0))]
+    # Several lines of one epoch, as training has, are a point at its end.
+    both = [curve_line("", 10, 1, 0.5), curve_line("", 20, 1, 0.7)]
+    assert [tuple(point) for point in curve_figures.points([both], value, "epoch")] == [(1, 60, 0)]
+    by_step = curve_figures.points([both], value, "step")
+    assert [tuple(point) for point in by_step] == [pytest.approx((10, 50, 0)), pytest.approx((20, 70, 0))]
+
+
+def test_recorded_curves_are_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    picture = tmp_path / "figure.png"
+    command = ["sru_figure3", "--by", "epoch", "--curves", str(tmp_path), "--picture", str(picture)]
+    with pytest.raises(ValueError, match="no curves of sru_table1"):
+        curve_figures.main(command)
+    lines = [curve_line("fold0", 10, 1, 0.5), curve_line("fold1", 10, 1, 0.6)]
+    path = curves.curve_path("sru_table1", "trec-lstm", curves=tmp_path)
+    path.write_bytes(curves.curve_file(list(lines[0])).content(lines))
+    curve_figures.main(command)
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert "no curves yet: cr-cnn, cr-lstm, " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("figure", curve_figures.FIGURES.values(), ids=list(curve_figures.FIGURES))
+def test_figures_are_of_rows_whose_curves_are_stored(figure: Any):
+    table = TABLES[figure.table]
+    for panel in figure.panels:
+        assert panel.split in table.curves
+        for line in panel.lines:
+            assert all(table.find(row).recipe for row in line.rows)
+
+
+# ------------------------------------------------------------------------------- claims and verdicts
+
+CLAIMS = claims.read_claims()
+
+
+@pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.says)
+def test_claims_are_about_rows_that_exist(claim: Any):
+    assert claim.source.split(",")[0] in ("RAN", "LRN", "NRU", "SRU", "SCRN")
+    known = claims.times_of(claim.table) if claim.table == "layer_times" else TABLES[claim.table].row
+    known = {getattr(row, "name", row) for row in known}
+    rows = [row for pair in claim.pairs for row in pair if isinstance(row, str)]
+    assert {row.format(seed=seed) for row in rows for seed in claim.seeds or (0,)} <= known
+    assert claims.of_paper(claim)
+
+
+def line_of(row: str, repeats: str, **more: str) -> dict[str, str]:
+    return {**LINE, "table": "sru_table1", "row": row, "repeats": repeats, **more}
+
+
+def found(one: str, other: str, **more: Any) -> list[Any]:
+    """What comes of the accuracies of two rows."""
+    claim = claims.Claim("SRU", "better", "sru_table1", (("cr-sru2", "cr-lstm"),), **more)
+    return claims.compared(claim, [line_of("cr-sru2", one), line_of("cr-lstm", other)])
+
+
+def test_a_difference_of_two_standard_errors_decides():
+    # Differences of 1, 2 and 3: 2 with a standard error of 0.58, and a mean of 1 with the same one.
+    assert [each.verdict for each in found("3 5 7", "2 3 4")] == ["confirmed"]
+    assert found("3 5 7", "2 3 4")[0].shown == "+2.00 ± 0.58"
+    assert [each.verdict for each in found("2 3 4", "3 5 7")] == ["contradicted"]
+    assert [each.verdict for each in found("2 4 6", "2 3 4")] == ["undecided"]
+    assert [each.verdict for each in found("2 3 4", "2 4 6", within=1.0)] == ["undecided"]
+    assert [each.verdict for each in found("2 3 4", "2 4 6", within=3.0)] == ["confirmed"]
+
+
+def test_one_run_decides_nothing():
+    for one, other, order in (("5", "4", "in"), ("4", "5", "against")):
+        (single,) = found(one, other)
+        assert (single.verdict, single.agrees) == ("one run", order == "in")
+        assert claims.in_words([single]) == f"undecided: one run, {order} the paper's order"
+    claim = claims.Claim("SRU", "", "sru_table1", (("cr-sru2", "cr-lstm"),))
+    assert claims.in_words(claims.compared(claim, [])) == "**not run**"
+
+
+def test_a_run_that_is_not_solved_does_not_speak_for_its_side():
+    claim = claims.Claim(
+        "NRU", "", "nru_copying", (("nru-seed{seed}", "janet-seed{seed}"),), seeds=(1, 2), measure="solved"
+    )
+
+    def verdict(nru: Any, janet: Any) -> str:
+        made = [
+            {**LINE, "table": "nru_copying", "row": f"{unit}-seed{seed}", "steps": steps, "solved": solved}
+            for unit, runs in (("nru", nru), ("janet", janet))
+            for seed, (steps, solved) in enumerate(runs, 1)
+        ]
+        return claims.compared(claim, made)[0].verdict
+
+    early, late = [("10", "10"), ("11", "11")], [("30", "30"), ("31", "31")]
+    assert verdict(early, late) == "confirmed"
+    assert verdict(early, [("30", "never")] * 2) == "confirmed"
+    assert verdict([("10", "never")] * 2, late) == "undecided"
+    assert verdict(late, early) == "contradicted"
+
+
+def test_a_claim_holds_where_all_of_its_comparisons_do():
+    def words(*verdicts: str) -> str:
+        return claims.in_words([claims.Found("", verdict, True) for verdict in verdicts])
+
+    assert words("confirmed", "confirmed") == "**confirmed**"
+    assert words("confirmed", "undecided") == "**partly confirmed**: 1 confirmed, 1 undecided"
+    expected = "**contradicted**: 1 confirmed, 1 contradicted, 1 undecided"
+    assert words("confirmed", "contradicted", "undecided") == expected
+    assert words("one run", "one run") == "undecided: one run each, 2 of 2 in the paper's order"
+
+
+def test_times_decide_where_their_ranges_do_not_overlap(monkeypatch: pytest.MonkeyPatch):
+    def verdict(first: tuple[int, ...], second: tuple[int, ...], at_most: float = 1.0) -> tuple[str, str]:
+        rows = {
+            name: dict(zip(("p20_ms", "p50_ms", "p80_ms"), map(str, of), strict=True))
+            for name, of in (("a", first), ("b", second))
+        }
+        monkeypatch.setattr(claims, "times_of", lambda table: rows)
+        claim = claims.Claim("LRN", "", "lrn_table1", (("a", "b"),), measure="time", at_most=at_most)
+        (one,) = claims.compared(claim, [])
+        return one.shown, one.verdict
+
+    assert verdict((4, 5, 6), (9, 10, 11)) == ("× 0.50", "confirmed")
+    assert verdict((4, 5, 10), (9, 10, 11)) == ("× 0.50", "undecided")
+    assert verdict((9, 10, 11), (4, 5, 6)) == ("× 2.00", "contradicted")
+    assert verdict((4, 5, 6), (9, 10, 11), at_most=0.3) == ("× 0.50", "contradicted")
+
+
+def test_changed_rows_change_a_verdict_of_the_readme():
+    rows = results.read_results()
+    assert claims.claims_part(rows) in readme.README.read_text(encoding="utf-8")
+    sets = ("cr", "subj", "mr", "trec", "mpqa", "sst")
+
+    def verdict(sru: str) -> str:
+        made = [
+            line_of(f"{name}-{unit}", of) for name in sets for unit, of in (("sru2", sru), ("lstm", "1 2 3"))
+        ]
+        others = [row for row in rows if row["table"] != "sru_table1"]
+        lines = claims.claims_part([*others, *made]).splitlines()
+        (line,) = [line for line in lines if "more accurate than LSTM on all six sets" in line]
+        return line.split(" | ")[-1]
+
+    assert verdict("2 3 4") == "**confirmed** |"
+    assert verdict("0 1 2") == "**contradicted** |"
+    assert verdict("0 1 4") == "undecided |"
+
+
+def test_units_are_ranked_in_tasks_with_at_least_three():
+    tasks, paper = ranks.read_tasks()
+    copying = {**LINE, "table": "nru_figure1", "solved": "5"}
+    made = [
+        {**copying, "row": f"{unit}-200", "steps": steps} for unit, steps in (("nru", "9"), ("janet", "7"))
+    ]
+    (task,) = [task for task in tasks if task.name == "copying, T = 200"]
+    assert [(each.unit, each.place) for each in ranks.ranked(task, made)] == [("JANET", 1), ("NRU", 2)]
+    assert "| NRU |" not in ranks.ranks_part(made)
+    tied = [*made, {**copying, "row": "gru-200", "steps": "7"}]
+    assert [each.place for each in ranks.ranked(task, tied)] == [1, 1, 3]
+    part = ranks.ranks_part(tied)
+    assert "| GRU | 1 | 2 | 1 | 1 | 1 |" in part
+    assert "| NRU | 4 | 7 | 0 | 0 | 1 |" in part
+    for task in tasks:
+        names = {row.name for row in TABLES[task.table].row}
+        assert {row.format(seed=seed) for row in task.rows.values() for seed in task.seeds or (0,)} <= names
+        assert set(task.rows) <= set(paper)

@@ -71,9 +71,10 @@ def step(layer: nn.Module, x: Tensor) -> Call:
 
 def training(layer: nn.Module, x: Tensor) -> Call:
     """Return a forward and backward pass, with gradients of x and of all parameters."""
+    with torch.no_grad():
+        above = torch.ones_like(layer(x)[0])
     x.requires_grad_()
     leaves = [x, *layer.parameters()]
-    above = torch.ones(*x.shape[:2], getattr(layer, "output_size", x.shape[-1]))
 
     def call() -> None:
         torch.autograd.grad(layer(x)[0], leaves, above, allow_unused=True)

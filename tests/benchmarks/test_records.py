@@ -9,8 +9,8 @@ import pytest
 
 from benchmarks import defaults, rows
 from benchmarks.records import INTEGER, NUMBER, TEXT, RecordFile, maybe
-from experiments import results, times
-from experiments.training import curve_file
+from experiments import layer_times, results, times
+from experiments.curves import curve_file
 from tools import ahead, microcontroller, targets
 from tools.compat import record
 from tools.compat.forecasts import measure
@@ -24,6 +24,7 @@ FORMS = {
     "benchmarks/results.csv": rows.RECORD,
     "benchmarks/targets.csv": targets.RECORD,
     "experiments/forecast_rivals.csv": measure.RECORD,
+    "experiments/layer_times.csv": layer_times.RECORD,
     "experiments/results.csv": results.RECORD,
     "experiments/times.csv": times.RECORD,
 }
