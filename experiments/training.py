@@ -19,7 +19,7 @@ from linnet.train.compare import repeats
 RUNS = Path("runs") / "experiments"
 # Settings that do not change what a run computes, and `start_from`, which the row determines.
 NOT_CHANGES = (
-    *("data_dir", "path", "threads", "device", "start_from", "tensorboard"),
+    *("data_dir", "path", "threads", "device", "start_from", "tensorboard", "context_file"),
     *("log_every", "checkpoint_steps", "checkpoint_seconds"),
 )
 

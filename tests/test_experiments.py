@@ -47,7 +47,9 @@ PAPERS = {
     *(f"scrn_table{number}" for number in range(2, 8)),
     *("nru_figure1", "nru_figure2", "nru_figure4", "nru_table3", "nru_figure8", "nru_analysis"),
 }
-OURS = {"units_on_ptb", "nru_copying", "nru_variable", "series_sets", "m4_hourly", "m4_weekly", "ett"}
+OURS = {"units_on_ptb", "nru_copying", "nru_variable", "nru_denoise"} | {
+    *("series_sets", "m4_hourly", "m4_weekly", "ett"),
+}
 OURS |= {f"today_{name}" for name in ("adding", "digits", "fitzhugh", "parity", "selective")}
 
 if sys.version_info < (3, 11):
@@ -128,7 +130,7 @@ def model_of(config: Any) -> Any:
     return LanguageModel(VOCABULARIES[config.data.corpus], config.model, device="meta")
 
 
-@pytest.mark.parametrize("name", ["nru_copying", "nru_variable", "nru_analysis"])
+@pytest.mark.parametrize("name", ["nru_copying", "nru_variable", "nru_denoise", "nru_analysis"])
 def test_short_runs_stop_when_the_task_is_solved(name: str):
     """Below a tenth of what to expect without a memory; lags that vary have another baseline in each set."""
     table = TABLES[name]
