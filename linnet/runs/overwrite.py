@@ -22,7 +22,7 @@ from linnet.tasks import TASKS
 NAMES = (
     *("environment.json", "metrics.jsonl", "metrics.csv", "speed.jsonl", "speed.json", "result.json"),
     *("details.json", "charts.json", "sample.txt", "report.html", "lens.html"),
-    "next.csv",
+    *("next.csv", "log.txt"),
 )
 """The files of a run, without config.json and the files of its task."""
 CHECKPOINTS = tuple(
@@ -36,6 +36,8 @@ EVENTS = ("events.out.tfevents.*", "hparams.yaml", "version_*/metrics.csv", "ver
 # A file that `write_atomically` has not renamed yet, and the lock of `claim`.
 UNFINISHED = re.compile(r"\..+\.[0-9]+\.[0-9]+")
 LOCK = ".lock"
+LOG = "log.txt"
+"""What a run has printed that was started by a launcher."""
 
 
 def is_run(folder: Path) -> bool:
@@ -63,7 +65,9 @@ def refuse_occupied(folder: Path) -> None:
     """Raise if the folder is not a run and has files: a run would mix with them."""
     if not folder.is_dir() or is_run(folder):
         return
-    others = sorted(name for name in os.listdir(folder) if name != LOCK and not UNFINISHED.fullmatch(name))
+    others = sorted(
+        name for name in os.listdir(folder) if name not in (LOCK, LOG) and not UNFINISHED.fullmatch(name)
+    )
     if others:
         shown = ", ".join(others[:3]) + (", ..." if len(others) > 3 else "")
         raise ValueError(
