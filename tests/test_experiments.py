@@ -48,7 +48,7 @@ PAPERS = {
     *("nru_figure1", "nru_figure2", "nru_figure4", "nru_table3", "nru_figure8", "nru_analysis"),
 }
 OURS = {"units_on_ptb", "nru_copying", "nru_variable", "nru_denoise"} | {
-    *("series_sets", "m4_hourly", "m4_weekly", "ett"),
+    *("series_sets", "sru_context", "m4_hourly", "m4_weekly", "ett"),
 }
 OURS |= {f"today_{name}" for name in ("adding", "digits", "fitzhugh", "parity", "selective")}
 
