@@ -13,13 +13,14 @@ import pytest
 import linnet
 from linnet import cli
 from linnet.analysis.kernel_code import kernel
-from linnet.cli import compare, train
+from linnet.cli import compare, search, train
 from linnet.cli.options import run_config
 from linnet.cli.parser import LazyParser
 from linnet.runs.config import RunConfig, current, differences
 from linnet.runs.config import options as options_of
 from linnet.tasks import TASKS
 from linnet.tasks.language import BY_LETTERS
+from linnet.train.ranges import LogRange, Range
 
 
 def answer(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
@@ -233,6 +234,18 @@ def test_search_shows_the_ranges_that_it_searches(capsys: pytest.CaptureFixture[
     shown = "".join(capsys.readouterr().out.split())
     for name, (low, high) in TASKS["lm"].ranges.items():
         assert f"{name}={low:g}:{high:g}" in shown
+
+
+def test_a_range_is_of_numbers_of_logarithms_or_of_values():
+    assert search.span("lr=0.5:0.99") == ("lr", Range(0.5, 0.99))
+    name, space = search.span("a+b=1e-4:0.1:log")
+    assert (name, space, type(space)) == ("a+b", (1e-4, 0.1), LogRange)
+    assert search.span("optimiser=adam,sgd") == ("optimiser", ["adam", "sgd"])
+    assert search.span("hidden-size=50,100") == ("hidden_size", [50, 100])
+    with pytest.raises(
+        argparse.ArgumentTypeError, match="NAME=LOW:HIGH:log, or NAME=VALUE,VALUE; got 'lr=1:2:lg'"
+    ):
+        search.span("lr=1:2:lg")
 
 
 @pytest.mark.parametrize("command", [[], ["list"], ["show"], ["show", "kernel"], ["bench"]])

@@ -1,4 +1,4 @@
-"""linnet search: random search over settings, with ranges that shrink around the best."""
+"""linnet search: search over settings, at random with ranges that shrink, or by a sampler of Optuna."""
 
 from __future__ import annotations
 
@@ -8,7 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from linnet.cli.folders import RUNS
-from linnet.cli.options import add_run_options, add_sources, add_task, check_task_is_first, run_config
+from linnet.cli.options import (
+    add_run_options,
+    add_sources,
+    add_task,
+    check_task_is_first,
+    pair,
+    parsed,
+    run_config,
+)
 from linnet.cli.output import say
 from linnet.cli.parser import at_least_one, path_name
 from linnet.runs.config import RunConfig
@@ -16,12 +24,15 @@ from linnet.runs.errors import NotFinite
 from linnet.tasks import TASKS
 from linnet.tasks.results import Metric
 from linnet.train.progress import choose
+from linnet.train.ranges import LogRange, Range
+from linnet.train.samplers import SHRINKING, Method
 from linnet.train.search import Plan, ranges_of, search
 
 
 def add_options(command: argparse.ArgumentParser) -> None:
     command.description = (
         "Draw settings at random and train with each; after a round, shrink the ranges around the best. "
+        "--sampler draws by a sampler of Optuna instead, and --pruner stops runs that are worse than others. "
         "Several processes or machines with the same folder (and --storage) work on one study. "
         "An interrupted run is resumed. The task comes first: `linnet search memory.copy --help` shows its "
         "options."
@@ -32,11 +43,20 @@ def add_options(command: argparse.ArgumentParser) -> None:
     shown = " ".join(
         f"{name}={low:g}:{high:g}" for name, (low, high) in ranges_of(RunConfig(task=task)).items()
     )
-    ranges_help = f"ranges to draw from; names joined by + share a value ({shown})"
+    ranges_help = (
+        "what to draw from: lr=1e-4:0.1:log has a logarithmic range, optimiser=adam,sgd a list of values; "
+        f"names joined by + share a value ({shown})"
+    )
     add("--ranges", nargs="+", type=span, metavar="NAME=LOW:HIGH", help=ranges_help)
     add("--runs", type=at_least_one, default=100, help="total number of runs (100)")
     add("--per-round", type=at_least_one, default=100, help="runs before the ranges shrink (100)")
     add("--shrink", type=float, default=0.5, help="the fraction of a range that is kept (0.5)")
+    sampler_help = "shrinking, or a sampler of Optuna by its name: tpe, cmaes, gp (shrinking)"
+    add("--sampler", default=SHRINKING, metavar="NAME", help=sampler_help)
+    add("--pruner", default="nop", metavar="NAME", help="of Optuna: median, hyperband (nop: none)")
+    for kind, example in (("sampler", "multivariate=true"), ("pruner", "min_resource=2")):
+        text = f"options of Optuna's {kind}, such as {example}"
+        add(f"--{kind}-options", nargs="+", type=pair, default=[], metavar="NAME=VALUE", help=text)
     add("--storage", help="a journal file or a database URL: sqlite:///study.db (in the folder)")
     add(
         "--run-dir",
@@ -50,21 +70,38 @@ def add_options(command: argparse.ArgumentParser) -> None:
     command.set_defaults(run=run)
 
 
-def span(text: str) -> tuple[str, tuple[float, float]]:
-    """lr=0.5:0.99"""
-    name, _, ends = text.partition("=")
+def span(text: str) -> tuple[str, Any]:
+    """lr=0.5:0.99, lr=0.0001:0.1:log or optimiser=adam,sgd"""
+    name, _, space = text.partition("=")
     try:
-        low, high = map(float, ends.split(":"))
+        return name.replace("-", "_"), space_from(space)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"expected NAME=LOW:HIGH, like lr=0.5:0.99; got {text!r}") from None
-    return name.replace("-", "_"), (low, high)
+        raise argparse.ArgumentTypeError(
+            f"expected NAME=LOW:HIGH, like lr=0.5:0.99, NAME=LOW:HIGH:log, or NAME=VALUE,VALUE; got {text!r}"
+        ) from None
+
+
+def space_from(text: str) -> Any:
+    if "," in text:
+        return [parsed(value) for value in text.split(",")]
+    low, high, *more = text.split(":")
+    if more not in ([], ["log"]):
+        raise ValueError(text)
+    return (LogRange if more else Range)(float(low), float(high))
 
 
 def run(options: argparse.Namespace) -> None:
     check_task_is_first(options)
     config = run_config(options, options.task)
     ranges = dict(options.ranges or ranges_of(config))
-    plan = Plan(ranges, options.runs, options.per_round, options.shrink)
+    sampler, pruner = (
+        Method(name, dict(given))
+        for name, given in (
+            (options.sampler, options.sampler_options),
+            (options.pruner, options.pruner_options),
+        )
+    )
+    plan = Plan(ranges, options.runs, options.per_round, options.shrink, sampler, pruner)
     study = search(config, options.folder, plan, storage=options.storage, progress=choose)
     say_best(study, options.folder, TASKS[options.task].selected_by(config.data))
 
@@ -73,6 +110,8 @@ def say_best(study: Any, folder: Path, selects: Metric) -> None:
     counts = Counter(trial.state.name.lower() for trial in study.get_trials(deepcopy=False))
     if counts["running"]:
         say(f"{counts['running']} runs are still being trained by other processes")
+    if counts["pruned"]:
+        say(f"{counts['pruned']} runs were stopped early")
     if not counts["complete"]:
         raise NotFinite(
             f"no run in {folder} finished with a finite loss: try a range of smaller learning rates"
@@ -82,4 +121,8 @@ def say_best(study: Any, folder: Path, selects: Metric) -> None:
     value = selects.value(best.value)
     say(f"the best of {counts['complete']} runs is {path}: valid {selects.name} {value:.5g}")
     drawn = best.user_attrs["settings"]
-    say("  ".join(f"--{name.replace('_', '-')} {value:.4g}" for name, value in drawn.items()))
+    say("  ".join(f"--{name.replace('_', '-')} {shown(value)}" for name, value in drawn.items()))
+
+
+def shown(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

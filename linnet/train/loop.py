@@ -10,7 +10,7 @@ everything that the next update depends on, so a run that was killed continues a
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
@@ -49,13 +49,22 @@ from linnet.train.schedules import stuck
 from linnet.train.state import Store
 from linnet.train.update import Updater
 
+Validated = Callable[[Sequence[float]], None]
+"""What is called after a validation and its checkpoint, with the costs of all validations so far."""
+
 
 def train(
-    config: RunConfig, folder: str | Path, progress: Progress | None = None, task: Task | None = None
+    config: RunConfig,
+    folder: str | Path,
+    progress: Progress | None = None,
+    task: Task | None = None,
+    validated: Validated | None = None,
 ) -> Row:
     """Make this run in this directory, or continue it; return its result.
 
-    task   the task of another run: the data that it has read is not read again if this run has the same
+    task        the task of another run: the data that it has read is not read again if this run has the same
+    validated   is called in the first process after each validation, and first when a run is resumed. What
+                it raises ends the run, whose files remain
     """
     fabric, folder = make_fabric(config.loop), Path(folder)
     refuse_other(folder, config)
@@ -63,6 +72,7 @@ def train(
     # Built before anything is written: a wrong name leaves no directory behind.
     run = Run(config, folder, fabric, progress or Silent(), task)
     run.store.check_source()
+    run.validated = validated
     run.compute_files()
     with ExitStack() as stack:
         if fabric.is_global_zero:
@@ -74,6 +84,8 @@ def train(
 
 class Run:
     """A run: epochs, validations and the test. `Updater` makes updates, `Store` saves and restores."""
+
+    validated: Validated | None = None
 
     def __init__(
         self, config: RunConfig, folder: Path, fabric: Any, progress: Progress, task: Task | None = None
@@ -93,6 +105,7 @@ class Run:
         set_threads(config.loop, self.updater.model_size())
         self.recorder = Recorder(self.context, progress)
         self.store = Store(self.context, self.updater, self.recorder)
+        self.told = 0  # validations that `validated` knows
         if fabric.global_rank:
             # Each process draws other dropout masks; the weights are those of the first.
             torch.manual_seed(config.loop.seed + 1_000_003 * fabric.global_rank)
@@ -125,6 +138,7 @@ class Run:
         self.recorder.progress.begin(size, done, self.context.total_steps)
         self.clock = Clock(self.context)
         try:
+            self.tell_validated()
             with stopping(self.fabric) as self.interrupted:
                 while not self.finished():
                     self.train_epoch()
@@ -177,6 +191,7 @@ class Run:
             self.evaluate()
         here.epoch, here.batch, self.updater.carry = here.epoch + 1, 0, None
         self.store.save()
+        self.tell_validated()
         self.stop_if_interrupted()
 
     def stop_if_interrupted(self) -> None:
@@ -200,6 +215,7 @@ class Run:
         if self.context.is_validation_due:
             self.evaluate()
             self.store.save()
+            self.tell_validated()
         elif self.store.is_due():
             self.store.save()
 
@@ -223,6 +239,13 @@ class Run:
                 self.store.keep_best(figures)
         self.updater.choose_optimiser()
 
+    def tell_validated(self) -> None:
+        """Call `validated` if there was a validation since the last call."""
+        costs, tell = self.context.here.history, self.validated
+        if tell and len(costs) > self.told:
+            self.told = len(costs)
+            agreed(self.fabric, lambda: tell(tuple(costs)))
+
     def refuse_nonsense(self, split: str, figures: Row) -> None:
         """Raise if the loss is not finite: after NaN in the weights, an accuracy still is."""
         for name in ("loss", self.task.selected_by(self.task.data).name):
@@ -242,6 +265,7 @@ class Run:
         if here.evaluated != here.step:
             self.evaluate()
             self.store.save()
+            self.tell_validated()
         path, manifest = agreed(self.fabric, lambda: checkpoints.must_find(folder, "best"))
         checkpoints.load_weights(path, self.updater.model)
         metrics = self.measure("test")

@@ -1,8 +1,8 @@
-"""Random search whose ranges shrink around the best, on Optuna.
+"""Search over settings, on Optuna: any of its samplers and pruners, or random search with shrinking ranges.
 
-Kabdolov et al. (2018), section 5: draw uniformly from wide ranges; after a round of runs, shrink each range
-to the neighbourhood of the best value, and draw again. The study is in a storage that several processes can
-share, and their runs are in one folder that all of them see.
+Kabdolov et al. (2018), section 5, the default: draw uniformly from wide ranges; after a round of runs, shrink
+each range to the neighbourhood of the best value, and draw again. The study is in a storage that several
+processes can share, and their runs are in one folder that all of them see.
 
 The process that trains a run holds a lock, which ends with the process. So a run that the study calls running
 and whose lock is free was interrupted, and the next process resumes it, at once and with any storage of
@@ -15,7 +15,7 @@ import math
 import os
 import re
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,15 +31,19 @@ from linnet.tasks import TASKS
 from linnet.tasks.results import Metric
 from linnet.train.loop import train
 from linnet.train.progress import Progress
+from linnet.train.ranges import Ranges, Space, checked, distribution, draw, kind_of, narrowed
+from linnet.train.samplers import SHRINKING, Method, make
 
 ADDRESS = re.compile(r"[a-z][a-z0-9+]+:")  # with one letter it is a drive of Windows
 
 
 class Plan(NamedTuple):
-    ranges: Mapping[str, tuple[float, float]]  # a name, or several with + between them that share a value
+    ranges: Mapping[str, Any]  # a pair of numbers, a LogRange, or a list of values; see ranges.py
     runs: int = 100  # in all, over all machines
-    per_round: int = 100
+    per_round: int = 100  # of the sampler `shrinking`, as is `shrink`
     shrink: float = 0.5
+    sampler: Method = Method(SHRINKING)
+    pruner: Method = Method("nop")
 
 
 def ranges_of(config: RunConfig) -> Mapping[str, tuple[float, float]]:
@@ -57,12 +61,14 @@ def search(
     progress: Callable[[str], Progress] | None = None,
 ) -> Any:
     """Continue the study in this folder until it has `plan.runs` runs; return the study."""
-    check_plan(config, plan)
+    plan = plan._replace(ranges=checked(config, plan.ranges))
+    check_plan(plan)
     optuna = load_optuna()
+    methods = methods_of(optuna, plan)
     make_folder(folder)
     with turn(folder):
-        study = open_study(optuna, storage, folder)
-        check_names(study, plan, folder)
+        study = open_study(optuna, storage, folder, methods)
+        check_names(optuna, study, plan.ranges, folder)
         check_costs(optuna, study, folder, TASKS[config.task].selected_by(config.data))
     while (mine := next_trial(optuna, study, plan, folder)) is not None:
         trial, ours = mine
@@ -77,14 +83,43 @@ def run_trial(
     optuna: Any, trial: Any, config: RunConfig, folder: Path, progress: Callable[[str], Progress] | None
 ) -> tuple[Any, float | None]:
     """Train with the settings that were drawn; return the final state of the trial and its cost."""
-    name = name_of(trial)
+    name, state = name_of(trial), optuna.trial.TrialState
     drawn = trial.user_attrs["settings"]
+
+    def validated(costs: Sequence[float]) -> None:
+        report(optuna, trial, costs)
+
+    shown = progress(name) if progress else None
     try:
-        result = train(override(config, drawn), folder / name, progress(name) if progress else None)
+        result = train(override(config, drawn), folder / name, shown, validated=validated)
     except NotFinite:
-        return optuna.trial.TrialState.PRUNED, None
+        trial.set_user_attr("stopped_by", "not finite")
+        report_worst(trial)
+        return state.PRUNED, None
+    except optuna.TrialPruned:
+        trial.set_user_attr("stopped_by", "pruner")
+        return state.PRUNED, None
     selects = TASKS[config.task].selected_by(config.data)
-    return optuna.trial.TrialState.COMPLETE, selects.cost(result["valid"])
+    return state.COMPLETE, selects.cost(result["valid"])
+
+
+def report(optuna: Any, trial: Any, costs: Sequence[float]) -> None:
+    """Report the cost of each validation to the study; raise TrialPruned if its pruner stops the run.
+
+    A step of the pruner is a validation. A run that was resumed has reported some of them before.
+    """
+    known = trial.study.trials[trial.number].intermediate_values
+    for number, cost in enumerate(costs, 1):
+        if number not in known:
+            trial.report(cost, number)
+    if trial.should_prune():
+        raise optuna.TrialPruned
+
+
+def report_worst(trial: Any) -> None:
+    """A sampler compares runs that were stopped by their last report."""
+    known = trial.study.trials[trial.number].intermediate_values
+    trial.report(math.inf, max(known, default=0) + 1)
 
 
 def name_of(trial: Any) -> str:
@@ -117,12 +152,12 @@ def next_trial(optuna: Any, study: Any, plan: Plan, folder: Path) -> tuple[Any, 
         for trial in in_state(study, optuna.trial.TrialState.RUNNING):
             ours = hold(folder, trial)
             if ours and "settings" in trial.user_attrs:
-                return trial, ours
+                return optuna.trial.Trial(study, trial._trial_id), ours
             if ours:
                 # It ended before all was drawn, so nothing was trained.
                 with ours:
                     study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
-        if len(begun(optuna, study)) >= plan.runs:
+        if len(begun(optuna, study)) >= plan.runs or study.user_attrs.get("exhausted"):
             return None
         return new_trial(optuna, study, plan, folder)
 
@@ -132,7 +167,8 @@ def new_trial(optuna: Any, study: Any, plan: Plan, folder: Path) -> tuple[Any, H
     ours = hold(folder, trial)
     if ours is None:
         raise Mismatch(f"the run {name_of(trial)} of {folder} is new, and another process is training it")
-    trial.set_user_attr("settings", draw(trial, ranges_now(plan, finished(optuna, study))))
+    ranges = ranges_now(plan, finished(optuna, study)) if plan.sampler.name == SHRINKING else plan.ranges
+    trial.set_user_attr("settings", draw(optuna, trial, ranges))
     return trial, ours
 
 
@@ -156,13 +192,20 @@ def load_optuna() -> Any:
     return optuna
 
 
-def open_study(optuna: Any, storage: str | None, folder: Path) -> Any:
+def methods_of(optuna: Any, plan: Plan) -> dict[str, Any]:
+    """Return the sampler and the pruner of a study."""
+    own = plan.sampler._replace(name="random") if plan.sampler.name == SHRINKING else plan.sampler
+    return {"sampler": make(optuna, "sampler", own), "pruner": make(optuna, "pruner", plan.pruner)}
+
+
+def open_study(optuna: Any, storage: str | None, folder: Path, methods: Mapping[str, Any]) -> Any:
     opened = open_storage(optuna, storage, folder)
-    how = {"sampler": optuna.samplers.RandomSampler(), "load_if_exists": True}
     with replaying(storage or folder / "study.log"):
-        study = optuna.create_study(study_name=folder.name, storage=opened, **how)
+        study = optuna.create_study(study_name=folder.name, storage=opened, load_if_exists=True, **methods)
     refuse_other_study(study, folder, storage)
     study.set_user_attr("folder", folder_code(folder))
+    # A sampler that has drawn everything calls this; Optuna's own is for its own loop.
+    study.stop = lambda: study.set_user_attr("exhausted", True)
     return study
 
 
@@ -253,13 +296,13 @@ def finished(optuna: Any, study: Any) -> list[tuple[float, Mapping[str, float]]]
 # ---------------------------------------------------------------------------------------- the draws
 
 
-def ranges_now(plan: Plan, known: list[tuple[float, Mapping[str, float]]]) -> dict[str, tuple[float, float]]:
+def ranges_now(plan: Plan, known: list[tuple[float, Mapping[str, Any]]]) -> dict[str, Space]:
     """The ranges of the next draw: narrower by `shrink` for each round, around the best of those before."""
     rounds = len(known) // plan.per_round
     if not rounds:
         return dict(plan.ranges)
     _, best = min(known[: rounds * plan.per_round], key=lambda pair: pair[0])
-    return {name: around(best[name], plan.ranges[name], plan.shrink**rounds) for name in plan.ranges}
+    return {name: narrowed(best[name], plan.ranges[name], plan.shrink**rounds) for name in plan.ranges}
 
 
 def check_costs(optuna: Any, study: Any, folder: Path, selects: Metric) -> None:
@@ -272,44 +315,40 @@ def check_costs(optuna: Any, study: Any, folder: Path, selects: Metric) -> None:
         check(same, run / "result.json", f"its valid {selects.name} is not that of the study, {known}")
 
 
-def around(best: float, whole: tuple[float, float], share: float) -> tuple[float, float]:
-    """Return a part of the range centred on `best`, moved so that it stays inside the range."""
-    low, high = whole
-    width = (high - low) * share
-    start = min(max(best - width / 2, low), high - width)
-    return start, start + width
-
-
-def draw(trial: Any, ranges: Mapping[str, tuple[float, float]]) -> dict[str, float]:
-    drawn: dict[str, float] = {}
-    for names, (low, high) in ranges.items():
-        value = trial.suggest_float(names, low, high)
-        drawn.update(dict.fromkeys(names.split("+"), value))
-    return drawn
-
-
-def check_plan(config: RunConfig, plan: Plan) -> None:
-    """Check names and ranges before the first run."""
-    for names, (low, high) in plan.ranges.items():
-        if not -math.inf < low <= high < math.inf:
-            raise ValueError(
-                f"the range of {names} is from the lower to the higher end, both finite; got {low:g}:{high:g}"
-            )
-        for end in (low, high):
-            override(config, dict.fromkeys(names.split("+"), float(end)))
+def check_plan(plan: Plan) -> None:
+    """Check the plan before the first run."""
     if int(os.environ.get("WORLD_SIZE", 1)) > 1:
         raise ValueError("each run of a search is one process: start several searches, not one by torchrun")
     if not 0 < plan.shrink <= 1 or plan.per_round < 1 or plan.runs < 1:
         raise ValueError(
-            f"runs and per_round are at least 1 and shrink is above 0 and at most 1; got {plan[1:]}"
+            f"runs and per_round are at least 1 and shrink is above 0 and at most 1; got {plan.runs}, "
+            f"{plan.per_round} and {plan.shrink}"
+        )
+    usual = Plan({})
+    if plan.sampler.name != SHRINKING and plan[2:4] != usual[2:4]:
+        raise ValueError(
+            f"--per-round and --shrink are of the sampler {SHRINKING}; leave them out for {plan.sampler.name}"
         )
 
 
-def check_names(study: Any, plan: Plan, folder: Path) -> None:
-    """Ranges shrink around values that were drawn: the next draw must be of the same names."""
+def check_names(optuna: Any, study: Any, ranges: Ranges, folder: Path) -> None:
+    """Draws follow from those before: the next one must be of the same names and kinds."""
     for trial in study.get_trials(deepcopy=False):
         drawn = trial.user_attrs.get("settings", {})
         check(isinstance(drawn, dict), f"the study in {folder}", f"run {trial.number} has no settings")
-        if "settings" in trial.user_attrs and set(trial.params) != set(plan.ranges):
-            there, here = (", ".join(sorted(names)) for names in (trial.params, plan.ranges))
-            raise ValueError(f"the study in {folder} draws {there}, and the ranges given are of {here}")
+        if "settings" in trial.user_attrs:
+            refuse_other_ranges(optuna, trial.distributions, ranges, folder)
+
+
+def refuse_other_ranges(optuna: Any, drawn: Mapping[str, Any], ranges: Ranges, folder: Path) -> None:
+    if set(drawn) != set(ranges):
+        there, here = (", ".join(sorted(names)) for names in (drawn, ranges))
+        raise ValueError(f"the study in {folder} draws {there}, and the ranges given are of {here}")
+    for name, space in ranges.items():
+        try:
+            optuna.distributions.check_distribution_compatibility(drawn[name], distribution(optuna, space))
+        except ValueError:
+            raise ValueError(
+                f"the study in {folder} draws {name} by {drawn[name]}, and the range given is "
+                f"{kind_of(space)}; give those with which it began, or another --run-dir"
+            ) from None

@@ -290,6 +290,7 @@ def test_a_report_of_a_run_under_way_has_dashes(run: Path, tmp_path: Path):
         ("eval nowhere", 1, "nowhere is not a run: it has no config.json"),
         ("generate nowhere", 1, "nowhere is not a run"),
         ("search --ranges lr=1", 2, "expected NAME=LOW:HIGH"),
+        ("search --sampler tpee", 1, "no sampler 'tpee'; did you mean 'tpe'?"),
         ("compare --units lsmt", 2, "did you mean 'lstm'?"),
     ],
 )

@@ -18,8 +18,11 @@ import toy  # noqa: F401, the kind of task
 import linnet
 from linnet.runs.config import RunConfig, override
 from linnet.runs.errors import DiskFull, Mismatch, Stopped
-from linnet.train import search
+from linnet.runs.records import read_metrics
+from linnet.train import samplers, search
 from linnet.train.loop import train
+from linnet.train.ranges import LogRange, checked
+from linnet.train.samplers import Method
 from linnet.train.search import Plan
 
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(linnet.__file__).parents[1])}
@@ -84,6 +87,112 @@ def test_other_names_than_those_of_the_study_are_refused(tmp_path: Path):
         search.search(config(), tmp_path, Plan({"dropout": (0.0, 0.5)}, runs=2))
 
 
+def test_a_logarithmic_range_shrinks_by_its_logarithm_and_whole_numbers_stay_whole():
+    ranges = checked(
+        config(), {"lr": LogRange(0.01, 1.0), "hidden_size": (2, 9), "optimiser": ["adam", "sgd"]}
+    )
+    plan = Plan(ranges, per_round=1)
+    best = {"lr": 0.1, "hidden_size": 3, "optimiser": "sgd"}
+    now = search.ranges_now(plan, [(1.0, best)])
+    assert now["lr"] == pytest.approx((10**-1.5, 10**-0.5))
+    assert isinstance(now["lr"], LogRange)
+    assert now["hidden_size"] == (2, 6)
+    assert all(isinstance(end, int) for end in now["hidden_size"])
+    assert now["optimiser"] == ["adam", "sgd"]
+
+
+@pytest.mark.parametrize(
+    ("ranges", "answer"),
+    [
+        ({"lr": LogRange(0.0, 1.0)}, "ends above 0; got 0:1 for lr"),
+        ({"optimiser": ["adm", "sgd"]}, "did you mean 'adam'"),
+        ({"betas": [[0.9, 0.99]]}, "a list of numbers and words"),
+        ({"hidden_size": (2, 9.5)}, "hidden_size is int; got 2.0"),
+    ],
+)
+def test_values_that_no_run_takes_are_found_before_the_first_run(ranges: Any, answer: str):
+    with pytest.raises(ValueError, match=answer):
+        checked(config(), ranges)
+
+
+# -------------------------------------------------------------------------- samplers and pruners
+
+
+def test_a_sampler_of_optuna_draws_numbers_and_words(tmp_path: Path):
+    ranges = {"lr": LogRange(0.01, 2.0), "hidden_size": (2, 9), "optimiser": ["adam", "sgd"]}
+    sampler = Method("tpe", {"seed": 1, "n_startup_trials": 2})
+    study = search.search(config(), tmp_path, Plan(ranges, runs=3, sampler=sampler))
+    assert states(study) == ["COMPLETE"] * 3
+    assert type(study.sampler).__name__ == "TPESampler"
+    for trial in study.trials:
+        written = json.loads((tmp_path / search.name_of(trial) / "config.json").read_text())
+        assert written["optimiser"]["lr"] == trial.params["lr"]
+        assert written["model"]["hidden_size"] == trial.params["hidden_size"]
+        assert written["optimiser"]["optimiser"] == trial.params["optimiser"]
+    with pytest.raises(ValueError, match=r"draws lr by FloatDistribution.* is a range of numbers"):
+        search.search(config(), tmp_path, Plan({**ranges, "lr": (0.01, 2.0)}, runs=4))
+
+
+def test_a_sampler_that_has_drawn_everything_ends_the_search(tmp_path: Path):
+    plan = Plan({"optimiser": ["adam", "sgd"]}, runs=9, sampler=Method("brute-force"))
+    study = search.search(config(), tmp_path, plan)
+    assert sorted(trial.params["optimiser"] for trial in study.trials) == ["adam", "sgd"]
+    assert len(search.search(config(), tmp_path, plan).trials) == 2
+
+
+def test_a_pruned_run_keeps_its_files_and_is_recorded(tmp_path: Path):
+    """The first run learns; the second one, which cannot, is stopped at its first validation."""
+    pruner = Method("median", {"n_startup_trials": 1})
+    given, plan = config({**LONG, "epochs": 3}), Plan({"lr": (1e-9, 1.0)}, pruner=pruner)
+    for number, rate in enumerate([1.0, 1e-9], 1):
+        sampler = Method("partial-fixed", {"fixed_params": {"lr": rate}, "base_sampler": "random"})
+        study = search.search(given, tmp_path, plan._replace(runs=number, sampler=sampler))
+    assert states(study) == ["COMPLETE", "PRUNED"]
+    first, second = study.trials
+    assert list(first.intermediate_values) == [1, 2, 3]
+    rows = [row["loss"] for row in read_metrics(tmp_path / "0000", "valid")]
+    assert list(first.intermediate_values.values()) == rows
+    assert (list(second.intermediate_values), second.user_attrs["stopped_by"]) == ([1], "pruner")
+    assert (tmp_path / "0001" / "last").exists()
+    assert not (tmp_path / "0001" / "result.json").exists()
+
+
+def test_a_run_that_was_killed_when_it_was_pruned_is_pruned_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    plan = Plan({"lr": [1.0]}, runs=1, pruner=Method("threshold", {"upper": 0.0}))
+
+    def killed(*arguments: object, **options: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch, pytest.raises(Killed):  # noqa: PT012
+        patch.setattr(search, "report", killed)
+        search.search(config(LONG), tmp_path, plan)
+    assert states(search.search(config(LONG), tmp_path, plan)) == ["PRUNED"]
+    assert len(read_metrics(tmp_path / "0000", "valid")) == 1
+
+
+@pytest.mark.parametrize(
+    ("changed", "answer"),
+    [
+        ({"sampler": Method("tpee")}, "no sampler 'tpee'; did you mean 'tpe'"),
+        ({"pruner": Method("hyperbnd")}, "no pruner 'hyperbnd'; did you mean 'hyperband'"),
+        ({"sampler": Method("tpe", {"sed": 1})}, "sampler tpe has no option 'sed'; did you mean 'seed'"),
+        ({"pruner": Method("percentile")}, "needs --pruner-options percentile=..."),
+        ({"sampler": Method("tpe"), "shrink": 0.3}, "are of the sampler shrinking; leave them out for tpe"),
+    ],
+)
+def test_a_wrong_sampler_or_pruner_is_answered(tmp_path: Path, changed: dict[str, Any], answer: str):
+    with pytest.raises(ValueError, match=answer):
+        search.search(config(), tmp_path / "study", Plan(RANGES)._replace(**changed))
+    assert not (tmp_path / "study").exists()
+
+
+def test_a_pruner_within_a_pruner_is_given_by_its_name():
+    made = samplers.make(optuna, "pruner", Method("patient", {"wrapped_pruner": "median", "patience": 2}))
+    assert type(made._wrapped_pruner).__name__ == "MedianPruner"
+
+
 # ----------------------------------------------------------------------- broken off, and in common
 
 
@@ -134,7 +243,7 @@ class Killed(BaseException):
 def test_wherever_it_is_cut_off_there_are_as_many_runs_as_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, left: list[str]
 ):
-    def killed(*arguments: object) -> None:
+    def killed(*arguments: object, **options: object) -> None:
         raise Killed
 
     with monkeypatch.context() as patch, pytest.raises(Killed):  # noqa: PT012
@@ -158,7 +267,7 @@ def test_a_run_without_a_finite_loss_counts_and_is_not_made_again(tmp_path: Path
 
 
 def test_a_full_disk_leaves_the_run_to_be_gone_on_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    def full(*arguments: object) -> None:
+    def full(*arguments: object, **options: object) -> None:
         raise DiskFull("no room")
 
     with monkeypatch.context() as patch, pytest.raises(DiskFull):  # noqa: PT012
