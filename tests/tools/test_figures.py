@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import rows
+from experiments import results
 from tools import figures, microcontroller, pages, targets
 from tools.compat import models_page, page, record
 from tools.compat.projects import MODELS, PROJECTS
@@ -55,6 +56,14 @@ def test_a_figure_is_written_again_with_its_decimals():
     ratio = next(float(row["ratio"]) for row in record.read(record.RESULTS) if key.items() <= row.items())
     mark = MARK.format("SRU")
     assert figures.updated(f"took 7.0{mark}, 9{mark}") == f"took {ratio:.1f}{mark}, {ratio:.0f}{mark}"
+
+
+def test_a_figure_of_several_rows_is_their_mean():
+    seeds = ["lrn-seed1", "lrn-seed2"]
+    both = [float(row["test"]) for row in results.read_results() if row["row"] in seeds]
+    mark = f"<!-- experiments/results.csv: lrn_table6, {'+'.join(seeds)}, , test -->"
+    assert len(both) == 2
+    assert figures.updated(f"F1 0.00{mark}") == f"F1 {sum(both) / 2:.2f}{mark}"
 
 
 def test_a_row_that_is_not_recorded_is_named():
