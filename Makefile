@@ -4,7 +4,7 @@ VENV ?= .venv
 READY := $(VENV)/.ready
 BIN := $(VENV)/bin
 
-.PHONY: run test quick check format bench docs soak targets compat clean
+.PHONY: run test quick check types format bench docs soak targets compat clean
 
 # Threads that wait must not spin: on a busy machine they would take the cores from those that work.
 run: $(READY)  ## light units against nn.LSTM, the same width and the same seconds: a table, a page, a program in C
@@ -20,6 +20,9 @@ check: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+types: $(READY)  ## write linnet/units/__init__.pyi, the units as type checkers see them
+	$(BIN)/python -m tools.stubs
 
 format: $(READY)  ## format the code
 	$(BIN)/ruff format .

@@ -29,7 +29,13 @@ CODE = ("linnet", "tools", "benchmarks", "experiments")
 # Tests that no import leads to, by the beginning of a changed path: laws of all units, pages, structure.
 FURTHER = {
     "linnet/": ("tests/test_structure.py",),
-    "linnet/units/": ("tests/test_laws.py", "tests/test_golden.py", "tests/test_counts.py"),
+    "linnet/units/": (
+        "tests/test_laws.py",
+        "tests/test_golden.py",
+        "tests/test_counts.py",
+        "tests/test_types.py",
+    ),
+    "linnet/recurrent/": ("tests/test_types.py",),
     "linnet/layers/": ("tests/test_laws.py",),
     **dict.fromkeys(
         ("linnet/program/", "linnet/cpu/", "linnet/run/"), ("tests/test_laws.py", "tests/run/test_parity.py")

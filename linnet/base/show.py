@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 # Where parameters are, which `repr` of torch's modules does not show either.
 HIDDEN = ("device", "dtype")
@@ -14,7 +17,7 @@ class ShowsOptions:
 
     given: tuple[tuple, dict[str, Any]]
 
-    def __new__(cls, *args: Any, **options: Any) -> Any:
+    def __new__(cls, *args: Any, **options: Any) -> Self:
         make: Any = super().__new__
         self = make(cls) if make is object.__new__ else make(cls, *args, **options)
         self.__dict__["given"] = (args, options)

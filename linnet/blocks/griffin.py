@@ -19,7 +19,7 @@ from torch.types import Device
 from linnet.base.options import check_size
 from linnet.blocks.checks import check_call, check_state
 from linnet.layers.convolution import CausalConvolution
-from linnet.units.rglru import RGLRU
+from linnet.units import RGLRU
 
 # The variance of the filters at the start, times their width.
 FILTER_VARIANCE = 0.01

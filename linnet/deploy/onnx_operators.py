@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch.fx import Node
@@ -43,6 +43,11 @@ LSTM_OPERATOR = Operator(
 )
 GRU_OPERATOR = Operator("GRU", ("z", "r", "n"), ("z_h", "r_h", "n_h"), attributes={"linear_before_reset": 1})
 RNN_OPERATOR = Operator("RNN", ("a",), ("hR",))
+NONLINEARITIES: dict[str, Literal["tanh", "relu", "sigmoid"]] = {
+    "Tanh": "tanh",
+    "Relu": "relu",
+    "Sigmoid": "sigmoid",
+}
 
 
 @cache
@@ -54,8 +59,8 @@ def operators() -> dict[str, Operator]:
         (GRU(1, 1), GRU_OPERATOR),
         (GRU(1, 1, bias=False), GRU_OPERATOR),
         *(
-            (RNN(1, 1, nonlinearity=name.lower()), RNN_OPERATOR._replace(attributes={"activations": [name]}))
-            for name in ("Tanh", "Relu", "Sigmoid")
+            (RNN(1, 1, nonlinearity=ours), RNN_OPERATOR._replace(attributes={"activations": [name]}))
+            for name, ours in NONLINEARITIES.items()
         ),
     ]
     return {stack.layer(0)[0].plans_for(())[0].text: operator for stack, operator in same}  # type: ignore[union-attr]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import TypeVar, overload
 
 import torch
 from torch import nn
@@ -35,9 +35,19 @@ REPLACEMENTS: dict[type[nn.Module], Callable[..., Quantised]] = {
     FullSoftmax: Int8FullSoftmax,
     MixtureSoftmax: Int8MixtureSoftmax,
 }
+Rounded = nn.Linear | nn.Embedding | WordEmbedding | Projection | FullSoftmax | MixtureSoftmax
+Model = TypeVar("Model", bound=nn.Module)
 
 
-def quantize(model: nn.Module, skip: Sequence[str] = (), activations: bool = True) -> Any:
+@overload
+def quantize(model: Rounded, skip: Sequence[str] = (), activations: bool = True) -> Quantised: ...
+
+
+@overload
+def quantize(model: Model, skip: Sequence[str] = (), activations: bool = True) -> Model: ...
+
+
+def quantize(model: nn.Module, skip: Sequence[str] = (), activations: bool = True) -> nn.Module:
     """Return a copy of `model` with int8 matrices, for inference: about a quarter of the size, and faster.
 
         small = linnet.quantize(model, skip=["softmax"])

@@ -15,7 +15,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -30,6 +30,7 @@ from linnet.recurrent.adapters import adapters_of, run_inside, unwrapped, withou
 from linnet.recurrent.projection import Projection
 from linnet.recurrent.scripting import NotScriptable
 from linnet.recurrent.signature import named_arguments
+from linnet.recurrent.subscripted import Subscripted
 from linnet.recurrent.symbolic import is_symbol, recorded_call
 from linnet.recurrent.timespans import refuse_timespans, timed
 from linnet.run.choose import bound_step, run_step
@@ -47,7 +48,7 @@ def argument_names(function: Callable[..., object]) -> tuple[str, ...]:
     return tuple(parameter.name for parameter in parameters if parameter.kind != parameter.VAR_KEYWORD)
 
 
-class Cell(NotScriptable, ShowsOptions, CopiedFast, Unit):
+class Cell(Subscripted, NotScriptable, ShowsOptions, CopiedFast, Unit):
     """One step of a recurrent unit: x_t [B, input_size], state -> y_t [B, output_size], state.
 
     A subclass defines `self.input` (a Projection), `reset_parameters` and `step`, and names in
@@ -277,6 +278,9 @@ class Cell(NotScriptable, ShowsOptions, CopiedFast, Unit):
         if not self.reads_time:
             refuse_timespans(timespans, type(self).__name__, ["linnet.CfCCell", "linnet.LTCCell"])
         return self.returned(*self.run_step(x, state, timespans))
+
+    if TYPE_CHECKING:  # torch says no more than that a module can be called
+        __call__ = forward
 
     def returned(self, y: Tensor, state: Any) -> Any:
         """What a call returns. The cells that torch has too return the state only, of which y is a part."""

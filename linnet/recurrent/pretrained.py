@@ -17,12 +17,15 @@ import typing
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import nn
 
 from linnet.recurrent.sizes import refuse_missing_weights, too_large
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 FORMAT = 1
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
@@ -42,7 +45,7 @@ class Pretrained(nn.Module):
     # What was done to it after its constructor: {name in CHANGES: options}.
     changes: dict[str, dict[str, Any]]
 
-    def __new__(cls, *arguments: Any, **named: Any) -> Any:
+    def __new__(cls, *arguments: Any, **named: Any) -> Self:
         made = super().__new__(cls)
         # A copy or a pickle is made without arguments, and gets those of the original with its attributes.
         if arguments or named:

@@ -15,7 +15,7 @@ import inspect
 import warnings
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, overload
 
 import torch
 from torch import Tensor, nn
@@ -51,6 +51,7 @@ from linnet.recurrent.sequence import (
 )
 from linnet.recurrent.signature import joint_signature
 from linnet.recurrent.state import PLAIN_TENSORS, not_a_pair
+from linnet.recurrent.subscripted import Subscripted
 from linnet.recurrent.symbolic import is_symbol, recorded_call
 from linnet.recurrent.timespans import refuse_timespans, timed
 from linnet.run.choose import may_use_cpu_kernel
@@ -62,7 +63,7 @@ EVERY_CELL_HAS = ("input_size", "hidden_size", "bias", "device", "dtype")
 LAST_OUTPUT = "last output"
 
 
-class Recurrent(NotScriptable, ShowsOptions, CopiedFast, Pretrained):
+class Recurrent(Subscripted, NotScriptable, ShowsOptions, CopiedFast, Pretrained):
     """Stacked layers of one unit, in one or both directions.
 
     The arguments of nn.LSTM, and for every unit:
@@ -243,6 +244,32 @@ class Recurrent(NotScriptable, ShowsOptions, CopiedFast, Pretrained):
     def qconfig(self) -> None:
         """torch.ao deletes it in the end."""
 
+    @overload
+    def forward(
+        self,
+        x: Tensor | None = None,
+        state: Any = None,
+        *,
+        lengths: Tensor | Sequence[int] | None = None,
+        mask: Tensor | None = None,
+        resets: Tensor | None = None,
+        reset_state: Any = None,
+        timespans: Tensor | None = None,
+        input: Tensor | None = None,
+        hx: Any = None,
+    ) -> tuple[Tensor, Any]: ...
+
+    @overload
+    def forward(
+        self,
+        x: PackedSequence | None = None,
+        state: Any = None,
+        *,
+        timespans: PackedSequence | None = None,
+        input: PackedSequence | None = None,
+        hx: Any = None,
+    ) -> tuple[PackedSequence, Any]: ...
+
     def forward(
         self,
         x: Tensor | PackedSequence | None = None,
@@ -310,6 +337,9 @@ class Recurrent(NotScriptable, ShowsOptions, CopiedFast, Pretrained):
         named = self.read_state(state, x, time_first)
         y, new = self.run_padded(time_first, named, mask, resets, start, lengths)
         return self.from_time_first(y, x), self.write_state(new, x.dim() == 3)
+
+    if TYPE_CHECKING:  # torch says no more than that a module can be called
+        __call__ = forward
 
     def bound_call(self, x: Any, state: Any, resets: Any) -> tuple[Tensor, Any] | None:
         """A call with tensors like those of an earlier one; None if anything is different."""

@@ -7,14 +7,14 @@ from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
-from torch import nn
+from torch import Tensor, nn
 
 import linnet
 
 RNN = Callable[..., nn.Module]
 
 
-class SRU(linnet.SRU):
+class SRU(linnet.SRU[tuple[Tensor, Tensor]]):
     """SRU with the pair (h, c) of nn.LSTM as its state."""
 
     def __init__(self, *args: Any, **options: Any):
