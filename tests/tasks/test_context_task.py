@@ -15,6 +15,7 @@ from tiny_encoder import write_encoder
 import linnet
 from linnet.data import encoders
 from linnet.data.errors import DataError
+from linnet.data.vector_file import VectorFile
 from linnet.deploy.hub import export_hub
 from linnet.models.classifier import Classifier
 from linnet.runs.config import RunConfig, override
@@ -140,7 +141,17 @@ def test_a_run_that_is_killed_while_vectors_are_computed_goes_on(
     assert not Path(run).exists()
     size = path.stat().st_size
     monkeypatch.setattr(contexts, "GROUP", 6)
+    written: list[int] = []
+    write = VectorFile.write
+
+    def write_and_note(self: VectorFile, first: int, rows: torch.Tensor) -> None:
+        written.append(first)
+        write(self, first, rows)
+
+    monkeypatch.setattr(VectorFile, "write", write_and_note)
     train(config, run)
+    # The first group, which was whole, is not computed again.
+    assert written[0] > 0
     task_of(config).compute_files(tmp_path / "whole" / "run", lambda *_: None)
     assert size < path.stat().st_size
     assert path.read_bytes() == (tmp_path / "whole" / path.name).read_bytes()
