@@ -26,7 +26,7 @@ from linnet.tasks.results import Metric
 from linnet.train.progress import choose
 from linnet.train.ranges import LogRange, Range
 from linnet.train.samplers import SHRINKING, Method
-from linnet.train.search import Plan, ranges_of, search
+from linnet.train.search import DEAD_AFTER, Plan, ranges_of, search
 
 
 def add_options(command: argparse.ArgumentParser) -> None:
@@ -57,7 +57,18 @@ def add_options(command: argparse.ArgumentParser) -> None:
     for kind, example in (("sampler", "multivariate=true"), ("pruner", "min_resource=2")):
         text = f"options of Optuna's {kind}, such as {example}"
         add(f"--{kind}-options", nargs="+", type=pair, default=[], metavar="NAME=VALUE", help=text)
-    add("--storage", help="a journal file or a database URL: sqlite:///study.db (in the folder)")
+    storage_help = (
+        "a journal file, or a database: sqlite:///study.db, postgresql://user@host/name (study.log)"
+    )
+    add("--storage", help=storage_help)
+    dead_help = "with a database on a server: take over runs that were not heard of for so long"
+    add(
+        "--dead-after",
+        type=float,
+        default=DEAD_AFTER,
+        metavar="SECONDS",
+        help=f"{dead_help} ({DEAD_AFTER:g})",
+    )
     add(
         "--run-dir",
         type=path_name,
@@ -102,7 +113,8 @@ def run(options: argparse.Namespace) -> None:
         )
     )
     plan = Plan(ranges, options.runs, options.per_round, options.shrink, sampler, pruner)
-    study = search(config, options.folder, plan, storage=options.storage, progress=choose)
+    how: dict[str, Any] = {"storage": options.storage, "dead_after": options.dead_after}
+    study = search(config, options.folder, plan, progress=choose, **how)
     say_best(study, options.folder, TASKS[options.task].selected_by(config.data))
 
 

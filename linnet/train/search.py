@@ -2,11 +2,12 @@
 
 Kabdolov et al. (2018), section 5, the default: draw uniformly from wide ranges; after a round of runs, shrink
 each range to the neighbourhood of the best value, and draw again. The study is in a storage that several
-processes can share, and their runs are in one folder that all of them see.
+processes can share.
 
-The process that trains a run holds a lock, which ends with the process. So a run that the study calls running
-and whose lock is free was interrupted, and the next process resumes it, at once and with any storage of
-Optuna. (Optuna's own solution, a heartbeat, works with databases only, and waits for a timeout.)
+    in a folder     the study in a journal file or in SQLite; processes claim runs by locks in the folder
+    in a database   of PostgreSQL or MySQL; each process may have a folder of its own. A run that another
+                    process takes over without its checkpoint starts from its beginning: training is
+                    deterministic, so its result is the same
 """
 
 from __future__ import annotations
@@ -14,27 +15,29 @@ from __future__ import annotations
 import math
 import os
 import re
+import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from filelock import AcquireReturnProxy as Held
-from filelock import Timeout
-
 from linnet.runs.config import RunConfig, override
-from linnet.runs.errors import Damaged, Mismatch, NotFinite, Stopped, missing, room_for
+from linnet.runs.errors import Damaged, Mismatch, NotFinite, Stopped, log, missing, room_for
 from linnet.runs.records import file_lock, make_folder, read_result, write_atomically
 from linnet.runs.untrusted import LARGE, check, open_file, parse_json, read_bytes
 from linnet.tasks import TASKS
 from linnet.tasks.results import Metric
+from linnet.train.claims import Claim, Claims, DatabaseClaims, FolderClaims, Lost, Watched, first_line
 from linnet.train.loop import train
-from linnet.train.progress import Progress
+from linnet.train.progress import Progress, Silent
 from linnet.train.ranges import Ranges, Space, checked, distribution, draw, kind_of, narrowed
 from linnet.train.samplers import SHRINKING, Method, make
 
 ADDRESS = re.compile(r"[a-z][a-z0-9+]+:")  # with one letter it is a drive of Windows
+POSTGRES = re.compile(r"^postgres(ql)?://")
+DEAD_AFTER = 60.0
+"""Seconds after which a process that the database has not heard of is taken for dead."""
 
 
 class Plan(NamedTuple):
@@ -59,39 +62,62 @@ def search(
     *,
     storage: str | None = None,
     progress: Callable[[str], Progress] | None = None,
+    dead_after: float = DEAD_AFTER,
 ) -> Any:
-    """Continue the study in this folder until it has `plan.runs` runs; return the study."""
+    """Continue the study in this folder until it has `plan.runs` runs; return the study.
+
+    dead_after   seconds after which a process is taken for dead, where processes share a database only
+    """
     plan = plan._replace(ranges=checked(config, plan.ranges))
     check_plan(plan)
     optuna = load_optuna()
     methods = methods_of(optuna, plan)
     make_folder(folder)
-    with turn(folder):
-        study = open_study(optuna, storage, folder, methods)
-        check_names(optuna, study, plan.ranges, folder)
-        check_costs(optuna, study, folder, TASKS[config.task].selected_by(config.data))
-    while (mine := next_trial(optuna, study, plan, folder)) is not None:
-        trial, ours = mine
-        with ours:
-            state, loss = run_trial(optuna, trial, config, folder, progress)
-            with turn(folder):
-                study.tell(trial.number, loss, state)
+    with storage_errors(folder):
+        opened, claims = open_storage(optuna, storage, folder, dead_after)
+        with claims.turn():
+            study = open_study(optuna, opened, storage, folder, methods)
+            check_names(optuna, study, plan.ranges, folder)
+            if isinstance(claims, FolderClaims):
+                check_costs(optuna, study, folder, TASKS[config.task].selected_by(config.data))
+        while (mine := next_trial(optuna, study, plan, claims)) is not None:
+            with mine[1]:
+                make_run(optuna, *mine, claims, config, folder, progress)
     return study
 
 
+def make_run(
+    optuna: Any,
+    trial: Any,
+    claim: Claim,
+    claims: Claims,
+    config: RunConfig,
+    folder: Path,
+    progress: Callable[[str], Progress] | None,
+) -> None:
+    """Train, and tell the study the result, unless another process has taken over the run."""
+    shown: Any = Watched(progress(name_of(trial)) if progress else Silent(), claim.check)
+    try:
+        state, loss = run_trial(optuna, trial, config, folder, shown)
+        with claims.turn():
+            claim.check()
+            trial.study.tell(trial.number, loss, state)
+    except Lost as error:
+        log.warning("%s", error)
+
+
 def run_trial(
-    optuna: Any, trial: Any, config: RunConfig, folder: Path, progress: Callable[[str], Progress] | None
+    optuna: Any, trial: Any, config: RunConfig, folder: Path, progress: Progress
 ) -> tuple[Any, float | None]:
     """Train with the settings that were drawn; return the final state of the trial and its cost."""
-    name, state = name_of(trial), optuna.trial.TrialState
-    drawn = trial.user_attrs["settings"]
+    state, drawn = optuna.trial.TrialState, trial.user_attrs["settings"]
 
     def validated(costs: Sequence[float]) -> None:
-        report(optuna, trial, costs)
+        with room_for(folder):
+            report(optuna, trial, costs)
 
-    shown = progress(name) if progress else None
     try:
-        result = train(override(config, drawn), folder / name, shown, validated=validated)
+        result = train(override(config, drawn), folder / name_of(trial), progress, validated=validated)
     except NotFinite:
         trial.set_user_attr("stopped_by", "not finite")
         report_worst(trial)
@@ -106,78 +132,93 @@ def run_trial(
 def report(optuna: Any, trial: Any, costs: Sequence[float]) -> None:
     """Report the cost of each validation to the study; raise TrialPruned if its pruner stops the run.
 
-    A step of the pruner is a validation. A run that was resumed has reported some of them before.
+    A step of the pruner is a validation. Those that were reported before are not reported again: the run may
+    have been resumed. If the storage fails, they are reported after the next validation.
     """
-    known = trial.study.trials[trial.number].intermediate_values
-    for number, cost in enumerate(costs, 1):
-        if number not in known:
-            trial.report(cost, number)
-    if trial.should_prune():
-        raise optuna.TrialPruned
+    try:
+        known = reported(trial)
+        for number, cost in enumerate(costs, 1):
+            if number not in known:
+                trial.report(cost, number)
+        if trial.should_prune():
+            raise optuna.TrialPruned
+    except optuna.exceptions.StorageInternalError as error:
+        log.warning("run %s goes on, unknown to its study: %s", name_of(trial), first_line(error))
 
 
 def report_worst(trial: Any) -> None:
     """A sampler compares runs that were stopped by their last report."""
-    known = trial.study.trials[trial.number].intermediate_values
-    trial.report(math.inf, max(known, default=0) + 1)
+    trial.report(math.inf, max(reported(trial), default=0) + 1)
+
+
+def reported(trial: Any) -> Mapping[int, float]:
+    return trial.study.get_trials(deepcopy=False)[trial.number].intermediate_values
 
 
 def name_of(trial: Any) -> str:
     return f"{trial.number:04}"
 
 
-# -------------------------------------------------------------------------------------- whose turn
+# ----------------------------------------------------------------------------------- the next run
 
 
 @contextmanager
-def turn(folder: Path) -> Iterator[None]:
-    """Within this, no other process reads the study or writes to it."""
+def storage_errors(folder: Path) -> Iterator[None]:
+    """Say what to do about errors of the storage of a study."""
     from optuna.exceptions import OptunaError
     from sqlalchemy.exc import SQLAlchemyError
 
     try:
-        with room_for(folder), file_lock(folder / ".turn"):
-            yield
+        yield
     except (OptunaError, SQLAlchemyError) as error:
-        reason = str(error).splitlines()[0]
         raise Stopped(
-            f"the storage of the study in {folder} failed ({reason}). It is a journal file or the address "
-            "of a database, like sqlite:///study.db. The runs are kept: repeat the command once it works"
+            f"the storage of the study in {folder} failed ({first_line(error)}). It is a journal file or the "
+            "address of a database, like sqlite:///study.db or postgresql://user@host/name. The runs are "
+            "kept: repeat the command once it works"
         ) from None
 
 
-def next_trial(optuna: Any, study: Any, plan: Plan, folder: Path) -> tuple[Any, Held] | None:
-    """Return an interrupted trial, or a new one if there are not enough, and its lock."""
-    with turn(folder):
-        for trial in in_state(study, optuna.trial.TrialState.RUNNING):
-            ours = hold(folder, trial)
-            if ours and "settings" in trial.user_attrs:
-                return optuna.trial.Trial(study, trial._trial_id), ours
-            if ours:
-                # It ended before all was drawn, so nothing was trained.
-                with ours:
-                    study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
-        if len(begun(optuna, study)) >= plan.runs or study.user_attrs.get("exhausted"):
-            return None
-        return new_trial(optuna, study, plan, folder)
+def next_trial(optuna: Any, study: Any, plan: Plan, claims: Claims) -> tuple[Any, Claim] | None:
+    """Return an interrupted trial, or a new one if there are not enough, and its claim.
+
+    A process that may have died is waited for until it is heard of, or its trial is free.
+    """
+    heard: dict[int, Any] = {}
+    while True:
+        with claims.turn():
+            if mine := free_trial(optuna, study, claims):
+                return mine
+            if len(begun(optuna, study)) < plan.runs and not study.user_attrs.get("exhausted"):
+                return new_trial(optuna, study, plan, claims)
+            running = in_state(study, optuna.trial.TrialState.RUNNING)
+            if all(claims.is_heard(trial.number, heard) for trial in running):
+                return None
+        time.sleep(claims.pause)
 
 
-def new_trial(optuna: Any, study: Any, plan: Plan, folder: Path) -> tuple[Any, Held]:
+def free_trial(optuna: Any, study: Any, claims: Claims) -> tuple[Any, Claim] | None:
+    """Return a trial that was interrupted, and its claim."""
+    for trial in in_state(study, optuna.trial.TrialState.RUNNING):
+        claim = claims.take(trial.number)
+        if claim and "settings" in trial.user_attrs:
+            return optuna.trial.Trial(study, trial._trial_id), claim
+        if claim:
+            # It ended before all was drawn, so nothing was trained.
+            with claim:
+                study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
+    return None
+
+
+def new_trial(optuna: Any, study: Any, plan: Plan, claims: Claims) -> tuple[Any, Claim]:
     trial = study.ask()
-    ours = hold(folder, trial)
-    if ours is None:
-        raise Mismatch(f"the run {name_of(trial)} of {folder} is new, and another process is training it")
+    claim = claims.take(trial.number)
+    if claim is None:
+        raise Mismatch(
+            f"run {name_of(trial)} of {study.study_name} is new, and another process is training it"
+        )
     ranges = ranges_now(plan, finished(optuna, study)) if plan.sampler.name == SHRINKING else plan.ranges
     trial.set_user_attr("settings", draw(optuna, trial, ranges))
-    return trial, ours
-
-
-def hold(folder: Path, trial: Any) -> Held | None:
-    """Return the lock of a run, or None if another process holds it."""
-    try:
-        return file_lock(folder / f".{name_of(trial)}.lock").acquire(blocking=False)
-    except Timeout:
-        return None
+    return trial, claim
 
 
 # ---------------------------------------------------------------------------------------- the study
@@ -198,30 +239,56 @@ def methods_of(optuna: Any, plan: Plan) -> dict[str, Any]:
     return {"sampler": make(optuna, "sampler", own), "pruner": make(optuna, "pruner", plan.pruner)}
 
 
-def open_study(optuna: Any, storage: str | None, folder: Path, methods: Mapping[str, Any]) -> Any:
-    opened = open_storage(optuna, storage, folder)
+def open_study(
+    optuna: Any, opened: Any, storage: str | None, folder: Path, methods: Mapping[str, Any]
+) -> Any:
     with replaying(storage or folder / "study.log"):
         study = optuna.create_study(study_name=folder.name, storage=opened, load_if_exists=True, **methods)
-    refuse_other_study(study, folder, storage)
+    if has_own_folders(storage):
+        join_study(study, folder, storage)
+    else:
+        refuse_other_study(study, folder, storage)
     study.set_user_attr("folder", folder_code(folder))
     # A sampler that has drawn everything calls this; Optuna's own is for its own loop.
     study.stop = lambda: study.set_user_attr("exhausted", True)
     return study
 
 
+def has_own_folders(storage: str | None) -> bool:
+    """Whether processes that share the storage need not share a folder: a database on a server."""
+    return bool(storage and ADDRESS.match(storage) and not storage.startswith("sqlite"))
+
+
+def join_study(study: Any, folder: Path, storage: str | None) -> None:
+    """Make an empty folder one of the study."""
+    there = study.user_attrs.get("folder")
+    if there is not None and read_bytes(folder / "study.id") is None and not has_runs(folder):
+        write_atomically(folder / "study.id", there.encode())
+    refuse_other_study(study, folder, storage)
+
+
+def has_runs(folder: Path) -> bool:
+    return any(folder.glob("[0-9]*/config.json"))
+
+
 def refuse_other_study(study: Any, folder: Path, storage: str | None) -> None:
-    """Processes that share a study share its folder: the locks there say whose runs are whose."""
+    """Raise if the folder has the runs of another study, or the study has its runs elsewhere."""
     there = study.user_attrs.get("folder")
     if there is not None and there != folder_code(folder):
         raise Mismatch(
-            f"the study {folder.name!r} in {storage} has its runs in another folder than {folder}; give that "
-            "as --run-dir, or one of another name"
+            f"the study {folder.name!r} in {hidden(storage)} has its runs in another folder than {folder}; "
+            "give that as --run-dir, or one of another name"
         )
-    if there is None and any(folder.glob("[0-9]*/config.json")):
+    if there is None and has_runs(folder):
         raise Mismatch(
-            f"the runs in {folder} are not of the study in {storage or 'study.log'}; give the --storage with "
-            "which they were made, or another --run-dir"
+            f"the runs in {folder} are not of the study in {hidden(storage or 'study.log')}; give the "
+            "--storage with which they were made, or another --run-dir"
         )
+
+
+def hidden(storage: str | None) -> str:
+    """Return the address of a storage without its password."""
+    return re.sub(r"(://[^:@/]*):[^@/]*@", r"\1:***@", storage or "")
 
 
 def folder_code(folder: Path) -> str:
@@ -235,10 +302,46 @@ def folder_code(folder: Path) -> str:
     return code.decode()
 
 
-def open_storage(optuna: Any, storage: str | None, folder: Path) -> Any:
-    """Return a database by its address, or a journal file (the default), which works in any shared folder."""
-    if storage and ADDRESS.match(storage):
-        return storage
+def open_storage(optuna: Any, storage: str | None, folder: Path, dead_after: float) -> tuple[Any, Claims]:
+    """Return a database by its address, or a journal file (the default), and who trains which run."""
+    if storage and has_own_folders(storage):
+        return open_database(optuna, storage, folder.name, dead_after)
+    return storage if storage and ADDRESS.match(storage) else journal(optuna, storage, folder), FolderClaims(
+        folder
+    )
+
+
+def open_database(optuna: Any, storage: str, study: str, dead_after: float) -> tuple[Any, Claims]:
+    from sqlalchemy.exc import IntegrityError, ProgrammingError
+    from sqlalchemy.pool import NullPool
+
+    url = driver(storage)
+    # A connection for each use: between two uses there are hours of training, in which one may break.
+    how: dict[str, Any] = {"poolclass": NullPool}
+    if url.startswith(("postgresql", "mysql")):
+        how["connect_args"] = {"connect_timeout": 10}
+    attempts = 5
+    while True:
+        try:
+            opened = optuna.storages.RDBStorage(url, engine_kwargs=how)
+            return opened, DatabaseClaims(opened.engine, study, dead_after)
+        except (IntegrityError, ProgrammingError):
+            # Processes that begin at the same time make the same tables: the second one finds them.
+            attempts -= 1
+            if not attempts:
+                raise
+            time.sleep(0.2)
+        except ImportError:
+            raise missing(f"a study in {url.partition(':')[0]}", "'linnet-rnn[postgres]'") from None
+
+
+def driver(storage: str) -> str:
+    """Return the address of a database with the name of our driver, where it has none."""
+    return POSTGRES.sub("postgresql+psycopg://", storage)
+
+
+def journal(optuna: Any, storage: str | None, folder: Path) -> Any:
+    """Return a journal file, which works in any shared folder."""
     path = Path(storage or folder / "study.log")
     # This lock ends with its process; Optuna's own remains after its process was killed.
     lock = file_lock(path.with_name(f".{path.name}.lock"))

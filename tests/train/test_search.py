@@ -20,6 +20,7 @@ from linnet.runs.config import RunConfig, override
 from linnet.runs.errors import DiskFull, Mismatch, Stopped
 from linnet.runs.records import read_metrics
 from linnet.train import samplers, search
+from linnet.train.claims import FolderClaims
 from linnet.train.loop import train
 from linnet.train.ranges import LogRange, checked
 from linnet.train.samplers import Method
@@ -236,7 +237,7 @@ class Killed(BaseException):
     ("place", "left"),
     [
         ("draw", ["FAIL", "COMPLETE", "COMPLETE"]),
-        ("hold", ["FAIL", "COMPLETE", "COMPLETE"]),
+        ("take", ["FAIL", "COMPLETE", "COMPLETE"]),
         ("train", ["COMPLETE", "COMPLETE"]),
     ],
 )
@@ -247,14 +248,14 @@ def test_wherever_it_is_cut_off_there_are_as_many_runs_as_asked(
         raise Killed
 
     with monkeypatch.context() as patch, pytest.raises(Killed):  # noqa: PT012
-        patch.setattr(search, place, killed)
+        patch.setattr(FolderClaims if place == "take" else search, place, killed)
         search.search(config(), tmp_path, Plan(RANGES, runs=2))
     assert states(search.search(config(), tmp_path, Plan(RANGES, runs=2))) == left
 
 
 def test_a_run_that_another_process_makes_is_left_to_it(tmp_path: Path):
     study = search.search(config(), tmp_path, Plan(RANGES, runs=1))
-    mine = search.next_trial(optuna, study, Plan(RANGES, runs=2), tmp_path)
+    mine = search.next_trial(optuna, study, Plan(RANGES, runs=2), FolderClaims(tmp_path))
     assert mine is not None
     with mine[1]:
         assert states(search.search(config(), tmp_path, Plan(RANGES, runs=2))) == ["COMPLETE", "RUNNING"]

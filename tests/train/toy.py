@@ -118,6 +118,9 @@ def main(words: list[str]) -> None:
     import lightning_fabric  # noqa: F401, which takes its time: killed before it is there, nothing is tested
 
     torch.set_num_threads(1)
+    if workers := int(os.environ.pop("TOY_WORKERS", "0")):
+        each_in_a_fork(words, workers)
+        return
     forks = int(os.environ.pop("TOY_FORKS", "0"))
     if forks and not become_one_of(forks):
         return
@@ -128,6 +131,22 @@ def main(words: list[str]) -> None:
         end = words.index("then") if "then" in words else len(words)
         one_run(*words[:end])
         words = words[end + 1 :]
+
+
+def each_in_a_fork(words: list[str], workers: int) -> None:
+    """Make the same run in several processes, each with its number in the place of {worker}."""
+    import os
+
+    children = []
+    for number in range(workers):
+        child = os.fork()
+        if child == 0:
+            one_run(*(word.replace("{worker}", str(number)) for word in words))
+            return
+        children.append(child)
+    print(*children, flush=True)
+    for child in children:
+        os.waitpid(child, 0)
 
 
 def become_one_of(processes: int) -> bool:
@@ -156,18 +175,18 @@ def one_run(folder: str, *words: str) -> None:
     from linnet.train.loop import train
 
     given = {name: json.loads(value) for name, _, value in (text.partition("=") for text in words)}
-    runs, storage = given.pop("runs", None), given.pop("storage", None)
+    runs, how = given.pop("runs", None), {k: given.pop(k) for k in ("storage", "dead_after") if k in given}
     config = override(RunConfig(task="toy"), given)
     if runs:
-        look(config, Path(folder), runs, storage)
+        look(config, Path(folder), runs, **how)
     else:
         train(config, folder)
 
 
-def look(config: Any, folder: Path, runs: int, storage: str | None) -> None:
+def look(config: Any, folder: Path, runs: int, **how: Any) -> None:
     from linnet.train.search import Plan, search
 
-    search(config, folder, Plan({"lr": (0.1, 2.0)}, runs=runs), storage=storage)
+    search(config, folder, Plan({"lr": (0.1, 2.0)}, runs=runs), **how)
 
 
 def only_the_first_writes() -> None:
