@@ -21,7 +21,7 @@ PACKAGE = Path(linnet.__file__).parent
 # From low to high; a folder may import from those below it and from itself. `data` imports `base` only.
 FOLDERS = (
     *("base", "data", "program", "cpu", "run", "recurrent", "layers", "units", "blocks", "models"),
-    *("tasks", "runs", "train", "launch", "analysis", "cli"),
+    *("tasks", "runs", "train", "launch", "analysis", "atlas", "cli"),
 )
 RANK = {folder: rank for rank, folder in enumerate(FOLDERS)} | {
     "program": FOLDERS.index("data"),

@@ -73,8 +73,17 @@ def look(name: str, number: int = 0) -> Look:
 
     number   counts groups of the same name in a panel: each further one gets another line style
     """
-    shade, style = LOOKS.get(name) or LOOKS.get(name.split("-")[0]) or unlisted(name)
+    shade, style = shade_and_style(name)
     return Look(shade.light, MORE_STYLES[(number - 1) % len(MORE_STYLES)] if number else style)
+
+
+def shade_of(name: str) -> Shade:
+    """Return the colour of a unit, for marks that have no line."""
+    return shade_and_style(name)[0]
+
+
+def shade_and_style(name: str) -> tuple[Shade, Any]:
+    return LOOKS.get(name) or LOOKS.get(name.split("-")[0]) or unlisted(name)
 
 
 def unlisted(name: str) -> tuple[Shade, Any]:

@@ -24,6 +24,7 @@ COMMANDS = {
     "generate": "generate text with a trained language model",
     "race": "train light units and nn.LSTM for the same seconds each, and compare them",
     "compare": "train several units with the same number of parameters and compare them",
+    "atlas": "every unit on small tasks: quality against time and size, on one page",
     "search": "random search over settings, with ranges that shrink",
     "plot": "plots of recorded runs",
     "export": "a trained model as source code of another language",

@@ -136,6 +136,8 @@ class Race:
     # ------------------------------------------------------------------------------- the table
 
     def measured(self, lanes: Sequence[Any]) -> list[Any]:
+        from linnet.deploy.quantize import int8_size
+
         steps = self.step_times([lane.name for lane in lanes])
         found = []
         for lane in lanes:
@@ -250,13 +252,6 @@ def label_of(name: str) -> str:
 
 def bits(each: Any) -> float:
     return each.bits
-
-
-def int8_size(model: nn.Module) -> int:
-    """Return the bytes of the tensors of the model in int8."""
-    from linnet.deploy.quantize import in_int8
-
-    return sum(each.numel() * each.element_size() for each in in_int8(model).state_dict().values())
 
 
 def step_of(name: str, sizes: tuple[int, int, int]) -> Callable[[], Callable[[], object]]:

@@ -96,6 +96,11 @@ def in_int8(model: nn.Module) -> nn.Module:
     return model if done else quantize(model)
 
 
+def int8_size(model: nn.Module) -> int:
+    """Return the bytes of the tensors of the model in int8."""
+    return sum(each.numel() * each.element_size() for each in in_int8(model).state_dict().values())
+
+
 def put(model: nn.Module, name: str, module: nn.Module) -> nn.Module:
     """Replace the module called `name`; "" is the model itself."""
     if not name:

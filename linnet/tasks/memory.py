@@ -216,6 +216,15 @@ class Memory(Task):
         """Return further figures of the best answers to a split without memory."""
         return {}
 
+    def answers(self, split: str) -> Tensor:
+        """Return all targets of a split, one after the other."""
+        return torch.cat([batch.targets.flatten() for batch in self.batches(split)])
+
+    def most_frequent(self, split: str) -> float:
+        """Return the accuracy of the most frequent answer of a split."""
+        answers = self.answers(split)
+        return float(answers.bincount().max() / len(answers))
+
     def describe(self) -> dict[str, Any]:
         return {"task": self.name, **self.source.describe()}
 

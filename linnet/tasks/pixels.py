@@ -63,6 +63,9 @@ class Pixels(Memory):
     def title(cls, data: ImageData) -> str:
         return cls.name if data.images == "auto" else f"{cls.name}, {data.images}"
 
+    def guesses(self, split: str) -> dict[str, float]:
+        return {"accuracy": self.most_frequent(split)}
+
     def encode(self, raw: Any) -> Tensor:
         source: Digits = self.source  # type: ignore[assignment]
         what = f"{len(source.order)} pixels from 0 to {source.brightest}"

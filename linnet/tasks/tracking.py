@@ -97,9 +97,7 @@ class StateTracking(Memory):
         return [Section("Accuracy by length", about, head, tuple(metrics.rows()))]
 
     def guesses(self, split: str) -> dict[str, float]:
-        """The accuracy of the most frequent answer of the split."""
-        answers = torch.cat([batch.targets.flatten() for batch in self.batches(split)])
-        return {"accuracy": float(answers.bincount().max() / len(answers))}
+        return {"accuracy": self.most_frequent(split)}
 
     def encode(self, raw: Any) -> Tensor:
         text = "".join(raw.split() if isinstance(raw, str) else map(str, raw))

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from browser import CHROMIUM, needs_chromium
+from browser import needs_chromium, opened_browser
 
 import linnet
 from linnet.analysis.lens.bundle import bundle
@@ -35,7 +35,6 @@ from linnet.models.tagger import Tagger, TaggerConfig
 
 TEXT = "the small bird sat on the mat , and then it ran away"
 WORDS = [*dict.fromkeys(TEXT.split()), "a", "cat", "what", "voice", ".", "<unk>", "<eos>"]
-FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update")
 
 
 def language_model(unit: str, **options: Any) -> LanguageModel:
@@ -58,13 +57,8 @@ def page_of(model: Any, name: str, **options: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    if CHROMIUM is None:
-        pytest.skip("Chromium is not installed")
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    with playwright.sync_playwright() as driver:
-        opened = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+    with opened_browser() as opened:
         yield opened
-        opened.close()
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from linnet.models.sequence import SequenceModel, SequenceModelConfig
 from linnet.tasks.adding import Add
 from linnet.tasks.base import Task
 from linnet.tasks.evaluation import evaluate
-from linnet.tasks.memory import Memory
+from linnet.tasks.memory import CLOSE, Memory
 from linnet.tasks.pixels import ImageData, Pixels
 from linnet.tasks.recall import Copy, Denoise, RecallData, SelectiveCopy
 
@@ -92,6 +92,15 @@ def test_the_baseline_of_an_evaluation_is_what_guessing_costs_there(source: Any)
     assert figures["loss"] == pytest.approx(figures["baseline"], rel=1e-5)
     (guess,) = task.baselines("valid", figures)
     assert guess.figures == {"loss": figures["baseline"], "accuracy": 1 / 3}
+
+
+def test_the_baselines_of_sums_and_digits_have_an_accuracy():
+    """Of sums, the share close to 1, their mean; of digits, that of the most frequent one."""
+    (sums,) = make(Adding(6), eval_examples=4000).baselines("test", {"baseline": 1 / 6})
+    # The density of the sum of two numbers is 1 at 1, and falls linearly to both sides.
+    assert sums.figures["accuracy"] == pytest.approx(2 * CLOSE - CLOSE**2, abs=0.015)
+    (digits,) = make(images(), eval_examples=15).baselines("test", {"baseline": 2.3})
+    assert digits.figures["accuracy"] == pytest.approx(2 / 15)
 
 
 def test_it_is_a_task_that_learns_nothing_of_its_evaluation():

@@ -1,0 +1,1 @@
+"""The atlas: every unit on a fixed set of small tasks, its quality against its time and its size."""

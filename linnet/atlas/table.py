@@ -1,0 +1,118 @@
+"""The figures of an atlas as text: for the terminal, for the page and for the documentation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from linnet.analysis.table import DASH
+from linnet.atlas.plan import PARAMETERS, VIEWS
+from linnet.atlas.record import Atlas, Known, Row
+from linnet.base.tables import text_table
+from linnet.units import UNITS
+
+ABOUT_VIEWS = {
+    "parameters": "All models of a task have the same number of parameters and make the same number of "
+    "updates.",
+    "time": "The same models, each with as many updates as it makes in the time that LSTM takes at equal "
+    "parameters.",
+}
+FEW = 3
+"""How many units the summary of a task names."""
+
+
+def unit_label(unit: str) -> str:
+    return UNITS[unit].__name__
+
+
+def shown(row: Row, problem: Known) -> str:
+    """Return the result with its interval."""
+    return DASH if row.result is None else row.result.shown(short_format(problem))
+
+
+def short_format(problem: Known) -> str:
+    """Return the format of the figure with at most three decimals: the intervals are wider than that."""
+    return min(problem.format, ".3f") if problem.format.endswith("f") else problem.format
+
+
+def ranked(atlas: Atlas, problem: Known, view: str) -> list[Row]:
+    """Return the rows with a result, the best first."""
+    rows = [row for row in atlas.of(problem.name, view) if row.result is not None]
+    return sorted(rows, key=lambda row: row.result.mean, reverse=problem.higher)  # type: ignore[union-attr]
+
+
+def leaders(atlas: Atlas, problem: Known, view: str) -> list[Row]:
+    """Return the best row, and those whose interval reaches that of the best; without intervals, the best."""
+    rows = ranked(atlas, problem, view)
+    return [row for row in rows if row is rows[0] or reach(row, rows[0], problem.higher)]
+
+
+def reach(row: Row, best: Row, higher: bool) -> bool:
+    own, other = row.result, best.result
+    if own is None or other is None or own.half is None or other.half is None:
+        return False
+    return abs(own.mean - other.mean) <= own.half + other.half
+
+
+def summary_rows(atlas: Atlas, view: str) -> list[list[str]]:
+    """Return for each problem the level of its baseline, the best units and the fastest of those in reach."""
+    found = []
+    for problem in atlas.problems:
+        rows = ranked(atlas, problem, view)
+        best = ", ".join(f"{unit_label(row.unit)} {shown(row, problem)}" for row in rows[:FEW])
+        level = DASH if problem.level is None else format(problem.level, short_format(problem))
+        baseline = f"{level} ({problem.baseline})"
+        found.append([problem.name, problem.figure, baseline, best or DASH, fastest(atlas, problem, view)])
+    return found
+
+
+def fastest(atlas: Atlas, problem: Known, view: str) -> str:
+    """Return the unit with the fastest streamed step among the leaders, and how many these are."""
+    rows = leaders(atlas, problem, view)
+    steps = {row.unit: row.step_us for row in atlas.of(problem.name, PARAMETERS)}
+    known = [(steps[row.unit], row) for row in rows if steps[row.unit] is not None]
+    if not known:
+        return DASH
+    step, row = min(known, key=lambda each: each[0] or 0.0)
+    return f"{unit_label(row.unit)} ({step:.1f} µs; {len(rows)} in reach)"
+
+
+SUMMARY_HEAD = ["task", "figure", "baseline", "best", "fastest step in reach of the best"]
+
+
+def text_summary(atlas: Atlas) -> str:
+    tables = [
+        f"At equal {view}:\n\n{text_table([SUMMARY_HEAD, *summary_rows(atlas, view)], left=range(5))}"
+        for view in VIEWS
+    ]
+    return "\n\n".join(tables)
+
+
+def circumstances(atlas: Atlas) -> str:
+    """Say what the figures are of, in a sentence or two."""
+    problems, units = len(atlas.problems), len(atlas.units)
+    torch = atlas.packages.get("torch", "?")
+    seeds = f"{len(atlas.seeds)} {'seed' if len(atlas.seeds) == 1 else 'seeds'}"
+    return (
+        f"The {atlas.form} form: {units} units, {problems} tasks, {seeds}; begun on {atlas.started[:10]}, "
+        f"one thread of {atlas.processor}, float32, torch {torch}.{without(atlas)}"
+    )
+
+
+def without(atlas: Atlas) -> str:
+    return f" {atlas.missing} of the runs have no result." if atlas.missing else ""
+
+
+def matrix(atlas: Atlas, view: str) -> tuple[list[str], list[list[str]]]:
+    """Return the head and a row for each unit, with its result in each problem; the best of each is bold."""
+    best = {each.name: [row.unit for row in leaders(atlas, each, view)[:1]] for each in atlas.problems}
+    body = []
+    for unit in atlas.units:
+        cells = [cell(atlas, each, view, unit, best[each.name]) for each in atlas.problems]
+        body.append([unit_label(unit), *cells])
+    return ["unit", *(each.name for each in atlas.problems)], body
+
+
+def cell(atlas: Atlas, problem: Known, view: str, unit: str, best: Sequence[str]) -> str:
+    row = next(row for row in atlas.of(problem.name, view) if row.unit == unit)
+    text = shown(row, problem)
+    return f"**{text}**" if unit in best else text

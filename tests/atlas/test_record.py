@@ -1,0 +1,67 @@
+"""Intervals over seeds, what int8 loses, and the file of an atlas."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from linnet.atlas.record import Estimate, T, read_atlas, to_text, write_atlas
+from linnet.atlas.table import leaders, summary_rows
+from tests.atlas.example import ATLAS, PROBLEM, row
+
+
+def test_a_single_seed_has_no_interval():
+    assert Estimate.of([0.5, None]) == (0.5, None)
+    assert Estimate.of([None]) is None
+
+
+def test_the_interval_is_that_of_students_t():
+    stats = pytest.importorskip("scipy.stats")
+    values = [0.8, 0.9, 0.7]
+    low, high = stats.t.interval(0.95, 2, loc=0.8, scale=stats.sem(values))
+    found = Estimate.of(values)
+    assert found is not None
+    assert (0.8 - low, high - 0.8) == pytest.approx((found.half, found.half), rel=1e-3)
+    expected = [stats.t.ppf(0.975, degrees) for degrees in range(1, len(T) + 1)]
+    assert expected == pytest.approx(T, rel=1e-3)
+
+
+def test_int8_loses_by_the_differences_of_the_same_model():
+    """The interval is that of the differences, which vary less than the results."""
+    loss = row("sru", (0.5, 0.9), int8=(0.4, 0.8)).int8_loss(higher=True)
+    assert loss is not None
+    assert (loss.mean, loss.half) == (pytest.approx(0.1), pytest.approx(0.0, abs=1e-9))
+    worse = row("sru", (2.0,), int8=(2.5,)).int8_loss(higher=False)
+    assert worse is not None
+    assert worse.mean == 0.5
+
+
+def test_a_run_without_a_result_is_left_out_of_the_mean():
+    assert row("sru", (0.5, None, 0.7)).result == (pytest.approx(0.6), pytest.approx(1.2706))
+
+
+def test_the_file_has_all_of_it(tmp_path: Path):
+    write_atlas(tmp_path / "atlas.json", ATLAS)
+    assert read_atlas(tmp_path / "atlas.json") == ATLAS
+    assert to_text(ATLAS).count("\n  {") == len(ATLAS.rows) + len(ATLAS.problems)
+
+
+def test_a_file_that_was_edited_is_an_error_that_names_it(tmp_path: Path):
+    path = tmp_path / "atlas.json"
+    path.write_text(to_text(ATLAS).replace('"update_ms"', '"update"'))
+    with pytest.raises(ValueError, match=r"atlas\.json is not a record .* update"):
+        read_atlas(path)
+
+
+def test_leaders_are_those_whose_interval_meets_that_of_the_best():
+    assert [each.unit for each in leaders(ATLAS, PROBLEM, "parameters")] == ["lstm", "sru"]
+    single = replace(ATLAS, rows=tuple(row(each.unit, each.results[:1]) for each in ATLAS.rows[:3]))
+    assert [each.unit for each in leaders(single, PROBLEM, "parameters")] == ["lstm"]
+
+
+def test_a_summary_names_the_fastest_of_the_leaders():
+    (line,) = summary_rows(ATLAS, "parameters")
+    assert line[-1] == "SRU (9.0 µs; 2 in reach)"
+    assert line[2] == "0.500 (memoryless)"
