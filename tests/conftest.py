@@ -3,6 +3,7 @@
 import gc
 import sys
 from contextlib import nullcontext
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,14 @@ def pytest_collection_finish() -> None:
     """Leave modules and test items, a million objects that stay, out of each later garbage collection."""
     gc.collect()
     gc.freeze()
+
+
+def pytest_runtest_setup() -> None:
+    """Let onnxscript analyse its five hundred operators once, not for each export: half a second of each."""
+    if "onnxscript" in sys.modules:
+        functions = sys.modules["onnxscript._internal.values"].TracedOnnxFunction
+        if not hasattr(functions.function_ir.fget, "cache_info"):
+            functions.function_ir = property(cache(functions.function_ir.fget))
 
 
 @pytest.fixture(autouse=True)

@@ -165,6 +165,11 @@ def files_with(*words: str) -> set[str]:
     return {path.relative_to(PACKAGE).as_posix() for path in paths if words_in(path) & set(words)}
 
 
+def test_imports_have_a_line_of_their_own():
+    hidden = [str(path) for path in sorted(PACKAGE.rglob("*.py")) if "__import__(" in path.read_text("utf-8")]
+    assert hidden == []
+
+
 def test_one_module_chooses_the_backend():
     """Everything else runs what was chosen there."""
     assert files_with("choose_kernels", "kernels_for", "fall_back", "requested") == {"run/choose.py"}

@@ -50,7 +50,8 @@ def add_cross_validation(command: argparse.ArgumentParser, task: str, text: str)
 
 
 COMMON = (
-    *("corpus", "set", "path", "direction", "source", "target", "level", "span", "images"),
+    *("corpus", "set", "path", "direction", "source", "time", "target", "label", "value", "group"),
+    *("known", "horizon", "season", "level", "span", "images"),
     *("form", "unit", "hidden_size", "num_layers", "bidirectional"),
     *(
         "batch",

@@ -124,15 +124,22 @@ def first_of_month(days: np.ndarray) -> np.ndarray:
 
 def are_month_ends(times: np.ndarray) -> bool:
     days = times.astype("datetime64[D]")
-    return bool((first_of_month(days + 1) == days + 1).all())
+    return bool(are_last_days(days).all())
+
+
+def are_last_days(days: np.ndarray) -> np.ndarray:
+    return np.asarray(first_of_month(days + 1) == days + 1)
 
 
 def are_monthly(times: np.ndarray) -> bool:
-    """Whether all times have the same day of their month, or the last one, at the same time of day."""
+    """Whether all times have the same day of their month, or the last one, at the same time of day.
+
+    Of shorter months, the same day is the last one.
+    """
     days = times.astype("datetime64[D]")
     numbers = days - first_of_month(days)
     hours = times - days.astype("datetime64[s]")
-    same_day = bool((numbers == numbers[0]).all()) or are_month_ends(times)
+    same_day = bool(((numbers == numbers.max()) | are_last_days(days)).all())
     return same_day and bool((hours == hours[0]).all())
 
 

@@ -94,7 +94,14 @@ def check_duplicates(
         raise DataError(
             f"{place(second)}: the time {shown(times[at])} was already at {place(first)}; a series has one "
             "row for each time. If the rows are of several series, name them with --group"
+            f"{set_back(times[at])}"
         )
+
+
+def set_back(time: Any) -> str:
+    """Say what to do about the hour that occurs twice when a clock is set back; a date has no hour."""
+    has_clock = "T" in shown(time)
+    return ". If a clock was set back, give the times in UTC or with their offset" if has_clock else ""
 
 
 def off_grid(
@@ -103,8 +110,15 @@ def off_grid(
     return DataError(
         f"{place(int(order[at]))}: the time {shown(times[at])} is not on the grid: the distance of the times "
         f"is {frequency}, and the time before it is {shown(times[at - 1])}. Correct the time, or give "
-        "another distance with --frequency"
+        f"another distance with --frequency{as_months(times[at], times[at - 1])}"
     )
+
+
+def as_months(time: Any, before: Any) -> str:
+    """Say what to do about times that are a month apart, but not at the same day of it."""
+    if not isinstance(time, np.datetime64) or not 26 <= (time - before) / np.timedelta64(1, "D") <= 33:
+        return ""
+    return f". If each time is a month, write it as {str(time)[:7]}"
 
 
 def shown(time: Any) -> str:

@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from linnet.data.columnar import MISSING, Table, is_number, listed
+from linnet.data.columnar import MISSING, Table, listed
 from linnet.data.errors import DataError
 from linnet.data.frames import kind_of_frame, table_of_frame
-from linnet.data.layouts import INDEX, sample, with_named_index
-from linnet.data.series import check_header, check_uses, groups, numbers_of
+from linnet.data.layouts import INDEX, has_numbers, with_named_index
+from linnet.data.series import LARGEST, check_header, check_uses, groups, numbers_of
 
 ANSWERS = ("auto", "sequence", "steps")
 # Columns with these names tell the series apart if no column is named.
@@ -155,7 +155,7 @@ def find_group(table: Table, columns: LongColumns, alone: bool) -> tuple[str, ..
     used = {columns.answer, columns.time, *columns.channels}
     free = [name for name in table.names if name not in used]
     named = [name for name in free if name.lower() in GROUPS]
-    texts = [name for name in free if not has_numbers(table, name)]
+    texts = [name for name in free if not has_numbers(table, table.names.index(name))]
     found = named or texts
     if len(found) == 1 or (named and found):
         return (found[0],)
@@ -167,16 +167,12 @@ def find_group(table: Table, columns: LongColumns, alone: bool) -> tuple[str, ..
     )
 
 
-def has_numbers(table: Table, name: str) -> bool:
-    return all(is_number(str(field)) for field in sample(table, table.names.index(name)))
-
-
 def with_channels(table: Table, columns: LongColumns) -> tuple[LongColumns, str]:
     """Return the columns with all other columns of numbers as channels, and what is left out."""
     used = {columns.answer, columns.time, *columns.group}
     # An index without a name counts the rows.
     free = [name for name in table.names if name not in used and name != INDEX]
-    channels = tuple(name for name in free if has_numbers(table, name))
+    channels = tuple(name for name in free if has_numbers(table, table.names.index(name)))
     if not channels:
         raise DataError(
             f"{table.source} has no column of numbers besides {listed(sorted(filter(None, used)))}; expected "
@@ -215,6 +211,8 @@ def fractions(table: Table, position: int) -> np.ndarray | None:
     try:
         numbers = table.numbers(position)
     except DataError:
+        if has_numbers(table, position):
+            raise
         return None
     if (numbers == np.floor(numbers)).all():
         return None
@@ -263,6 +261,14 @@ def series_of_rows(
 def checked(series: LabelledSeries) -> LabelledSeries:
     if not len(series) or np.isnan(series.values).all():
         raise DataError(f"{series.where} has no value: all its fields are empty. Remove the series")
+    large = np.abs(series.values) > LARGEST
+    if large.any():
+        step, channel = np.argwhere(large)[0].tolist()
+        name = f", series {series.name!r}" if series.name else ""
+        raise DataError(
+            f"{series.place(step)}{name} has a value of {series.values[step, channel]:g}; expected at most "
+            f"{LARGEST:g}. Divide the values, or leave wrong ones empty"
+        )
     return series
 
 

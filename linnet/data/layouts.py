@@ -23,6 +23,8 @@ from linnet.data.times import look_like_dates, read_times
 
 LAYOUTS = ("auto", "long", "columns", "rows")
 SAMPLE = 100  # rows that are looked at to find the layout
+TIMES = ("date", "datetime", "ds", "month", "period", "quarter", "time", "timestamp", "week", "year")
+"""Names of columns that have the times, whatever is in them."""
 INDEX = "index"  # the name of a first column that has none: pandas writes its index without a name
 
 
@@ -80,7 +82,7 @@ def find_layout(table: Table, columns: SeriesColumns) -> tuple[str, str]:
             return "long", f"--{option.removesuffix('s')} is given"
     if columns.time:
         return "columns", "each column is a series"
-    if len(table.names) > 1 and has_names(table, 0):
+    if len(table.names) > 1 and has_names(table, 0) and not is_named_like_times(table, 0):
         return "rows", f"the first column, {table.names[0]!r}, has names"
     return "columns", "each column is a series"
 
@@ -89,17 +91,31 @@ def sample(table: Table, position: int) -> Any:
     return table.columns[position][:SAMPLE]
 
 
+def has_numbers(table: Table, position: int) -> bool:
+    """Whether most fields of a column are numbers; reading it says which of them is not."""
+    fields = sample(table, position)
+    return 2 * sum(is_number(str(field)) for field in fields) > len(fields)
+
+
 def has_names(table: Table, position: int) -> bool:
     """Whether a column has texts that are neither numbers nor times."""
     fields = sample(table, position)
     if isinstance(fields, np.ndarray) and fields.dtype.kind not in "OUT":
         return False
-    return not has_times(table, position) and not all(is_number(str(field)) for field in fields)
+    return not has_times(table, position) and not has_numbers(table, position)
+
+
+def is_named_like_times(table: Table, position: int) -> bool:
+    """Whether a column of texts is to have times; reading it says what is wrong with them."""
+    is_named = table.names[position].lower() in TIMES
+    return is_named and any(letter.isdigit() for letter in str(table.columns[position][0]))
 
 
 def has_times(table: Table, position: int) -> bool:
     """Whether a column has dates; integers are times only if they cannot be values, see `are_like_times`."""
     fields = sample(table, position)
+    if isinstance(fields, np.ndarray) and fields.dtype.kind == "M":
+        return True
     try:
         times = read_times(fields, table.place)
     except DataError:
@@ -114,7 +130,7 @@ def has_times(table: Table, position: int) -> bool:
 def are_like_times(values: np.ndarray, name: str) -> bool:
     """Whether integers rise and are in a range of times; in a column of the name "index", any that rise."""
     rising = len(values) > 1 and bool((np.diff(values).astype(np.int64) > 0).all())
-    return rising and (values.dtype.kind == "M" or name == INDEX)
+    return rising and (values.dtype.kind == "M" or name.lower() in (INDEX, *TIMES))
 
 
 def find_time(table: Table, columns: SeriesColumns) -> str:
@@ -123,4 +139,6 @@ def find_time(table: Table, columns: SeriesColumns) -> str:
     free = [number for number, name in enumerate(table.names) if name not in used]
     if columns.time_format:
         raise DataError("--time-format is given; name the column of times with --time")
-    return next((table.names[number] for number in free if has_times(table, number)), "")
+    likely = [number for number in free if has_names(table, number) and is_named_like_times(table, number)]
+    found = next((number for number in free if has_times(table, number)), next(iter(likely), None))
+    return "" if found is None else table.names[found]

@@ -29,7 +29,7 @@ Arrays = Mapping[str, np.ndarray]
 
 def read_npz(path: str | Path, columns: LongColumns) -> SeriesRows:
     arrays = load_arrays(Path(path))
-    x = numbers(path, arrays, "x")
+    x = with_channel(numbers(path, arrays, "x"), arrays.get("lengths"))
     lengths = read_lengths(path, arrays, x)
     values = split_series(path, "x", x if joined(x, lengths) or x.ndim == 3 else x[..., None], x, lengths)
     values = [each[:, None] if each.ndim == 1 else each for each in values]
@@ -46,6 +46,8 @@ def load_arrays(path: Path) -> dict[str, np.ndarray]:
     """Return the arrays of a file; objects are refused, as reading them may run code."""
     if not path.is_file():
         raise MissingDataError(f"there is no file {path}")
+    if not zipfile.is_zipfile(path):
+        raise DataError(f"{path} is not an .npz file; numpy.savez writes one")
     try:
         with np.load(path, allow_pickle=False) as file:
             return {name: file[name] for name in file.files}
@@ -113,6 +115,14 @@ def check_sum(path: str | Path, lengths: np.ndarray, x: np.ndarray) -> None:
             f"{path}: lengths has {len(lengths):,} numbers of up to {int(lengths.max()):,} for x of shape "
             f"{x.shape}; expected one of at most {x.shape[1]:,} for each of {len(x):,} series"
         )
+
+
+def with_channel(x: np.ndarray, lengths: np.ndarray | None) -> np.ndarray:
+    """Return x [N, T] with lengths [N] as [N, T, 1]; if their sum is N, the series are one after another."""
+    if lengths is None or x.ndim != 2:
+        return x
+    is_padded = lengths.shape == (len(x),) and int(lengths.sum()) != len(x)
+    return x[..., None] if is_padded else x
 
 
 def joined(x: np.ndarray, lengths: np.ndarray | None) -> bool:

@@ -31,10 +31,12 @@ from linnet.data.errors import DataError
 from linnet.data.frames import as_frame, kind_of_frame, table_of_frame
 from linnet.data.frequency import STEP, Frequency
 from linnet.data.grid import Grid, grid_length, grid_of_times, series_at, shown
-from linnet.data.layouts import SeriesColumns, sample, with_layout, with_named_index
-from linnet.data.times import read_times
+from linnet.data.layouts import SeriesColumns, has_numbers, with_layout, with_named_index
+from linnet.data.times import look_like_dates, read_times
 
 DEFAULT = SeriesColumns()
+LARGEST = 1e30
+"""The square of a larger number, or a float32, may overflow."""
 USED_AS = {"targets": "target"}
 """The options whose name differs from that of their field."""
 
@@ -111,13 +113,19 @@ def series_of_table(table: Table, columns: SeriesColumns) -> SeriesTable:
 
 
 def check_header(table: Table) -> None:
-    """Raise if the first line of a file is not a header but has values."""
-    fields = [name for name in table.names if name]
-    if table.count_lines is not None and fields and all(map(is_number, fields)):
-        raise DataError(
-            f"{table.source}, line 1 has only numbers ({listed(table.names, 4)}); expected the names of the "
-            "columns. Add a line with names"
-        )
+    """Raise if the first line of a file is not a header but has values, after a time or not.
+
+    pandas writes a frame without names as an empty field and 0, 1, 2 ...
+    """
+    first, *others = table.names
+    numbers = others if look_like_dates([first]) else table.names
+    counted = not first and others == [str(number) for number in range(len(others))]
+    if table.count_lines is None or counted or not any(numbers) or not all(map(is_number, numbers)):
+        return
+    raise DataError(
+        f"{table.source}, line 1 has values ({listed(table.names, 4)}); expected the names of the columns. "
+        "Add a line with names"
+    )
 
 
 def is_constant(values: np.ndarray) -> bool:
@@ -231,9 +239,7 @@ def find_target(table: Table, columns: SeriesColumns) -> tuple[str, ...]:
     """Return the only column of numbers without another use."""
     used = {columns.time, *columns.group, *columns.known, *columns.observed}
     free = [
-        name
-        for number, name in enumerate(table.names)
-        if name not in used and all(is_number(str(field)) for field in sample(table, number))
+        name for number, name in enumerate(table.names) if name not in used and has_numbers(table, number)
     ]
     if len(free) != 1:
         raise DataError(
@@ -264,11 +270,17 @@ def groups(table: Table, names: Sequence[str]) -> tuple[np.ndarray, list[str]]:
     """Return the number of the series of each row, in the order of their first rows, and their names."""
     if not names:
         return np.zeros(len(table), np.int64), [""]
-    columns = [group_texts(table, name) for name in names]
-    keys = columns[0] if len(columns) == 1 else ["/".join(key) for key in zip(*columns, strict=True)]
-    numbers: dict[str, int] = {}
-    codes = np.fromiter((numbers.setdefault(key, len(numbers)) for key in keys), np.int64, len(keys))
-    return codes, list(numbers)
+    keys = zip(*(group_texts(table, name) for name in names), strict=True)
+    numbers: dict[tuple[str, ...], int] = {}
+    codes = np.fromiter((numbers.setdefault(key, len(numbers)) for key in keys), np.int64, len(table))
+    joined = list(map("/".join, numbers))
+    if len(set(joined)) < len(joined):
+        twin = next(name for name in joined if joined.count(name) > 1)
+        raise DataError(
+            f"{table.source}: several series are named {twin!r}, as the groups {listed(names)} contain '/'; "
+            "replace it in these columns"
+        )
+    return codes, joined
 
 
 def group_texts(table: Table, name: str) -> list[str]:

@@ -19,8 +19,8 @@ def decode_utf8(where: str, contents: bytes) -> str:
     zero = contents.find(b"\0")
     if zero >= 0:
         raise DataError(
-            f"{where} is a binary file: byte {zero:,} is 0. Choose a text file, "
-            "or read it as bytes (level 'byte')"
+            f"{where} is a binary file: byte {zero:,} is 0; expected text. Only language models read "
+            "such files, as bytes (level 'byte')"
         )
     try:
         text = contents.decode("utf-8-sig")

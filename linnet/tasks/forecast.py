@@ -33,7 +33,7 @@ from linnet.data.frames import ForecastRows, as_frame, forecast_frame, forecast_
 from linnet.data.frequency import STEP, Frequency
 from linnet.data.grid import series_at, shown
 from linnet.data.layouts import LAYOUTS, SeriesColumns
-from linnet.data.series import Series, SeriesTable, series_of_frame
+from linnet.data.series import LARGEST, Series, SeriesTable, series_of_frame
 from linnet.data.series_sets import SERIES_SETS, SeriesSet, load_series
 from linnet.data.tables import format_of
 from linnet.data.text import parse_json
@@ -70,10 +70,9 @@ VALUES_PER_BATCH, FEWEST_BATCHES, MOST_BATCHES = 50, 20, 100
 them by heart, and validations must find the best weights before."""
 ENOUGH = 16
 """Forecasts from which figures can be compared."""
-LARGEST = 1e30
 LARGEST_TRUTH = 100.0
 """A jump counts no more than this many scales in the loss: after constant values, it may be millions."""
-LINEAR_BATCHES, LINEAR_RIDGE = 50, float(__import__("os").environ.get("RIDGE", "1e-2"))
+LINEAR_BATCHES, LINEAR_RIDGE = 50, 1e-2
 """Least squares before training: from as many batches, with the weight of the squared changes."""
 DENSE = 0.5
 """The least share of times with a value, in a file to predict."""
@@ -146,10 +145,9 @@ def check_positive(table: SeriesTable, remedy: str) -> None:
     for each in table.series:
         if (each.values <= 0).any():
             step, target = np.argwhere(each.values <= 0)[0]
-            time = shown(table.frequency.times(each.start, step + 1)[-1])
             raise DataError(
-                f"{named(each)}: the value at {time} is {each.values[step, target]:g}, and logarithms need "
-                f"positive values; {remedy}"
+                f"{named(each)}: the value at {time_at(each, step, table.frequency)} is "
+                f"{each.values[step, target]:g}, and logarithms need positive values; {remedy}"
             )
 
 
@@ -168,17 +166,25 @@ def named(series: Series) -> str:
     return series_at([series.name], 0, series.where)
 
 
+def time_at(series: Series, step: int, frequency: Frequency) -> str:
+    """Return the time of a step of a series, for messages; arrays have no times."""
+    if isinstance(series.start, int) and frequency.unit != STEP:
+        return f"step {step}"
+    return shown(frequency.times(series.start, step + 1)[-1])
+
+
 def check_sizes(table: SeriesTable) -> None:
     """Raise if a number is so large that its square, or a float32, may overflow."""
     for each in table.series:
-        largest = max(
-            float(np.nanmax(np.abs(part), initial=0)) for part in (each.values, each.known, each.observed)
-        )
-        if largest > LARGEST:
-            raise DataError(
-                f"{named(each)} has a value of {largest:g}; expected at most {LARGEST:g}. Divide the values, "
-                "or leave wrong ones empty"
-            )
+        for part in (each.values, each.known, each.observed):
+            large = np.abs(part) > LARGEST
+            if large.any():
+                step, column = np.argwhere(large)[0]
+                raise DataError(
+                    f"{named(each)} has a value of {part[step, column]:g} at "
+                    f"{time_at(each, step, table.frequency)}; expected at most {LARGEST:g}. Divide the "
+                    "values, or leave wrong ones empty"
+                )
 
 
 class Found(NamedTuple):
@@ -275,6 +281,11 @@ class Forecast(Task):
         horizon = data.horizon or max(1, min(frequency.horizon, longest // 8))
         season = data.season or (frequency.season if 3 * frequency.season <= longest else 1)
         context = data.context or min(max(4 * horizon, 2 * season), max(longest // 2, season + 1))
+        if data.context and data.context <= season:
+            raise DataError(
+                f"--context {data.context} does not reach back over a season of {season}; give at least "
+                f"{season + 1}, or another --season"
+            )
         return horizon, season, max(context, season + 1, 2)
 
     def check_lengths(self) -> None:
@@ -283,10 +294,12 @@ class Forecast(Task):
         if len(short) == len(self.table.series):
             longest = max(short, key=len)
             least = len(longest) - self.train_end(longest) + FEWEST
+            several = self.data.folds > 1
             raise DataError(
                 f"{longest.where}: the longest series, {longest.name or 'the only one'!r}, has "
                 f"{len(longest):,} values; a horizon of {self.found.sizes.horizon} needs at least {least:,}, "
-                "for training, validation and test. Give a smaller --horizon or longer series"
+                f"for training, validation and test. Give a smaller --horizon{' or --folds' * several} or "
+                "longer series"
             )
 
     @cached_property
@@ -665,6 +678,9 @@ class Forecast(Task):
         ]
         if sizes.log:
             said.append("all values are positive: logarithms are forecast (--transform none: the values)")
+        ended = [each for each in table.series if table.known and each.future < sizes.horizon]
+        if ended:
+            said.append(f"before you predict: {self.future_needed(ended[0], table)}")
         if self.too_short:
             said.append(
                 f"{self.too_short:,} of {len(table.series):,} series too short for training: they are only "
@@ -691,7 +707,7 @@ class Forecast(Task):
         if format_of(path) in FORMATS:
             table = load_series("own", path, self.columns_again())
         else:
-            table = series_of_frame(np.array(numbers(text, float, NUMBERS)), self.array_columns)
+            table = series_of_frame(self.typed_values(text), self.array_columns)
         rows = self.next_rows(model, self.checked_table(table), batch)
         times = [str(time) for time in rows.times]
         return {
@@ -699,6 +715,21 @@ class Forecast(Task):
             "time": times,
             **{name: [float(f"{value:.6g}") for value in column] for name, column in rows.columns.items()},
         }
+
+    def typed_values(self, text: str) -> np.ndarray:
+        """Return [steps, targets] of "3 5 4 6", or of "1,2 3,4" with the targets of a step."""
+        targets = len(self.found.targets)
+        steps = (
+            [[number] for number in numbers(text, float, NUMBERS)]
+            if targets == 1
+            else [numbers(step, float, NUMBERS) for step in text.split()]
+        )
+        if not steps or any(len(step) != targets for step in steps):
+            raise DataError(
+                f"expected steps with {targets} values each ({', '.join(self.found.targets)}), like "
+                f"{' '.join([','.join('1' * targets)] * 2)!r}, or a file; got {text!r}"
+            )
+        return np.array(steps)
 
     @property
     def array_columns(self) -> SeriesColumns:
@@ -763,11 +794,17 @@ class Forecast(Task):
         horizon = self.found.sizes.horizon
         for each in table.series:
             if table.known and each.future < horizon:
-                raise DataError(
-                    f"{named(each)}: the known covariates {', '.join(table.known)} end {each.future} steps "
-                    f"after its last value; a forecast of {horizon} steps needs them for {horizon}. Add rows "
-                    "with an empty target"
-                )
+                raise DataError(f"{named(each)}: {self.future_needed(each, table)}")
+
+    def future_needed(self, series: Series, table: SeriesTable) -> str:
+        """Return what rows are to be added to a series with known covariates that end too soon."""
+        horizon, last = self.found.sizes.horizon, len(series) - 1
+        first, end = (time_at(series, last + step, table.frequency) for step in (1, horizon))
+        return (
+            f"a forecast needs the known covariates {', '.join(table.known)} from {first} to {end}; they end "
+            f"at {time_at(series, last + series.future, table.frequency)}. Add rows with an empty "
+            f"{' and '.join(table.targets)}"
+        )
 
     def rows_of(self, table: SeriesTable, quantiles: np.ndarray) -> ForecastRows:
         horizon, levels = self.found.sizes.horizon, self.model.quantiles

@@ -36,15 +36,15 @@ def fan_chart(fan: Fan, frequency: Frequency, season: int, label: str) -> Chart:
     horizon = len(fan.quantiles)
     first = max(0, fan.last + 1 - past_steps(horizon, season))
     values = fan.series.values[first : fan.last + 1 + horizon, fan.target]
-    times = [label_of(time) for time in frequency.times(fan.series.start, fan.last + 1 + horizon)]
-    ahead, now = times[fan.last :], fan.series.values[fan.last, fan.target]
+    times = [*map(label_of, frequency.at(fan.series.start, np.arange(first, fan.last + 1 + horizon)))]
+    ahead, now = times[fan.last - first :], fan.series.values[fan.last, fan.target]
 
     def line(name: str, forecast: np.ndarray) -> Line:
         return Line(name, ahead, [float(now), *map(float, forecast)])
 
     middle = fan.quantiles[:, list(fan.levels).index(0.5)]
     lines = (
-        Line("values", times[first : first + len(values)], [*map(float, values)]),
+        Line("values", times[: len(values)], [*map(float, values)]),
         line("forecast", middle),
         *(line(name, forecast) for name, forecast in fan.others.items()),
     )

@@ -144,11 +144,9 @@ def level_of_part(series: Sequence[Series], sizes: Sizes) -> list[list[Tensor]]:
     for number, each in enumerate(series):
         values[: len(each), number] = each.values
     steps = torch.from_numpy(np.log(values) if sizes.log else values)
-    state, levels = level.start(steps[0]), []
-    for x in steps:
-        now, state = level.advance(x, state, sizes.span, relative=not sizes.log)
-        levels.append(now)
-    whole = with_constant_start(level.Level(*map(torch.stack, zip(*levels, strict=True))))
+    start = level.start(steps[0])
+    levels, _ = level.advance(steps, start, sizes.span, relative=not sizes.log, add=level.add_all)
+    whole = with_constant_start(levels)
     return [
         [extended(part[: len(each), number], sizes.horizon) for part in whole]
         for number, each in enumerate(series)

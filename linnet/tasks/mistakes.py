@@ -85,6 +85,8 @@ def most_confident_mistakes(
     """
     shown = sorted(wrong, reverse=True)[:MOST_MISTAKES]
     about = f"The {len(shown)} wrong answers with the highest probability, of {len(wrong)} wrong answers."
+    if not shown:
+        about = "No answer is wrong."
     return Section("Most confident mistakes", about, head, tuple(map(row, shown)))
 
 

@@ -581,7 +581,7 @@ class SeriesTask(ExampleTask):
         contents = {name: np.repeat(np.array(names, dtype=object), repeats) for name, names in named.items()}
         if self.found.sizes.steps:
             contents["step"] = np.concatenate([np.arange(1, count + 1) for count in repeats])
-        answer = self.found.columns.answer or "label"
+        answer = self.found.columns.answer or ("value" if self.found.sizes.value else "label")
         if self.found.sizes.value:
             return {**contents, answer: np.array([each["value"] for each in flat])}
         contents[answer] = np.array([each["label"] for each in flat], dtype=object)

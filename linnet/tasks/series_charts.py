@@ -84,8 +84,14 @@ def mistaken_steps(
 def step_chart(series: LabelledSeries, wrong: dict[int, int], classes: Sequence[str]) -> Chart:
     truth = [float(classes.index(label)) if label else float("nan") for label in series.labels]
     answers = [float(wrong.get(step, number)) for step, number in enumerate(truth)]
-    steps = [*range(1, len(series) + 1)]
-    lines = (Line("class", steps, truth), Line("answer", steps, answers))
+    lines = (stairs("class", truth), stairs("answer", answers))
     names = ", ".join(f"{number} {name}" for number, name in enumerate(classes))
     about = "The series of the test set with the most wrong steps."
-    return Chart(f"{series.name}: {len(wrong):,} wrong steps", about, "step", f"class: {names}", lines)
+    title = f"{series.name}: {len(wrong):,} wrong step{'s' * (len(wrong) > 1)}"
+    return Chart(title, about, "step", f"class: {names}", lines)
+
+
+def stairs(name: str, classes: Sequence[float]) -> Line:
+    """Return a line that is level for each step: between two classes, there is nothing."""
+    x = [step + side for step in range(1, len(classes) + 1) for side in (-0.5, 0.5)]
+    return Line(name, x, [number for number in classes for _ in range(2)])

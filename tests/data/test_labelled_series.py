@@ -114,9 +114,12 @@ def test_times_sort_and_their_distances_are_read(tmp_path: Path):
         ("id,x,kind\na,1,up\n", COLUMNS._replace(channels=("x", "id")), r"'id' is given to --group and to"),
         ("id,t,x,kind\na,1,1,up\na,1,2,up\n", COLUMNS._replace(time="t"), r"line 3: the time 1 was already"),
         ("id,t,x,kind\na,noon,1,up\n", COLUMNS._replace(time="t"), r"line 2: the time is 'noon'"),
+        ("id,x,y,kind\na,1,1,up\na,no,1,up\na,1,1,up\n", COLUMNS, r"line 3: the column 'x' is 'no'"),
+        ("id,x,kind\na,1,up\na,-1e31,up\n", COLUMNS, r"line 3, series 'a' has a value of -1e\+31"),
+        ("id,t,x,kind\na,0.5,1,u\na,soon,1,u\na,1,1,u\n", COLUMNS._replace(time="t"), r"line 3.*'soon'"),
         ("id,t,x,kind\na,0.5,1,up\na,,1,up\n", COLUMNS._replace(time="t"), r"line 3: the time is missing"),
         ("id,t,x,kind\na,1,1,up\na,,1,up\n", COLUMNS._replace(time="t"), r"line 3: the time is missing"),
-        ("1,2,3\n4,5,6\n", COLUMNS, r"line 1 has only numbers"),
+        ("1,2,3\n4,5,6\n", COLUMNS, r"line 1 has values"),
     ],
 )
 def test_bad_tables_are_refused_with_the_line(tmp_path: Path, text: str, columns: LongColumns, message: str):
@@ -141,6 +144,14 @@ def test_arrays_of_equal_length(tmp_path: Path):
     rows = read_labelled_series(saved(tmp_path, x=x[..., 0], names=["a", "b"], channels=["level"]))
     assert rows.channels == ("level",)
     assert [each.name for each in rows.series] == ["a", "b"]
+
+
+def test_padded_arrays_with_lengths(tmp_path: Path):
+    x = np.arange(6.0).reshape(2, 3)
+    rows = read_labelled_series(saved(tmp_path, x=x, lengths=[3, 2], y=[1, 2]), LongColumns(answer="label"))
+    assert [each.values.tolist() for each in rows.series] == [[[0], [1], [2]], [[3], [4]]]
+    rows = read_labelled_series(saved(tmp_path, x=x, lengths=[1, 1], y=[1, 2]), LongColumns(answer="label"))
+    assert [each.values.tolist() for each in rows.series] == [[[0, 1, 2]], [[3, 4, 5]]]
 
 
 def test_arrays_one_after_another_with_times_and_answers_of_steps(tmp_path: Path):

@@ -130,6 +130,14 @@ def test_the_only_column_of_numbers_is_the_target(tmp_path: Path):
     assert (table.targets, table.columns.time) == (("count",), "day")
 
 
+def test_the_names_of_pandas_and_a_column_of_steps(tmp_path: Path):
+    found = read(tmp_path, ",0,1\n0,5,7\n1,6,8\n", SeriesColumns())
+    assert lists(found) == {"0": [5, 6], "1": [7, 8]}
+    found = read(tmp_path, "time,sales\n10,5\n12,6\n14,7\n", SeriesColumns())
+    assert lists(found) == {"sales": [5, 6, 7]}
+    assert (str(found.frequency), found.series[0].start) == ("2step", 10)
+
+
 @pytest.mark.parametrize("ending", [".csv", ".csv.gz", ".csv.xz", ".tsv", ".tsv.xz"])
 def test_formats(ending: str, tmp_path: Path):
     text = "date,sales\n2024-01-01,1.5\n2024-01-02,2\n".replace(
@@ -331,6 +339,18 @@ BAD = [
         "line 5: the time 2024-01-03T12:00:00 is not on the grid: the distance of the times is D, and",
     ),
     ("date,sales\n2024-01-01,1\n", plain(), "no series has two times"),
+    ("month,sales\nJan 2024,1\nFeb 2024,2\n", SeriesColumns(), "line 2: the time is 'Jan 2024'; expected"),
+    ("s,Date,x\na,31/1/24,1\na,1/2/24,2\n", SeriesColumns(group=("s",)), "line 2: the time is '31/1/24'"),
+    (
+        "date,sales\n2024-10-27 01:00,1\n2024-10-27 02:00,1\n2024-10-27 02:00,1\n",
+        plain(),
+        "name them with --group. If a clock was set back, give the times in UTC or with their offset",
+    ),
+    (
+        "date,sales\n2024-01-31,1\n2024-02-29,2\n2024-03-29,3\n2024-04-30,3\n",
+        plain(),
+        "give another distance with --frequency. If each time is a month, write it as 2024-04",
+    ),
     (
         "date,sales\n2024-01-01,1\n2024-01-02,1\n",
         plain(frequency="fortnight"),
@@ -366,6 +386,11 @@ BAD = [
         "date,shop,sales\n2024-01-01,a,1\n2024-01-02,,1\n",
         LONG,
         "line 3: the group 'shop' is ''; expected a name",
+    ),
+    (
+        "date,a,b,sales\n2024-01-01,x/y,z,1\n2024-01-02,x,y/z,1\n",
+        LONG._replace(group=("a", "b")),
+        "several series are named 'x/y/z', as the groups 'a', 'b' contain '/'; replace it",
     ),
     # covariates
     (
@@ -409,7 +434,8 @@ BAD = [
     ('date,sales\n2024-01-01,"1\n', plain(), "is not a row of a table"),
     ("", plain(), "sales.csv has no rows"),
     ("date,sales\n", plain(), "sales.csv has no rows"),
-    ("1,2\n3,4\n", SeriesColumns(), "line 1 has only numbers ('1', '2'); expected the names"),
+    ("1,2\n3,4\n", SeriesColumns(), "line 1 has values ('1', '2'); expected the names"),
+    ("2024-01-01,1\n2024-01-02,2\n", SeriesColumns(), "line 1 has values ('2024-01-01', '1'); expected"),
     ("H1,605,586\nH2,4,5\n", SeriesColumns(), "line 1 has numbers ('605', '586'); expected a header"),
     ("id,x,y\na,1,2\na,3,4\n", SeriesColumns(), "line 3: the series 'a' was already at sales.csv, line 2"),
     (

@@ -395,6 +395,25 @@ def test_a_forecast_of_a_file_is_that_of_its_frame(trained: Path):
 def test_numbers_that_are_typed_have_steps_instead_of_times(trained: Path, capsys: Any):
     assert predict(trained, "3 5 4 6") == 0
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["4", "5", "6"]
+    assert predict(trained, "3 -5 4") == 1
+    assert "the value at step 1 is -5, and logarithms need" in capsys.readouterr().err
+
+
+def test_the_targets_of_a_typed_step_have_commas(tmp_path: Path, capsys: Any):
+    lines = ["date,load,heat", *(f"{START + step},{step % 7},{-step % 5}" for step in range(60))]
+    train(config(write(tmp_path / "two.csv", lines), target="load,heat"), tmp_path / "run")
+    assert predict(tmp_path, "1,2 3,4 2,1") == 0
+    assert capsys.readouterr().out.startswith("3  load ")
+    assert predict(tmp_path, "1 2 3") == 1
+    assert (
+        "expected steps with 2 values each (load, heat), like '1,1 1,1', or a file" in capsys.readouterr().err
+    )
+
+
+def test_help_begins_with_the_columns_and_the_horizon(capsys: Any):
+    with pytest.raises(SystemExit):
+        main(["train", "forecast", "--help"])
+    assert {"--time", "--target", "--group", "--known", "--horizon"} <= {*capsys.readouterr().out.split()}
 
 
 def test_future_values_of_known_covariates_are_needed(known: Path, tmp_path: Path, capsys: Any):
@@ -403,8 +422,12 @@ def test_future_values_of_known_covariates_are_needed(known: Path, tmp_path: Pat
     path = write(tmp_path / "new.csv", rows(names=["east"], future=HORIZON - 1))
     assert predict(known, path) == 1
     error = capsys.readouterr().err
-    assert f"{path}, line 2, series 'east': the known covariates holiday end 2 steps after" in error
-    assert "Add rows with an empty target" in error
+    needed = (
+        "a forecast needs the known covariates holiday from 2024-03-21 to 2024-03-23; they end at 2024-03-22"
+    )
+    assert f"{path}, line 2, series 'east': {needed}. Add rows with an empty sales" in error
+    run = task_of(tmp_path, rows(future=HORIZON - 1), **COVARIATES)
+    assert f"before you predict: {needed}. Add rows with an empty sales" in run.notes()
 
 
 WRONG_FILES = [
@@ -513,13 +536,15 @@ REFUSED: list[tuple[list[str], dict[str, Any], str]] = [
     ([*GOOD, GOOD[9]], {}, r"line 62: the time 2024-01-09 was already at .*line 10"),
     ([*GOOD[:9], line(8, "many"), *GOOD[10:]], {}, r"line 10: the column 'sales' is 'many'"),
     ([*GOOD[:9], line(8, "inf"), *GOOD[10:]], {}, r"line 10: the column 'sales' is infinite"),
-    ([*GOOD[:9], line(8, "1e200"), *GOOD[10:]], {}, r"series 'sales' has a value of 1e\+200"),
+    ([*GOOD[:9], line(8, "1e200"), *GOOD[10:]], {}, r"has a value of 1e\+200 at 2024-01-09; expected"),
     (
         [*GOOD[:9], line(8, 0), *GOOD[10:]],
         {"transform": "log"},
         r"series 'sales': the value at 2024-01-09 is 0",
     ),
     (GOOD, {"horizon": 40}, r"'sales', has 60 values; a horizon of 40 needs at least 84"),
+    (GOOD, {"folds": 20}, r"needs at least 124.*Give a smaller --horizon or --folds or longer series"),
+    (GOOD, {"context": 7}, r"--context 7 does not reach back over a season of 7; give at least 8"),
     (GOOD[:5], {}, r"a horizon of 3 needs at least 10"),
     (GOOD[:2], {}, r"no series has two times"),
     (GOOD, {"target": "sale"}, r"has no column 'sale'; did you mean 'sales'"),

@@ -19,6 +19,7 @@ from linnet.data.labelled_series import LabelledSeries
 from linnet.runs.config import RunConfig, override
 from linnet.runs.errors import Mismatch
 from linnet.runs.records import read_result
+from linnet.tasks.mistakes import most_confident_mistakes
 from linnet.tasks.series import MOST_STEPS, Found, SeriesTask, channel_moments
 from linnet.tasks.series_baselines import class_baselines, means_before, summaries, value_baselines
 from linnet.tasks.series_charts import channel_chart
@@ -174,6 +175,7 @@ def test_the_splits_of_an_archive_and_what_its_header_says(
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 11
     assert lines[1].startswith("2  ")
+    assert [*run.task.answer_table(run.model, "X_TEST.ts").columns] == ["series", "value"]
     assert run.evaluate("all", path="X_TEST.ts")["r2"] == pytest.approx(run.evaluate("test")["r2"])
 
 
@@ -373,6 +375,11 @@ def test_charts_of_mistaken_series(folder: Path):
     assert task.charts(task.build(), "test", task.metrics()) == []
 
 
+def test_without_a_mistake_the_table_says_so():
+    section = most_confident_mistakes(("probability",), [], lambda row: row)
+    assert (section.about, section.rows) == ("No answer is wrong.", ())
+
+
 def test_charts_of_series_with_wrong_steps(folder: Path):
     task = task_of(folder, path=str(folder / "turns.csv"))
     series, metrics = task.rows("test"), task.metrics()
@@ -380,8 +387,11 @@ def test_charts_of_series_with_wrong_steps(folder: Path):
     metrics.mistakes = [(0.9, MOST_STEPS + 2, right, 1 - right)]
     (chart,) = task.charts(task.build(), "test", metrics)
     truth, answer = chart.lines
-    assert [one == other for one, other in zip(truth.y, answer.y, strict=True)].count(False) == 1
-    assert answer.y[2] == 1 - right
+    # A step is level from 0.5 before it to 0.5 after it.
+    assert truth.x[:4] == [0.5, 1.5, 1.5, 2.5]
+    assert [one == other for one, other in zip(truth.y, answer.y, strict=True)].count(False) == 2
+    assert answer.y[4:6] == [1 - right] * 2
+    assert chart.title.endswith(": 1 wrong step")
     assert chart.y_label == "class: 0 down, 1 up"
 
 
