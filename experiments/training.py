@@ -14,13 +14,14 @@ from experiments.tables import Row, Table, config_of, only_evaluates
 from linnet.analysis.runs import updates_to_solve
 from linnet.runs.config import RunConfig, differences, override
 from linnet.runs.records import read_environment, read_metrics
+from linnet.runs.stored import within
 from linnet.train.compare import repeats
 
 RUNS = Path("runs") / "experiments"
 # Settings that do not change what a run computes, and `start_from`, which the row determines.
 NOT_CHANGES = (
     *("data_dir", "path", "threads", "device", "start_from", "tensorboard", "context_file"),
-    *("log_every", "checkpoint_steps", "checkpoint_seconds"),
+    *("log_every", "checkpoint_steps", "checkpoint_seconds", "store", "store_checkpoints"),
 )
 
 
@@ -70,7 +71,8 @@ def repeated(table: Table, row: Row, config: RunConfig, folder: Path) -> Iterato
         yield config, folder
         return
     for label, settings in repeats(config, row.seeds, 0 if row.seeds else table.folds):
-        yield override(config, settings), folder / label.strip("-")
+        name = label.strip("-")
+        yield within(override(config, settings), name), folder / name
 
 
 def repetitions(table: Table, row: Row, config: RunConfig, folder: Path) -> dict[str, Path]:

@@ -87,6 +87,7 @@ def quantize_integer(
 def load(folder: str | Path, checkpoint: str = "best") -> TrainedRun:
     """Return the trained run in a directory, with `config`, `task`, `model`, `predict` and `evaluate`.
 
+    folder       the directory, or the URL of a run in a store: "s3://bucket/kjv-sru"
     checkpoint   "best" or "last"
     """
     # Imported here, not above: reading runs needs packages that recurrent layers do not need.

@@ -13,7 +13,7 @@ from linnet.analysis.paired import paired_section
 from linnet.analysis.report import LENS, write_report
 from linnet.analysis.runs import panels, read_run
 from linnet.analysis.table import best_run, text_table
-from linnet.cli.folders import RUNS, data_name, overwrite
+from linnet.cli.folders import RUNS, data_name, overwrite, send_again
 from linnet.cli.options import (
     add_cross_validation,
     add_run_options,
@@ -28,6 +28,7 @@ from linnet.cli.parser import at_least_one, path_name
 from linnet.runs.config import RunConfig
 from linnet.runs.load import load
 from linnet.runs.records import write_atomically
+from linnet.runs.stored import send_files, within
 from linnet.tasks import TASKS
 from linnet.tasks.base import Task
 from linnet.train.compare import check_unit, plans, shared_task, variations
@@ -92,9 +93,19 @@ def run(options: argparse.Namespace) -> None:
         runs = list(variations(config, dict(options.vary), folder, *repeated))
     else:
         runs = list(plans(config, task, options.units, options.budget, folder, *repeated))
+    runs = [(within(each, path.name), path) for each, path in runs]
     for each, path in runs if options.overwrite else ():
         overwrite(path, each)
     Comparing(options, folder, runs, task).run()
+    store_pages(config, folder, runs)
+
+
+def store_pages(config: RunConfig, folder: Path, runs: Sequence[tuple[RunConfig, Path]]) -> None:
+    """Copy to a store what was written after the runs: their samples and speeds, and the pages of all."""
+    for each, path in runs:
+        send_again(each, path)
+    if config.loop.store and is_first_process():
+        send_files(config.loop.store, [folder / "report.html", folder / LENS])
 
 
 def base_config(options: argparse.Namespace) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 from linnet.cli.folders import task_of
 from linnet.cli.options import add_checkpoint, add_dataclass, add_run_options, given_options
 from linnet.cli.output import result_line, say, section_table
-from linnet.cli.parser import path_name
+from linnet.cli.parser import run_name
 from linnet.deploy.quantize import quantize
 from linnet.runs.config import options as options_of
 from linnet.runs.load import TrainedRun, load
@@ -30,7 +30,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
     )
     task = task_of(getattr(command, "first_word", None))
     add = command.add_argument
-    add("folder", type=path_name, metavar="RUN")
+    add("folder", type=run_name, metavar="RUN")
     add_checkpoint(command)
     add("--splits", nargs="+", choices=TASKS[task].splits, help=SPLITS_HELP)
     add("--dynamic", action="store_true", help="keep learning while evaluating")

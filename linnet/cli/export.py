@@ -9,8 +9,9 @@ from typing import Any
 
 import torch
 
+from linnet.cli.folders import local_folder
 from linnet.cli.options import add_checkpoint
-from linnet.cli.parser import path_name
+from linnet.cli.parser import path_name, run_name
 from linnet.data.vocabulary import Vocabulary
 from linnet.deploy.c import export_c
 from linnet.deploy.hub import export_hub
@@ -33,7 +34,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
         "files for onnxruntime, or all of it as a folder that the Hugging Face Hub understands."
     )
     add = command.add_argument
-    add("folder", type=path_name, metavar="RUN")
+    add("folder", type=run_name, metavar="RUN")
     about = (
         "c: C99 without libraries; js: an ES module; wasm: WebAssembly in one; onnx: for onnxruntime; "
         "hub: for the Hugging Face Hub"
@@ -50,7 +51,7 @@ def run(options: argparse.Namespace) -> None:
     if options.weights and options.to != "c":
         raise ValueError(f"--weights is an option of --to c; --to {options.to} has its weights in the module")
     trained = load(options.folder, options.checkpoint)
-    out = options.out or options.folder / "export" / options.to
+    out = options.out or local_folder(options.folder) / "export" / options.to
     if options.to == HUB:
         say_written(export_hub(trained, out, int8=options.int8))
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ from linnet.runs.config import RunConfig
 from linnet.runs.errors import Damaged
 from linnet.runs.overwrite import delete_run
 from linnet.runs.records import read_config
+from linnet.runs.remote import is_url
+from linnet.runs.stored import fetch_records, last_part, stored_run
 from linnet.tasks import TASKS
 
 RUNS = Path("runs")
@@ -22,10 +25,27 @@ def data_name(config: Any) -> str:
 def task_of(folder: str | None) -> str:
     """Return the task of a run, whose options a command takes."""
     try:
-        return read_config(Path(folder or "")).task
+        return read_config(records_of(folder or "")).task
     except (OSError, ValueError, Damaged):
         # `load` reports what is wrong with the folder.
         return RunConfig().task
+
+
+@cache
+def records_of(run: str | Path) -> Path:
+    """Return the folder of a run or of several, or one with the records of those at a URL in a store."""
+    return fetch_records(str(run)) if is_url(run) else Path(run)
+
+
+def local_folder(run: str | Path) -> Path:
+    """Return the folder of what is made from a run: its own, or for one in a store a folder of its name."""
+    return Path(last_part(str(run))) if is_url(run) else Path(run)
+
+
+def send_again(config: RunConfig, folder: Path) -> None:
+    """Copy to the store of a run what was written after its training, such as its report."""
+    if is_first_process() and (stored := stored_run(config.loop)):
+        stored.send(folder)
 
 
 def overwrite(folder: Path, config: RunConfig) -> None:
@@ -35,3 +55,5 @@ def overwrite(folder: Path, config: RunConfig) -> None:
     """
     if folder.exists() and is_first_process():
         delete_run(folder, config)
+    if is_first_process() and (stored := stored_run(config.loop)):
+        stored.delete()

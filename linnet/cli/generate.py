@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from linnet.cli.options import add_checkpoint
-from linnet.cli.parser import path_name
+from linnet.cli.parser import run_name
 from linnet.models.generate import generate
 from linnet.runs.load import load
 from linnet.runs.untrusted import harmless
@@ -16,7 +16,7 @@ from linnet.runs.untrusted import harmless
 def add_options(command: argparse.ArgumentParser) -> None:
     command.description = "Continue a prompt, one token at a time."
     add = command.add_argument
-    add("folder", type=path_name, metavar="RUN")
+    add("folder", type=run_name, metavar="RUN")
     add("--prompt", default="", help="the text to continue (the beginning of a line)")
     add("--tokens", type=int, default=100, help="number of tokens to generate (100)")
     add("--temperature", type=float, default=1.0, help="0: always take the most likely token (1)")

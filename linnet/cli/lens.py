@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 
+from linnet.cli.folders import local_folder
 from linnet.cli.options import add_checkpoint
 from linnet.cli.output import say
-from linnet.cli.parser import path_name
+from linnet.cli.parser import path_name, run_name
 
 
 def add_options(command: argparse.ArgumentParser) -> None:
@@ -16,7 +17,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
         "Give two runs to see them side by side."
     )
     add = command.add_argument
-    add("folders", nargs="+", type=path_name, metavar="RUN", help="one run, or two to be shown side by side")
+    add("folders", nargs="+", type=run_name, metavar="RUN", help="one run, or two to be shown side by side")
     add("--text", help="what the model reads at first (the beginning of the validation text)")
     add("--out", type=path_name, metavar="FILE", help="(lens.html in the first RUN)")
     whether = argparse.BooleanOptionalAction
@@ -32,5 +33,5 @@ def run(options: argparse.Namespace) -> None:
     if len(options.folders) > 2:
         raise ValueError(f"a lens shows one run or two; got {len(options.folders)}")
     page = lens_of_runs(options.folders, options.text, options.int8, options.checkpoint)
-    path = page.save(options.out or options.folders[0] / "lens.html")
+    path = page.save(options.out or local_folder(options.folders[0]) / "lens.html")
     say(f"The page is {path}; open it in a browser")

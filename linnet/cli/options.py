@@ -192,13 +192,16 @@ def run_config(found: argparse.Namespace, task: str, first: Mapping[str, Any] | 
 
 
 def settings_in(path: Path) -> Any:
+    from linnet.runs.config import override
     from linnet.runs.errors import Damaged
     from linnet.runs.records import config_from
     from linnet.runs.untrusted import SMALL, parse_json
 
     try:
         with open(path, "rb") as file:
-            return config_from(path, parse_json(path, file.read(SMALL)))
+            config = config_from(path, parse_json(path, file.read(SMALL)))
+            # The store of another run is not that of this one.
+            return override(config, {"store": "", "store_checkpoints": False})
     except (OSError, Damaged) as error:
         raise ValueError(f"--config needs the config.json of a run; {path} is not one: {error}") from None
 

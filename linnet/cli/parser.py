@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from linnet.base.suggest import did_you_mean, no_such
+from linnet.runs.remote import is_url
 from linnet.units import UNITS
 
 DEVICES = ("cpu", "cuda")
@@ -97,6 +98,11 @@ def path_name(text: str) -> Path:
     if not text:
         raise argparse.ArgumentTypeError("expected the name of a file or a folder; got an empty text")
     return Path(text)
+
+
+def run_name(text: str) -> Path | str:
+    """A folder, or a URL in a store."""
+    return text if is_url(text) else path_name(text)
 
 
 def at_least_one(text: str) -> int:

@@ -6,8 +6,9 @@ import argparse
 
 from linnet.analysis.plots import FORMATS, PLOTS, write_figures
 from linnet.analysis.runs import find_runs, split_by
+from linnet.cli.folders import local_folder, records_of
 from linnet.cli.output import say
-from linnet.cli.parser import path_name
+from linnet.cli.parser import path_name, run_name
 from linnet.runs.untrusted import has_folder
 
 
@@ -21,7 +22,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
     command.epilog = f"plots:\n{names}"
     command.formatter_class = argparse.RawDescriptionHelpFormatter
     add = command.add_argument
-    add("paths", nargs="+", type=path_name, metavar="RUN", help="a run, or a folder of runs (a comparison)")
+    add("paths", nargs="+", type=run_name, metavar="RUN", help="a run, or a folder of runs (a comparison)")
     add("--what", nargs="+", default=[], choices=list(PLOTS), metavar="NAME", help=", ".join(PLOTS))
     add("--by", metavar="SETTING", help="a panel for each value of this setting, such as num_layers")
     add("--text", help="decay, attention: the text that the model reads")
@@ -33,10 +34,10 @@ def add_options(command: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     if options.text is not None and not {"decay", "attention"} & {*options.what}:
         raise ValueError("--text is for some plots only; give --what attention or --what decay as well")
-    runs = find_runs(options.paths)
+    runs = find_runs(map(records_of, options.paths))
     if options.by:
         runs = split_by(runs, options.by)
-    own = options.paths[0] / "plots"
+    own = local_folder(options.paths[0]) / "plots"
     if options.out is None:
         has_folder(own)
     for line in write_figures(runs, options.out or own, options.what, options.format, text=options.text):

@@ -18,11 +18,12 @@ from linnet.base.settings import fingerprint, option
 from linnet.cli.folders import task_of
 from linnet.cli.options import add_checkpoint, add_dataclass
 from linnet.cli.output import say
-from linnet.cli.parser import path_name
+from linnet.cli.parser import path_name, run_name
 from linnet.cli.predict_table import answer_table, is_table
 from linnet.runs.answers import AnswerFile
 from linnet.runs.load import TrainedRun, load
 from linnet.runs.records import looks_like_a_run
+from linnet.runs.remote import is_url
 from linnet.runs.untrusted import harmless
 from linnet.tasks import TASKS
 from linnet.tasks.base import Task
@@ -38,7 +39,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
         "of its task."
     )
     add = command.add_argument
-    add("folder", type=path_name, metavar="RUN")
+    add("folder", type=run_name, metavar="RUN")
     add(
         "inputs",
         nargs="*",
@@ -54,7 +55,8 @@ def add_options(command: argparse.ArgumentParser) -> None:
     add("--plot", type=path_name, help="of forecast: draw the answers to this .html, .svg or .png")
     add("--json", action="store_true", help="one JSON object per line, with the input and the answer")
     add_checkpoint(command)
-    folder = next((word for word in getattr(command, "words", ()) if looks_like_a_run(Path(word))), None)
+    words = getattr(command, "words", ())
+    folder = next((word for word in words if is_url(word) or looks_like_a_run(Path(word))), None)
     choices = prediction_options(TASKS[task_of(folder)])
     add_dataclass(command, choices)
     command.set_defaults(run=run, names=[each.name for each in dataclasses.fields(choices)])

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from linnet.base.tables import text_table
-from linnet.cli.folders import data_name
+from linnet.cli.folders import data_name, local_folder
 from linnet.cli.output import say
 from linnet.runs.answer_tables import check_table_path, json_rows, write_table
 from linnet.runs.load import TrainedRun
@@ -73,9 +73,9 @@ def write_answers(answers: AnswerTable, options: argparse.Namespace) -> None:
     elif answers.parts <= MOST_PARTS and count <= MOST_ROWS:
         say(text_table([*printed(answers, count)], left=texts(answers)))
     else:
-        write_table(options.folder / NAME, answers.columns)
+        write_table(local_folder(options.folder) / NAME, answers.columns)
         say(text_table([*printed(answers, FIRST_ROWS)], left=texts(answers)))
-        say(f"{answers.about}: all {count:,} rows are in {options.folder / NAME}")
+        say(f"{answers.about}: all {count:,} rows are in {local_folder(options.folder) / NAME}")
 
 
 def texts(answers: AnswerTable) -> set[int]:

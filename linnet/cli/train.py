@@ -9,7 +9,7 @@ from pathlib import Path
 from linnet.analysis.report import write_report
 from linnet.analysis.runs import read_run, unit_name
 from linnet.analysis.verdict import verdict
-from linnet.cli.folders import RUNS, data_name, overwrite
+from linnet.cli.folders import RUNS, data_name, overwrite, send_again
 from linnet.cli.options import add_run_options, add_sources, run_config
 from linnet.cli.output import is_first_process, result_line, say
 from linnet.cli.parser import LazyParser, path_name
@@ -49,6 +49,7 @@ def run(options: argparse.Namespace) -> None:
     report = folder / "report.html"
     if is_first_process():
         write_report(report, [read_run(folder)], f"{folder.name}")
+    send_again(config, folder)
     say(result_line("valid", result["valid"]))
     say(result_line("test", result["test"]))
     for baseline in result.get("baselines", ()):

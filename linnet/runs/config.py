@@ -146,11 +146,13 @@ class LoopConfig(Checked):
         (), "also write the metrics to these; metrics.csv is always written", choices=LOGGERS
     )
     start_from: str | None = option(None, "start with the best weights of this run (finetuning)")
+    store: str = option("", "also copy the results to this URL of fsspec: s3://bucket/run, gs://, file://")
+    store_checkpoints: bool = option(False, "copy the last checkpoint too, to resume on another machine")
 
 
 LATER = (
     *("epochs", "steps", "updates", "minutes", "patience", "stop_below", "stop_above"),
-    *("log_every", "checkpoint_steps", "checkpoint_seconds", "logger"),
+    *("log_every", "checkpoint_steps", "checkpoint_seconds", "logger", "store", "store_checkpoints"),
 )
 """The settings that may change when a run is resumed: how long it trains and how often it writes."""
 HORIZON = ("epochs", "steps", "updates")

@@ -18,6 +18,8 @@ from linnet.runs import checkpoints
 from linnet.runs.config import RunConfig, override
 from linnet.runs.errors import Damaged, Mismatch, room_for
 from linnet.runs.records import read_config, write_atomically
+from linnet.runs.remote import is_url
+from linnet.runs.stored import fetch
 from linnet.runs.stream import RunStream
 from linnet.runs.untrusted import LARGE, check, has_file, read_bytes
 from linnet.tasks import TASKS
@@ -81,12 +83,12 @@ class TrainedRun:
 
 
 def load(folder: str | Path, checkpoint: str = "best") -> TrainedRun:
-    """Return the trained run in a directory; `checkpoint` is "best" or "last".
+    """Return the trained run in a directory, or in a store by its URL; `checkpoint` is "best" or "last".
 
     The directory may come from a stranger: nothing in it is executed, and what was changed after it was
     written is refused with a `Damaged` or a `Mismatch`.
     """
-    folder = Path(folder)
+    folder = fetch(str(folder), checkpoint) if is_url(folder) else Path(folder)
     config = read_config(folder)
     found = checkpoints.must_find(folder, checkpoint)
     task = task_of(folder, config)

@@ -35,6 +35,7 @@ from linnet.runs.records import (
     write_details,
     write_result,
 )
+from linnet.runs.stored import StoredRun, stored_run
 from linnet.tasks import TASKS
 from linnet.tasks.base import Task
 from linnet.tasks.evaluation import charts, collect
@@ -69,15 +70,20 @@ def train(
     fabric, folder = make_fabric(config.loop), Path(folder)
     refuse_other(folder, config)
     refuse_occupied(folder)
+    stored = stored_run(config.loop) if fabric.is_global_zero else None
+    if agreed(fabric, lambda: bool(stored and stored.bring_back(folder, config))):
+        return agreed(fabric, lambda: read_result(folder))
     # Built before anything is written: a wrong name leaves no directory behind.
     run = Run(config, folder, fabric, progress or Silent(), task)
     run.store.check_source()
-    run.validated = validated
+    run.validated, run.stored = validated, stored
     run.compute_files()
     with ExitStack() as stack:
         if fabric.is_global_zero:
             make_folder(folder)
             stack.enter_context(claim(folder))
+            if stored:
+                stack.enter_context(stored.sending(folder))
         fabric.barrier()
         return run.make()
 
@@ -86,6 +92,7 @@ class Run:
     """A run: epochs, validations and the test. `Updater` makes updates, `Store` saves and restores."""
 
     validated: Validated | None = None
+    stored: StoredRun | None = None
 
     def __init__(
         self, config: RunConfig, folder: Path, fabric: Any, progress: Progress, task: Task | None = None
@@ -129,6 +136,7 @@ class Run:
         if self.context.is_first:
             open_run(folder, self.config)
             keep_assets(folder, self.task.assets())
+        agreed(self.fabric, self.begin_stored)
         if result:
             return result
         self.store.forget_what_came_after()
@@ -145,6 +153,11 @@ class Run:
             return self.finish()
         finally:
             self.recorder.close()
+
+    def begin_stored(self) -> None:
+        """Copy the settings: a store that cannot be written says so now, and not after hours of training."""
+        if self.stored:
+            self.stored.send(self.context.folder)
 
     def known_result(self) -> Row | None:
         """Return the result of a run that is finished."""
@@ -240,11 +253,17 @@ class Run:
         self.updater.choose_optimiser()
 
     def tell_validated(self) -> None:
-        """Call `validated` if there was a validation since the last call."""
-        costs, tell = self.context.here.history, self.validated
-        if tell and len(costs) > self.told:
+        """Copy the run to its store and call `validated`, if there was a validation since the last time."""
+        costs = self.context.here.history
+        if len(costs) > self.told:
             self.told = len(costs)
-            agreed(self.fabric, lambda: tell(tuple(costs)))
+            agreed(self.fabric, lambda: self.after_validation(tuple(costs)))
+
+    def after_validation(self, costs: Sequence[float]) -> None:
+        if self.stored:
+            self.stored.try_to_send(self.context.folder)
+        if self.validated:
+            self.validated(costs)
 
     def refuse_nonsense(self, split: str, figures: Row) -> None:
         """Raise if the loss is not finite: after NaN in the weights, an accuracy still is."""

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 from linnet.runs.config import RunConfig, override
 from linnet.runs.errors import Damaged, Mismatch, NotFinite, Stopped, log, missing, room_for
 from linnet.runs.records import file_lock, make_folder, read_result, write_atomically
+from linnet.runs.stored import within
 from linnet.runs.untrusted import LARGE, check, open_file, parse_json, read_bytes
 from linnet.tasks import TASKS
 from linnet.tasks.results import Metric
@@ -117,7 +118,8 @@ def run_trial(
             report(optuna, trial, costs)
 
     try:
-        result = train(override(config, drawn), folder / name_of(trial), progress, validated=validated)
+        own = within(override(config, drawn), name_of(trial))
+        result = train(own, folder / name_of(trial), progress, validated=validated)
     except NotFinite:
         trial.set_user_attr("stopped_by", "not finite")
         report_worst(trial)

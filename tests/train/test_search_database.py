@@ -91,6 +91,36 @@ def test_of_three_workers_one_is_killed_and_all_runs_are_made_none_twice(server:
     assert metrics(again) == metrics(tmp_path / "whole")
 
 
+class Killed(BaseException):
+    """Nobody catches it."""
+
+
+def test_a_run_is_taken_over_from_its_checkpoint_in_a_store(
+    server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    given = config(store=f"file://{tmp_path}/store", store_checkpoints=True)
+    how: dict[str, Any] = {"storage": server, "dead_after": 0.5}
+
+    def killed(optuna: Any, trial: Any, costs: Any) -> None:
+        if len(costs) == 2:
+            raise Killed
+
+    with monkeypatch.context() as patch, pytest.raises(Killed):  # noqa: PT012
+        patch.setattr(search, "report", killed)
+        # The database still has its row, as that of a process that was killed.
+        patch.setattr(DatabaseClaims, "remove", lambda *arguments: None)
+        search.search(given, tmp_path / "a" / "stored", Plan(RANGES, runs=1), **how)
+    study = search.search(given, tmp_path / "b" / "stored", Plan(RANGES, runs=1), **how)
+    assert states(study) == ["COMPLETE"]
+    speeds = (tmp_path / "b" / "stored" / "0000" / "speed.jsonl").read_text()
+    before = (tmp_path / "a" / "stored" / "0000" / "speed.jsonl").read_text()
+    # The seconds of the first updates are those of the first process: they were not made again.
+    assert speeds.startswith(before.splitlines()[0])
+    train(override(config(), study.trials[0].user_attrs["settings"]), tmp_path / "whole")
+    assert metrics(tmp_path / "b" / "stored" / "0000") == metrics(tmp_path / "whole")
+    assert (tmp_path / "store" / "0000" / "result.json").exists()
+
+
 # -------------------------------------------------------------------------------------- claims
 
 
