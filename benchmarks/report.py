@@ -8,6 +8,7 @@ from typing import Any
 
 from benchmarks.rows import Row
 from benchmarks.settings import SHAPES, Shape
+from linnet.base.project import advice
 from linnet.base.tables import text_table
 from linnet.units import UNITS
 
@@ -81,7 +82,7 @@ def write_plot(path: Path, rows: Sequence[Row]) -> None:
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise RuntimeError('a plot needs matplotlib: pip install "linnet-rnn[plot]"') from error
+        raise RuntimeError(f"a plot needs matplotlib: {advice('plot')}") from error
     drawn = raced(rows)
     if not drawn:
         raise ValueError(

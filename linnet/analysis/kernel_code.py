@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from linnet.base.project import advice
 from linnet.run.available import no_cpu_kernels, no_triton_kernels, not_on_gpu
 from linnet.run.choose import backend
 from linnet.units import UNITS
@@ -64,7 +65,7 @@ def as_ptx(recipe: Any, way: str, dtype: torch.dtype) -> str:
     from linnet.triton.kernels import compile_ahead
 
     if no_triton_kernels() is not None:
-        raise RuntimeError("PTX needs triton, which is not installed: pip install 'linnet-rnn[triton]'")
+        raise RuntimeError(f"PTX needs triton, which is not installed: {advice('triton')}")
     return compile_ahead(recipe, way, False, dtype, CAPABILITY).ptx
 
 

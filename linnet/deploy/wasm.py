@@ -11,6 +11,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from linnet.base.project import advice
 from linnet.deploy.exported import exported_program, stream_step_of
 from linnet.deploy.javascript import as_text, write_module
 
@@ -28,10 +29,10 @@ def export_wasm(
     """Write one step of `model` as WebAssembly with SIMD in an ES module, `model.js`, and return the folder.
 
     The arguments and the calls of the module are those of `linnet.export_js`, but it has no `values`. This
-    needs the package ziglang, which has a C compiler: pip install linnet-rnn[wasm].
+    needs the package ziglang, which has a C compiler: the extra `wasm`.
     """
     if find_spec("ziglang") is None:
-        raise ImportError("export_wasm needs the package ziglang: pip install linnet-rnn[wasm]")
+        raise ImportError(f"export_wasm needs the package ziglang: {advice('wasm')}")
     from linnet.deploy.c import check_size
     from linnet.deploy.source.c import scratch_bytes
     from linnet.deploy.source.stream import names_text

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 from torch import nn
 
+from linnet.base.project import REPOSITORY, advice
 from linnet.recurrent.sizes import refuse_missing_weights, too_large
 
 if TYPE_CHECKING:
@@ -193,7 +194,7 @@ tags:
 
 # {name}
 
-A model of [Linnet](https://pypi.org/project/linnet-rnn/), light recurrent networks for PyTorch.
+A model of [Linnet]({REPOSITORY}), light recurrent networks for PyTorch.
 
 ```python
 model = {name}.from_pretrained("this folder, or the name of the repository")
@@ -212,9 +213,7 @@ def hub_folder() -> Any:
         from huggingface_hub import ModelCard, ModelHubMixin, hf_hub_download
         from safetensors.torch import load_file, save
     except ImportError as error:
-        raise ImportError(
-            f"saving and loading for the Hub needs {error.name}: pip install linnet-rnn[hub]"
-        ) from None
+        raise ImportError(f"saving and loading for the Hub needs {error.name}: {advice('hub')}") from None
 
     class HubFolder(ModelHubMixin, library_name="linnet"):
         def __init__(self, model: Pretrained, card: str | None):

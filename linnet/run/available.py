@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from linnet.base.project import advice
 from linnet.cpu.threads import has_parallel_for
 from linnet.program.trace import Traced
 
@@ -17,7 +18,7 @@ TRITON_DTYPES = (*CPU_DTYPES, torch.float16)
 HAS_TRITON = find_spec("triton") is not None
 HAS_LLVM = find_spec("llvmlite") is not None
 NO_LLVM = "the package llvmlite is not installed"
-NO_TRITON = "the package triton is not installed; pip install linnet-rnn[triton]"
+NO_TRITON = f"the package triton is not installed; {advice('triton')}"
 
 
 @cache

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from linnet.base.project import advice
 from linnet.base.settings import Checked, fingerprint, option
 from linnet.data.batches import IGNORE
 from linnet.data.characters import Spellings
@@ -381,7 +382,7 @@ def entities(tags: Sequence[str]) -> list[tuple[str, int, int]]:
     try:
         from seqeval.metrics.sequence_labeling import get_entities  # type: ignore[import-untyped]
     except ImportError as error:
-        raise ImportError("entities are found by a package: pip install 'linnet-rnn[lm]'") from error
+        raise ImportError(f"entities are found by a package: {advice('lm')}") from error
     return get_entities(list(tags))
 
 

