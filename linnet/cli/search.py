@@ -130,6 +130,8 @@ def say_best(study: Any, folder: Path, selects: Metric) -> None:
         )
     best = study.best_trial
     path = folder / f"{best.number:04}"
+    if not path.exists():
+        path = best.user_attrs.get("where", path)
     value = selects.value(best.value)
     say(f"the best of {counts['complete']} runs is {path}: valid {selects.name} {value:.5g}")
     drawn = best.user_attrs["settings"]

@@ -24,6 +24,10 @@ class NotFinite(Stopped):
     exit_code = 3
 
 
+class Pruned(Stopped):
+    """A search has stopped a run that is worse than its others."""
+
+
 class DiskFull(Stopped):
     """There is no space for a file; the checkpoint before it is complete."""
 

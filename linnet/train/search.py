@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 import os
 import re
+import socket
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,8 +24,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from linnet.runs.config import RunConfig, override
-from linnet.runs.errors import Damaged, Mismatch, NotFinite, Stopped, log, missing, room_for
-from linnet.runs.records import file_lock, make_folder, read_result, write_atomically
+from linnet.runs.errors import Damaged, Mismatch, NotFinite, Pruned, Stopped, log, missing, room_for
+from linnet.runs.records import Row, file_lock, make_folder, read_result, write_atomically
 from linnet.runs.stored import within
 from linnet.runs.untrusted import LARGE, check, open_file, parse_json, read_bytes
 from linnet.tasks import TASKS
@@ -69,70 +70,94 @@ def search(
 
     dead_after   seconds after which a process is taken for dead, where processes share a database only
     """
+    with storage_errors(folder):
+        searching = begin(config, folder, plan, storage, dead_after)
+        while (mine := searching.next()) is not None:
+            trial, claim = mine
+            with claim:
+                make_run(searching, trial, claim, progress)
+    return searching.study
+
+
+class Searching(NamedTuple):
+    """A search under way: its study, and who trains which of its runs."""
+
+    optuna: Any
+    config: RunConfig
+    folder: Path
+    plan: Plan
+    study: Any
+    claims: Claims
+
+    def next(self) -> tuple[Any, Claim] | None:
+        """Return a trial to be trained, and its claim; None if there is nothing left to do."""
+        return next_trial(self.optuna, self.study, self.plan, self.claims)
+
+    def run_of(self, trial: Any) -> tuple[RunConfig, Path]:
+        """Return the settings that were drawn for a trial, and its folder."""
+        name = name_of(trial)
+        where = self.folder / name
+        trial.set_user_attr("where", f"{socket.gethostname()}:{where.resolve()}")
+        return within(override(self.config, trial.user_attrs["settings"]), name), where
+
+    def tell(self, trial: Any, claim: Claim, result: Row) -> None:
+        """Tell the study the result of a run."""
+        cost = TASKS[self.config.task].selected_by(self.config.data).cost(result["valid"])
+        self.end(trial, claim, self.optuna.trial.TrialState.COMPLETE, cost)
+
+    def tell_stopped(self, trial: Any, claim: Claim, reason: str) -> None:
+        """Tell the study that a run has no result, and why: it is not made again."""
+        trial.set_user_attr("stopped_by", reason)
+        self.end(trial, claim, self.optuna.trial.TrialState.PRUNED, None)
+
+    def end(self, trial: Any, claim: Claim, state: Any, cost: float | None) -> None:
+        with self.claims.turn():
+            claim.check()
+            self.study.tell(trial.number, cost, state)
+
+
+def begin(config: RunConfig, folder: Path, plan: Plan, storage: str | None, dead_after: float) -> Searching:
+    """Open the study of this folder, or make it."""
     plan = plan._replace(ranges=checked(config, plan.ranges))
     check_plan(plan)
     optuna = load_optuna()
     methods = methods_of(optuna, plan)
     make_folder(folder)
-    with storage_errors(folder):
-        opened, claims = open_storage(optuna, storage, folder, dead_after)
-        with claims.turn():
-            study = open_study(optuna, opened, storage, folder, methods)
-            check_names(optuna, study, plan.ranges, folder)
-            if isinstance(claims, FolderClaims):
-                check_costs(optuna, study, folder, TASKS[config.task].selected_by(config.data))
-        while (mine := next_trial(optuna, study, plan, claims)) is not None:
-            with mine[1]:
-                make_run(optuna, *mine, claims, config, folder, progress)
-    return study
+    opened, claims = open_storage(optuna, storage, folder, dead_after)
+    with claims.turn():
+        study = open_study(optuna, opened, storage, folder, methods)
+        check_names(optuna, study, plan.ranges, folder)
+        if isinstance(claims, FolderClaims):
+            check_costs(optuna, study, folder, TASKS[config.task].selected_by(config.data))
+    return Searching(optuna, config, folder, plan, study, claims)
 
 
 def make_run(
-    optuna: Any,
-    trial: Any,
-    claim: Claim,
-    claims: Claims,
-    config: RunConfig,
-    folder: Path,
-    progress: Callable[[str], Progress] | None,
+    searching: Searching, trial: Any, claim: Claim, progress: Callable[[str], Progress] | None
 ) -> None:
     """Train, and tell the study the result, unless another process has taken over the run."""
     shown: Any = Watched(progress(name_of(trial)) if progress else Silent(), claim.check)
+
+    def validated(costs: Sequence[float]) -> None:
+        with room_for(searching.folder):
+            report(searching.optuna, trial, costs)
+
     try:
-        state, loss = run_trial(optuna, trial, config, folder, shown)
-        with claims.turn():
-            claim.check()
-            trial.study.tell(trial.number, loss, state)
+        try:
+            result = train(*searching.run_of(trial), shown, validated=validated)
+        except NotFinite:
+            report_worst(trial)
+            searching.tell_stopped(trial, claim, "not finite")
+        except Pruned:
+            searching.tell_stopped(trial, claim, "pruner")
+        else:
+            searching.tell(trial, claim, result)
     except Lost as error:
         log.warning("%s", error)
 
 
-def run_trial(
-    optuna: Any, trial: Any, config: RunConfig, folder: Path, progress: Progress
-) -> tuple[Any, float | None]:
-    """Train with the settings that were drawn; return the final state of the trial and its cost."""
-    state, drawn = optuna.trial.TrialState, trial.user_attrs["settings"]
-
-    def validated(costs: Sequence[float]) -> None:
-        with room_for(folder):
-            report(optuna, trial, costs)
-
-    try:
-        own = within(override(config, drawn), name_of(trial))
-        result = train(own, folder / name_of(trial), progress, validated=validated)
-    except NotFinite:
-        trial.set_user_attr("stopped_by", "not finite")
-        report_worst(trial)
-        return state.PRUNED, None
-    except optuna.TrialPruned:
-        trial.set_user_attr("stopped_by", "pruner")
-        return state.PRUNED, None
-    selects = TASKS[config.task].selected_by(config.data)
-    return state.COMPLETE, selects.cost(result["valid"])
-
-
 def report(optuna: Any, trial: Any, costs: Sequence[float]) -> None:
-    """Report the cost of each validation to the study; raise TrialPruned if its pruner stops the run.
+    """Report the cost of each validation to the study; raise Pruned if its pruner stops the run.
 
     A step of the pruner is a validation. Those that were reported before are not reported again: the run may
     have been resumed. If the storage fails, they are reported after the next validation.
@@ -143,7 +168,7 @@ def report(optuna: Any, trial: Any, costs: Sequence[float]) -> None:
             if number not in known:
                 trial.report(cost, number)
         if trial.should_prune():
-            raise optuna.TrialPruned
+            raise Pruned(f"run {name_of(trial)} was stopped by the pruner after {len(costs)} validations")
     except optuna.exceptions.StorageInternalError as error:
         log.warning("run %s goes on, unknown to its study: %s", name_of(trial), first_line(error))
 
