@@ -25,7 +25,7 @@ from linnet.tasks import TASKS
 from linnet.tasks.results import Metric
 from linnet.train.progress import choose
 from linnet.train.ranges import LogRange, Range
-from linnet.train.samplers import SHRINKING, Method
+from linnet.train.samplers import NO_PRUNER, SHRINKING, Method
 from linnet.train.search import DEAD_AFTER, Plan, ranges_of, search
 
 
@@ -53,7 +53,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
     add("--shrink", type=float, default=0.5, help="the fraction of a range that is kept (0.5)")
     sampler_help = "shrinking, or a sampler of Optuna by its name: tpe, cmaes, gp (shrinking)"
     add("--sampler", default=SHRINKING, metavar="NAME", help=sampler_help)
-    add("--pruner", default="nop", metavar="NAME", help="of Optuna: median, hyperband (nop: none)")
+    add("--pruner", default=NO_PRUNER, metavar="NAME", help="of Optuna: median, hyperband (nop: none)")
     for kind, example in (("sampler", "multivariate=true"), ("pruner", "min_resource=2")):
         text = f"options of Optuna's {kind}, such as {example}"
         add(f"--{kind}-options", nargs="+", type=pair, default=[], metavar="NAME=VALUE", help=text)

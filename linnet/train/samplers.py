@@ -11,6 +11,7 @@ from linnet.base.suggest import no_such
 
 SHRINKING = "shrinking"
 """The search of Kabdolov et al. (2018), which is none of Optuna's samplers."""
+NO_PRUNER = "nop"
 WITHIN = {
     "wrapped_pruner": "pruner",
     "base_sampler": "sampler",

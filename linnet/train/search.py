@@ -5,9 +5,9 @@ each range to the neighbourhood of the best value, and draw again. The study is 
 processes can share.
 
     in a folder     the study in a journal file or in SQLite; processes claim runs by locks in the folder
-    in a database   of PostgreSQL or MySQL; each process may have a folder of its own. A run that another
-                    process takes over without its checkpoint starts from its beginning: training is
-                    deterministic, so its result is the same
+    in a database   on a server, such as PostgreSQL; each process may have a folder of its own. A run that
+                    another process takes over without its checkpoint starts from its beginning: training
+                    is deterministic, so its result is the same
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from linnet.train.claims import Claim, Claims, DatabaseClaims, FolderClaims, Los
 from linnet.train.loop import train
 from linnet.train.progress import Progress, Silent
 from linnet.train.ranges import Ranges, Space, checked, distribution, draw, kind_of, narrowed
-from linnet.train.samplers import SHRINKING, Method, make
+from linnet.train.samplers import NO_PRUNER, SHRINKING, Method, make
 
 ADDRESS = re.compile(r"[a-z][a-z0-9+]+:")  # with one letter it is a drive of Windows
 POSTGRES = re.compile(r"^postgres(ql)?://")
@@ -48,7 +48,7 @@ class Plan(NamedTuple):
     per_round: int = 100  # of the sampler `shrinking`, as is `shrink`
     shrink: float = 0.5
     sampler: Method = Method(SHRINKING)
-    pruner: Method = Method("nop")
+    pruner: Method = Method(NO_PRUNER)
 
 
 def ranges_of(config: RunConfig) -> Mapping[str, tuple[float, float]]:

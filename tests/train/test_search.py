@@ -173,6 +173,20 @@ def test_a_run_that_was_killed_when_it_was_pruned_is_pruned_again(
     assert len(read_metrics(tmp_path / "0000", "valid")) == 1
 
 
+def test_what_a_storage_was_not_told_it_is_told_after_the_next_validation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    def away(self: Any, value: float, step: int) -> None:
+        monkeypatch.setattr(optuna.trial.Trial, "report", report)
+        raise optuna.exceptions.StorageInternalError("away")
+
+    report = optuna.trial.Trial.report
+    monkeypatch.setattr(optuna.trial.Trial, "report", away)
+    study = search.search(config({**LONG, "epochs": 3}), tmp_path, Plan(RANGES, runs=1))
+    assert "run 0000 goes on, unknown to its study: away" in caplog.text
+    assert list(study.trials[0].intermediate_values) == [1, 2, 3]
+
+
 @pytest.mark.parametrize(
     ("changed", "answer"),
     [

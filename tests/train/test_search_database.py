@@ -173,6 +173,20 @@ def test_a_process_waits_for_one_that_may_have_died(claims: DatabaseClaims):
         assert claims.is_heard(3, before)
 
 
+def test_a_database_that_is_away_for_a_while_is_waited_for(
+    claims: DatabaseClaims, monkeypatch: pytest.MonkeyPatch
+):
+    def away(connection: Any) -> None:
+        monkeypatch.setattr(claims, "lock", lock)
+        connection.close()
+        raise sqlalchemy.exc.OperationalError("", {}, Exception("away"))
+
+    lock = claims.lock
+    monkeypatch.setattr(claims, "lock", away)
+    with claims.turn():
+        assert claims.take(3) is not None
+
+
 def test_a_run_that_was_lost_is_not_told(
     server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
