@@ -24,7 +24,7 @@ from experiments.show import list_tables, show
 from experiments.tables import config_of, is_run, only_evaluates, read_table
 from experiments.training import RUNS, folder_of, make_run, repeated, repetitions
 from linnet.cli.folders import overwrite
-from linnet.cli.options import add_cross_validation, add_run_options, given_options
+from linnet.cli.options import add_cross_validation, add_launcher, add_run_options, given_options
 from linnet.cli.parser import Parser, path_name
 from linnet.runs.records import write_atomically
 
@@ -45,6 +45,7 @@ def parser(task: str) -> Parser:
         metavar="DIR",
         help=f"the run directory ({RUNS}/<table>/<row>)",
     )
+    add_launcher(result)
     add("--overwrite", action="store_true", help="delete the files of the existing run and start over")
     add("--results", type=path_name, default=RESULTS, metavar="CSV", help="the file of results (results.csv)")
     add("--note", default="", help="a remark to store with the results")
@@ -84,7 +85,7 @@ def run_row(options: argparse.Namespace, given: dict[str, Any]) -> None:
         folder = options.folder or folder_of(table, row.name)
         for config, run_folder in repeated(table, row, config_of(table, row, given), folder):
             overwrite(run_folder, config)
-    result = make_run(table, row, given, options.folder, options.note)
+    result = make_run(table, row, given, options.folder, options.note, options.launcher)
     store(result, options.results)
     if table.curves and not only_evaluates(row):
         folder = options.folder or folder_of(table, row.name)

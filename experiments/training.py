@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from datetime import datetime, timezone
 from pathlib import Path
 from statistics import mean
@@ -11,10 +12,15 @@ from typing import Any
 from benchmarks.rows import commit
 from experiments.results import COLUMNS, Result, text
 from experiments.tables import Row, Table, config_of, only_evaluates
+from linnet.analysis.board import Board
 from linnet.analysis.runs import updates_to_solve
+from linnet.launch import Job, run_jobs
+from linnet.launch.job import RunsFailed
+from linnet.launch.launchers import IN_THIS_PROCESS
 from linnet.runs.config import RunConfig, differences, override
 from linnet.runs.records import read_environment, read_metrics
 from linnet.runs.stored import within
+from linnet.tasks import TASKS
 from linnet.train.compare import repeats
 
 RUNS = Path("runs") / "experiments"
@@ -29,8 +35,15 @@ def folder_of(table: Table, row: str) -> Path:
     return RUNS / table.name / row
 
 
-def make_run(table: Table, row: Row, given: dict[str, Any], folder: Path | None, note: str) -> Result:
-    """Train this row, or resume it, and return its line of the results."""
+def make_run(
+    table: Table,
+    row: Row,
+    given: dict[str, Any],
+    folder: Path | None,
+    note: str,
+    launcher: str = IN_THIS_PROCESS,
+) -> Result:
+    """Train this row, or resume it, and return its line of the results; `launcher` makes its repetitions."""
     if only_evaluates(row):
         evaluate = evaluate_dynamically if row.dynamic is not None else evaluate_otherwise
         return evaluate(table, row, given, folder or folder_of(table, row.after), note)
@@ -38,8 +51,8 @@ def make_run(table: Table, row: Row, given: dict[str, Any], folder: Path | None,
     if row.after:
         given = {"start_from": str(folder_of(table, row.after)), **given}
     config = config_of(table, row, given)
-    results = [trained(each, run_folder) for each, run_folder in repeated(table, row, config, folder)]
-    first = next(run_folder for _, run_folder in repeated(table, row, config, folder))
+    jobs = [Job(*each) for each in repeated(table, row, config, folder)]
+    results, first = trained(jobs, launcher), jobs[0].folder
     valid = read_metrics(first, "valid")
     measured = {
         "changed": shown_changes(differences(config_of(table, row), config, ignore=NOT_CHANGES)),
@@ -58,11 +71,20 @@ def make_run(table: Table, row: Row, given: dict[str, Any], folder: Path | None,
     return line(table, row, {**measured, "commit": commit_at_start, "note": note}, first)
 
 
-def trained(config: RunConfig, folder: Path) -> dict[str, Any]:
-    from linnet.train.loop import train
-    from linnet.train.progress import choose
-
-    return train(config, folder, choose())
+def trained(jobs: Sequence[Job], launcher: str) -> list[dict[str, Any]]:
+    """Return the results of runs in their order; all are made before the failure of one is raised."""
+    config, results, failed = jobs[0].config, dict[Path, dict[str, Any]](), []
+    board = Board([job.folder.name for job in jobs], TASKS[config.task].figures(config.data)[0])
+    with board, closing(run_jobs(jobs, launcher, board.progress)) as outcomes:
+        for outcome in outcomes:
+            board.ended(outcome)
+            if outcome.result is None:
+                failed.append(outcome)
+            else:
+                results[outcome.job.folder] = outcome.result
+    if failed:
+        raise RunsFailed(failed, len(jobs))
+    return [results[job.folder] for job in jobs]
 
 
 def repeated(table: Table, row: Row, config: RunConfig, folder: Path) -> Iterator[tuple[RunConfig, Path]]:

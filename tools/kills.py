@@ -45,7 +45,7 @@ UNITS = ("lrn", "sru", "gru", "lstm", "ran", "scrn", "nru")
 OPTIMISERS = ("adam", "adamw", "sgd", "nt-asgd", "adadelta")
 STEPS = {"train": 120, "compare": 60, "search": 60}
 SEARCHED = 3  # runs of a search
-WITH_TIMES = ("environment.json", "speed.json", "speed.jsonl")
+WITH_TIMES = ("environment.json", "speed.json", "speed.jsonl", "status.json", "log.txt")
 TIMES = (
     "seconds",
     "spent",

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any
 
+from linnet.launch.job import Outcome
 from linnet.runs.records import Row
 from linnet.tasks.results import Figure
 from linnet.train.progress import Plain, Progress, Silent, time_left
@@ -20,7 +21,7 @@ class Board:
     validated   called after each validation
     """
 
-    def __init__(self, names: Sequence[str], figure: Figure, validated: Callable[[], None]):
+    def __init__(self, names: Sequence[str], figure: Figure, validated: Callable[[], None] = lambda: None):
         self.figure, self.validated = figure, validated
         self.columns = ("unit", "updates", "train loss", self.valid, self.test, "parameters", "left")
         self.rows: dict[str, dict[str, str]] = {name: {"unit": name} for name in names}
@@ -68,14 +69,19 @@ class Board:
     def progress(self, name: str) -> Progress:
         return BoardRow(self, self.rows[name]) if self.live else BoardLines(self, name)
 
-    def finished(self, name: str, result: Row) -> None:
-        self.rows[name] |= {
-            "parameters": f"{result['parameters']:,}",
-            "updates": str(result["step"]),
-            self.valid: self.figure.show(result["valid"][self.figure.name]),
-            self.test: self.figure.show(result["test"][self.figure.name]),
-            "left": "done",
-        }
+    def ended(self, outcome: Outcome) -> None:
+        """Show the result of a run, or that it has none."""
+        cells, result = self.rows[outcome.job.folder.name], outcome.result
+        if result is None:
+            cells["left"] = "failed"
+        else:
+            cells |= {
+                "parameters": f"{result['parameters']:,}",
+                "updates": str(result["step"]),
+                self.valid: self.figure.show(result["valid"][self.figure.name]),
+                self.test: self.figure.show(result["test"][self.figure.name]),
+                "left": "done",
+            }
         self.draw(force=True)
 
 

@@ -15,6 +15,7 @@ from linnet.analysis.drawing import inline
 from linnet.analysis.paired import paired_section
 from linnet.analysis.plots import PLOTS, figures, how_measured, is_reason
 from linnet.analysis.runs import Panel, Recorded, best_value, main_figure, members, panels, unit_name
+from linnet.analysis.states import HEAD, State
 from linnet.analysis.table import SPEED, best_run, columns, rows, shared, shared_line
 from linnet.analysis.verdict import baseline_section, verdict
 from linnet.runs.config import parts
@@ -28,6 +29,7 @@ LENS = "lens.html"
 REFRESH = 5
 """Seconds after which a browser reads the page of an unfinished comparison again."""
 
+NOW = "What each run does now; `linnet runs` shows the same, and the last lines of those that failed."
 INTRODUCTION = (
     "A recurrent unit is the part of a network that decides, at each step of a sequence, what to remember "
     "and what to forget. These models differ in their unit; they read the same data in the same order."
@@ -81,22 +83,31 @@ pre {{ background: var(--stripe); padding: .8rem; white-space: pre-wrap; font-si
 """
 
 
-def write_report(path: Path, runs: Sequence[Recorded], title: str, expected: int = 0) -> None:
+def write_report(
+    path: Path, runs: Sequence[Recorded], title: str, expected: int = 0, states: Sequence[State] = ()
+) -> None:
     """Write the page.
 
     expected   the number of runs of a comparison, some of which may not have finished or begun yet
+    states     what these runs do now
     """
     lens = LENS if (path.parent / LENS).exists() else None
-    write_atomically(path, page(runs, title, expected, lens).encode())
+    write_atomically(path, page(runs, title, expected, lens, states).encode())
 
 
-def page(runs: Sequence[Recorded], title: str, expected: int = 0, lens: str | None = None) -> str:
+def page(
+    runs: Sequence[Recorded],
+    title: str,
+    expected: int = 0,
+    lens: str | None = None,
+    states: Sequence[State] = (),
+) -> str:
     """Return the page; `lens` is the address of the page in which the best model can be watched."""
     done = sum(run.result is not None for run in runs)
     unfinished = done < expected
     body = [
         f"<h1>{escape(title)}</h1>",
-        progress(done, expected) if unfinished else "",
+        progress(done, expected, states) if unfinished else "",
         introduction(runs),
         lens_link(lens),
         *(section(panel, number) for number, panel in enumerate(panels(runs), 1)),
@@ -126,8 +137,9 @@ def escape(text: object) -> str:
     return html.escape(str(text))
 
 
-def progress(done: int, expected: int) -> str:
-    return f"<p><strong>{done} of {expected} models are trained.</strong> This page updates by itself.</p>"
+def progress(done: int, expected: int, states: Sequence[State]) -> str:
+    line = f"<p><strong>{done} of {expected} models are trained.</strong> This page updates by itself.</p>"
+    return line + (detail(Section("", NOW, HEAD, tuple(each.cells for each in states))) if states else "")
 
 
 def introduction(runs: Sequence[Recorded]) -> str:

@@ -10,6 +10,7 @@ from functools import partial
 from importlib import import_module
 
 from linnet.base.command import INTERRUPTED
+from linnet.base.slurm import join_step
 from linnet.base.version import __version__
 from linnet.cli.parser import LazyParser, Parser
 from linnet.runs.untrusted import harmless
@@ -26,6 +27,7 @@ COMMANDS = {
     "compare": "train several units with the same number of parameters and compare them",
     "atlas": "every unit on small tasks: quality against time and size, on one page",
     "search": "random search over settings, with ranges that shrink",
+    "runs": "what runs do now: where, how far, and why some have failed",
     "plot": "plots of recorded runs",
     "export": "a trained model as source code of another language",
     "convert": "a model of another library's file (ONNX) as source code, or as a table of its layers",
@@ -51,6 +53,8 @@ def add_options(name: str, command: argparse.ArgumentParser) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     try:
+        # The first process prints; in a step of SLURM it is known only after this.
+        join_step()
         # Parsing imports the modules of the command, which takes time.
         options = parser().parse_args(arguments)
         options.run(options)

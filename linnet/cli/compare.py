@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from linnet.analysis.board import Board
 from linnet.analysis.paired import paired_section
-from linnet.analysis.report import LENS, write_report
-from linnet.analysis.runs import panels, read_run
+from linnet.analysis.report import LENS, REFRESH, write_report
+from linnet.analysis.runs import is_run, panels, read_run
+from linnet.analysis.states import states
 from linnet.analysis.table import best_run, text_table
 from linnet.cli.folders import RUNS, data_name, overwrite, send_again
 from linnet.cli.options import (
     add_cross_validation,
+    add_launcher,
     add_run_options,
     add_sources,
     add_task,
@@ -25,6 +29,9 @@ from linnet.cli.options import (
 )
 from linnet.cli.output import is_first_process, say, section_table
 from linnet.cli.parser import at_least_one, path_name
+from linnet.launch import Job, Outcome, run_jobs
+from linnet.launch.job import RunsFailed
+from linnet.launch.launchers import IN_THIS_PROCESS
 from linnet.runs.config import RunConfig
 from linnet.runs.load import load
 from linnet.runs.records import write_atomically
@@ -35,6 +42,8 @@ from linnet.train.compare import check_unit, plans, shared_task, variations
 
 FITTED = ("unit", "unit_options", "hidden_size", "hidden_sizes", "start_from")
 """The settings that a comparison chooses itself."""
+DRAWING = 0.05
+"""The share of the time that drawing the page may take while runs train in other processes."""
 VARY_HELP = "instead of --units and --budget: hidden_size=50,100 num_heads=1,4 trains one model per value"
 
 
@@ -57,6 +66,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
     add("--budget", type=at_least_one, default=how.budget, help=f"parameters of each model ({how.budget})")
     add("--run-dir", type=path_name, dest="folder", metavar="DIR", help="(runs/compare-<data>)")
     add("--overwrite", action="store_true", help="delete the files of these runs and start over")
+    add_launcher(command)
     add("--sample-tokens", type=at_least_one, default=60, help="length of each model's sample (60)")
     add_run_options(command, task, without=FITTED, start=how.settings)
     command.set_defaults(run=run)
@@ -114,6 +124,14 @@ def base_config(options: argparse.Namespace) -> Any:
     return run_config(options, options.task, start)
 
 
+def without(
+    failed: Sequence[Outcome], runs: Sequence[tuple[RunConfig, Path]]
+) -> list[tuple[RunConfig, Path]]:
+    """Return the runs that have a result."""
+    gone = {each.job.folder for each in failed}
+    return [each for each in runs if each[1] not in gone]
+
+
 class Comparing:
     """A comparison under way: it trains one model after another, and keeps its page up to date."""
 
@@ -121,7 +139,8 @@ class Comparing:
         self, options: argparse.Namespace, folder: Path, runs: Sequence[tuple[RunConfig, Path]], task: Task
     ):
         self.folder, self.runs, self.task, self.tokens = folder, runs, task, options.sample_tokens
-        self.has_page = False
+        self.launcher, self.unfinished = options.launcher, len(runs)
+        self.page_due: float | None = None  # None: there is no page
         name, config = data_name(runs[0][0]), runs[0][0]
         varied = f"variations of {config.model.unit} on {name}"
         same_size = f"units on {name}, {options.budget:,} parameters each"
@@ -132,27 +151,44 @@ class Comparing:
         return self.folder / "report.html"
 
     def run(self) -> None:
+        figure = self.task.figures(self.task.data)[0]
+        names = [path.name for _, path in self.runs]
+        failed: list[Outcome] = []
+        with Board(names, figure, self.validated) as board, closing(self.outcomes(board)) as outcomes:
+            for outcome in outcomes:
+                self.ended(outcome, board)
+                if outcome.result is None:
+                    failed.append(outcome)
+        count, self.runs = len(self.runs), without(failed, self.runs)
+        if self.runs:
+            self.conclude()
+        if failed:
+            raise RunsFailed(failed, count)
+
+    def outcomes(self, board: Board) -> Generator[Outcome, None, None]:
+        return run_jobs([Job(*each) for each in self.runs], self.launcher, board.progress, self.task)
+
+    def ended(self, outcome: Outcome, board: Board) -> None:
+        (config, path), result = outcome.job, outcome.result
+        self.unfinished -= 1
+        board.ended(outcome)
+        if result is None:
+            return
+        if text := self.task_of(config).sample(load(path).model, self.tokens):
+            write_atomically(path / "sample.txt", text.encode())
+        if self.unfinished:
+            self.write_page()
+
+    def conclude(self) -> None:
+        """Measure what needs a quiet machine, and show the results."""
         # Imported here, not above: `linnet compare --help` needs no Fabric.
         from linnet.train.speed import measure_speeds
 
-        figure = self.task.figures(self.task.data)[0]
-        with Board([path.name for _, path in self.runs], figure, self.validated) as board:
-            for number, (config, path) in enumerate(self.runs, 1):
-                self.train_one(config, path, board)
-                if number < len(self.runs):
-                    self.write_page(number)
         say("measuring the speed of each model alone ...")
         measure_speeds(self.runs, self.task)
         self.write_lens()
-        self.write_page(len(self.runs))
+        self.write_page()
         self.say_results()
-
-    def train_one(self, config: RunConfig, path: Path, board: Board) -> None:
-        from linnet.train.loop import train
-
-        board.finished(path.name, train(config, path, board.progress(path.name), self.task))
-        if text := self.task_of(config).sample(load(path).model, self.tokens):
-            write_atomically(path / "sample.txt", text.encode())
 
     def task_of(self, config: RunConfig) -> Task:
         """The task of a run; the data that this comparison has read is not read again for the same fold."""
@@ -160,16 +196,20 @@ class Comparing:
 
     def validated(self) -> None:
         """Write the page after the first validation of all: there is something to look at early."""
-        if not self.has_page:
-            self.write_page(1)
+        if self.page_due is None:
+            self.write_page()
             say(f"the first curves are in {self.page}, which updates by itself")
+        elif self.launcher != IN_THIS_PROCESS and time.monotonic() > self.page_due:
+            self.write_page()
 
-    def write_page(self, begun: int) -> None:
+    def write_page(self) -> None:
         """Write the page with the runs that have begun."""
         if is_first_process():
-            runs = [read_run(path) for _, path in self.runs[:begun]]
-            write_report(self.page, runs, self.title, len(self.runs))
-        self.has_page = True
+            began, folders = time.monotonic(), [path for _, path in self.runs]
+            runs = [read_run(path) for path in folders if is_run(path)]
+            now = states(folders, self.folder) if self.unfinished else []
+            write_report(self.page, runs, self.title, len(self.runs), now)
+            self.page_due = time.monotonic() + max(REFRESH, (time.monotonic() - began) / DRAWING)
 
     def write_lens(self) -> None:
         """Write the page in which the best model can be watched, if it reads a text that can be typed."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from linnet.cli.parser import at_least_one, path_name
+from linnet.launch.launchers import IN_THIS_PROCESS, KNOWN, check_launcher
 from linnet.tasks import TASKS
 
 
@@ -47,6 +48,25 @@ def add_cross_validation(command: argparse.ArgumentParser, task: str, text: str)
     command.set_defaults(cross_validation=0)
     if not any(each.name == "folds" for each in dataclasses.fields(TASKS[task].Data)):
         command.add_argument("--folds", type=at_least_one, dest="cross_validation", metavar="K", help=text)
+
+
+def add_launcher(command: Any) -> None:
+    """Add --launcher, what makes several runs at the same time."""
+    command.add_argument(
+        "--launcher",
+        type=launcher_name,
+        default=IN_THIS_PROCESS,
+        metavar="NAME",
+        help=f"make several runs at the same time: {KNOWN} ({IN_THIS_PROCESS}: one after the other)",
+    )
+
+
+def launcher_name(text: str) -> str:
+    try:
+        check_launcher(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
 
 
 COMMON = (

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import os
+import socket
 import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from linnet.runs.config import RunConfig
+from linnet.runs.errors import Stopped
 from linnet.runs.records import Row
+from linnet.runs.status import LAST_LINES, last_lines
 
-LAST_LINES = 12
-"""How much of its log an error of a run shows."""
 EXPECTED = (RuntimeError, ValueError, OSError, ImportError)
 """Errors that tell the user what to do; of others, the traceback is shown too."""
 
@@ -21,10 +23,24 @@ class Job(NamedTuple):
     folder: Path
 
 
-class Outcome(NamedTuple):
+class Answer(NamedTuple):
+    """What a worker says of a run: its result, or why it has none."""
+
+    result: Row | None
+    error: str = ""
+    kind: str = ""
+    exit_code: int = 0
+    host: str = ""
+
+
+@dataclass(frozen=True)
+class Outcome:
     """The end of a run: `result` is that of result.json, or None; then `error` says why.
 
-    kind   the class of the error by its name, such as "NotFinite" for a loss that is no number
+    error       what was wrong, and the last lines of the log
+    kind        the class of the error by its name, such as "NotFinite" for a loss that is no number
+    exit_code   with which a command ends that makes this run alone
+    host        the machine
     """
 
     job: Job
@@ -32,24 +48,30 @@ class Outcome(NamedTuple):
     error: str = ""
     kind: str = ""
     exit_code: int = 0
+    host: str = ""
 
 
-def failed(job: Job, error: BaseException, log: Path | None = None) -> Outcome:
-    """Return the outcome of a run that an error has ended, with the last lines of its log."""
-    said = "\n".join(filter(None, [str(error) or repr(error), last_lines(log) if log else trace_of(error)]))
-    return Outcome(job, None, said, type(error).__name__, getattr(error, "exit_code", 1))
+class RunsFailed(Stopped):
+    """Some runs of a command have failed; the message is a summary."""
+
+    def __init__(self, failed: Sequence[Outcome], count: int):
+        parts = [f"{each.job.folder} on {each.host}: {each.error}" for each in failed]
+        begin = f"{len(failed)} of {count} runs failed, and the same command resumes them"
+        super().__init__("\n\n".join([f"{begin}:", *parts]))
+        codes = {each.exit_code for each in failed}
+        self.exit_code = codes.pop() if len(codes) == 1 else 1
 
 
-def trace_of(error: BaseException) -> str:
-    """Return where an unexpected error was raised; "" for one that says itself what is wrong."""
-    return "" if isinstance(error, EXPECTED) else "".join(traceback.format_exception(error)).strip()
+def failure(error: BaseException, log: Path | None = None) -> Answer:
+    """Return the answer for a run that an error has ended, with the last lines of its log."""
+    message = str(error) or repr(error)
+    lines = [line for line in (last_lines(log) if log else trace_of(error)) if line != message]
+    text = "\n".join([message, *(f"    {line}" for line in lines)])
+    return Answer(None, text, type(error).__name__, getattr(error, "exit_code", 1), socket.gethostname())
 
 
-def last_lines(path: Path) -> str:
-    """Return the last lines of a text file, which may be large; "" without one."""
-    if not path.is_file():
-        return ""
-    with open(path, "rb") as file:
-        file.seek(max(0, os.fstat(file.fileno()).st_size - 200 * LAST_LINES))
-        lines = file.read().decode(errors="replace").splitlines()
-    return "\n".join(f"    {line}" for line in lines[-LAST_LINES:])
+def trace_of(error: BaseException) -> list[str]:
+    """Return where an unexpected error was raised; nothing for one that says itself what is wrong."""
+    if isinstance(error, EXPECTED):
+        return []
+    return "".join(traceback.format_exception(error)).splitlines()[-LAST_LINES:]

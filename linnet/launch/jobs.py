@@ -2,102 +2,142 @@
 
 from __future__ import annotations
 
+import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from itertools import islice
-from typing import Any, Protocol
+from typing import NamedTuple
 
-from linnet.launch.job import Job, Outcome, failed
-from linnet.launch.local import LocalWorkers
+from linnet.launch.follow import Followers
+from linnet.launch.job import Answer, Job, Outcome, failure
+from linnet.launch.launchers import IN_THIS_PROCESS, Handle, Workers, workers_of
+from linnet.launch.order import Order, Orders
+from linnet.runs.status import LOG
 from linnet.tasks.base import Task
 from linnet.train.progress import Progress
 
-PAUSE = 0.05
-"""Seconds between two looks at the runs under way."""
-
-
-class Handle(Protocol):
-    """A run under way: a Future, or what a cluster has in its place."""
-
-    def done(self) -> bool: ...
-    def result(self) -> Outcome: ...
-
-
-class Workers(Protocol):
-    """What makes runs at the same time, `slots` of them."""
-
-    slots: int
-
-    def submit(self, jobs: Sequence[Job]) -> Sequence[Handle]: ...
-    def interrupt(self) -> None: ...
-    def close(self) -> None: ...
+PAUSE = 0.02
+"""Seconds between two looks at whether a run has ended."""
 
 
 def run_jobs(
     jobs: Iterable[Job],
-    launcher: str = "local:1",
+    launcher: str = IN_THIS_PROCESS,
     progress: Callable[[str], Progress] | None = None,
     task: Task | None = None,
-) -> Iterator[Outcome]:
+) -> Generator[Outcome, None, None]:
     """Make runs, and yield the outcome of each when it ends; an error ends one run, and others go on.
 
-    launcher   local:1, one after the other in this process, or local:N, N processes of this machine
+    launcher   local:1, one after the other in this process, or another of `launchers.LAUNCHERS`
     progress   returns what shows the progress of the run of this name, in this process
-    task       a task whose data was read: a run in this process does not read the same data again
+    task       a task whose data was read: a run with the same data does not read it again
 
     A list of jobs is submitted at once. Of any other iterable, the next job is taken when there is room for
     it, so that it may depend on the outcomes before it. A run that exists is resumed, or its result returned.
     """
-    count = slots_of(launcher)
-    if count == 1:
+    workers = workers_of(launcher)
+    if workers is None:
         yield from in_turn(jobs, progress, task)
     else:
-        yield from at_the_same_time(jobs, LocalWorkers(count))
-
-
-def slots_of(launcher: str) -> int:
-    name, _, count = launcher.partition(":")
-    if name != "local" or not count.isdigit() or not int(count):
-        raise ValueError(f"a launcher is local:N, with N processes; got {launcher!r}")
-    return int(count)
+        yield from at_the_same_time(jobs, workers, Orders(launcher, task), Followers(progress))
 
 
 def in_turn(
     jobs: Iterable[Job], progress: Callable[[str], Progress] | None, task: Task | None
-) -> Iterator[Outcome]:
+) -> Generator[Outcome, None, None]:
     # Imported here, not above: a command that only prints its help needs no Fabric.
+    from linnet.train.fabric import processes
     from linnet.train.loop import train
 
     for job in jobs:
+        shown = progress(job.folder.name) if progress else None
         try:
-            shown = progress(job.folder.name) if progress else None
-            outcome = Outcome(job, train(job.config, job.folder, shown, task))
+            answer = Answer(train(job.config, job.folder, shown, task, launcher=IN_THIS_PROCESS))
         except Exception as error:  # of one run, and others go on
-            outcome = failed(job, error)
-        yield outcome
+            if processes() > 1:
+                raise  # the other processes of this run wait for this one
+            answer = failure(error)
+        yield Outcome(job, *answer)
 
 
-def at_the_same_time(jobs: Iterable[Job], workers: Workers) -> Iterator[Outcome]:
-    room = len(jobs) if isinstance(jobs, Sequence) else workers.slots
-    source, running = iter(jobs), dict[Any, Job]()
+# ------------------------------------------------------------------------------ in other processes
+
+
+class Ended(NamedTuple):
+    """A run that cannot even be sent, in the place of a handle."""
+
+    answer: Answer
+
+    def done(self) -> bool:
+        return True
+
+    def result(self) -> Answer:
+        return self.answer
+
+
+def at_the_same_time(
+    jobs: Iterable[Job], workers: Workers, orders: Orders, followers: Followers
+) -> Generator[Outcome, None, None]:
+    source, running = iter(jobs), dict[Handle, Job]()
     try:
         while True:
-            new = list(islice(source, room - len(running)))
-            running.update(zip(workers.submit(new), new, strict=True))
+            new = list(islice(source, room(jobs, workers, len(running))))
+            followers.begin(new)
+            running |= submitted(new, orders, workers)
             if not running:
                 return
-            for handle in wait_for_some(running):
-                del running[handle]
-                yield handle.result()
-    except KeyboardInterrupt:
+            if new and room(jobs, workers, len(running)):
+                continue
+            for handle in some_that_ended(running, followers):
+                job = running.pop(handle)
+                followers.end(job)
+                yield outcome_of(handle, job)
+    except BaseException as error:
+        # Ctrl-C, an error here, or the caller wants no further outcomes.
+        if isinstance(error, KeyboardInterrupt):
+            print(
+                "\nCtrl-C: each run writes a checkpoint after its update; again: stop at once",
+                file=sys.stderr,
+            )
         workers.interrupt()
         raise
     finally:
         workers.close()
 
 
-def wait_for_some(running: Iterable[Handle]) -> list[Handle]:
+def room(jobs: Iterable[Job], workers: Workers, running: int) -> int:
+    """Return how many more jobs to submit: all of a list, if the workers have a queue."""
+    if workers.queues and isinstance(jobs, Sequence):
+        return len(jobs)
+    return max(0, workers.slots - running)
+
+
+def submitted(jobs: Sequence[Job], orders: Orders, workers: Workers) -> dict[Handle, Job]:
+    made = [ordered(job, orders) for job in jobs]
+    handles = iter(workers.submit([each for each in made if isinstance(each, Order)]))
+    return {
+        each if isinstance(each, Ended) else next(handles): job for each, job in zip(made, jobs, strict=True)
+    }
+
+
+def ordered(job: Job, orders: Orders) -> Order | Ended:
+    try:
+        return orders.of(job)
+    except Exception as error:  # of one run, and others go on
+        return Ended(failure(error))
+
+
+def some_that_ended(running: Iterable[Handle], followers: Followers) -> list[Handle]:
     """Return the runs that have ended, as soon as there are any."""
     while not (ended := [handle for handle in running if handle.done()]):
+        followers.look()
         time.sleep(PAUSE)
     return ended
+
+
+def outcome_of(handle: Handle, job: Job) -> Outcome:
+    try:
+        answer = handle.result()
+    except Exception as error:  # the worker is lost, and with it what it would have said
+        answer = failure(error, job.folder / LOG)
+    return Outcome(job, *answer)

@@ -13,60 +13,80 @@ from multiprocessing.connection import Connection
 from queue import SimpleQueue
 from typing import Any
 
-from linnet.launch.job import Job, Outcome
+from linnet.launch.cores import possible, say_shared_cores
+from linnet.launch.job import Answer
+from linnet.launch.order import Order
+from linnet.runs.errors import Stopped, log
 
 SPAWN = multiprocessing.get_context("spawn")
 KILLS = 3
 """How often a worker may be killed in one run before the run has failed."""
-NEVER_STARTED = "\nIf the program that calls run_jobs is a file, it needs `if __name__ == '__main__':`."
+GUARD = "a program that calls run_jobs needs `if __name__ == '__main__':` around what it does"
 
 
 class LocalWorkers:
-    """Threads that each wait for one process: `concurrent.futures` gives the next run to a free one."""
+    """Threads that each wait for one process: `concurrent.futures` gives the next run to a free one.
 
-    def __init__(self, count: int):
-        self.slots = count
-        self.threads = ThreadPoolExecutor(count)
+    count   the number of processes; 0: as many as the cores and the memory allow for the first run
+    """
+
+    def __init__(self, count: int = 0):
+        self.count = count
+        self.threads: ThreadPoolExecutor | None = None
         self.idle: SimpleQueue[Worker] = SimpleQueue()
-        self.busy: set[Worker] = set()
+        self.busy: dict[str, Worker] = {}
         self.stopped = False
-        for _ in range(count):
-            self.idle.put(Worker())
 
-    def submit(self, jobs: Sequence[Job]) -> list[Future[Outcome]]:
-        return [self.threads.submit(self.run, job) for job in jobs]
+    queues = True
 
-    def run(self, job: Job) -> Outcome:
-        worker = self.idle.get()
-        self.busy.add(worker)
-        try:
-            for _ in range(KILLS):
-                try:
-                    return worker.run(job)
-                except (EOFError, ConnectionError):
-                    code = worker.exit_code()
-                    if self.stopped:
-                        break
-                    self.busy.remove(worker)
-                    worker = Worker()
-                    self.busy.add(worker)
-            return Outcome(
-                job, None, f"its process was ended {KILLS} times, the last time with {code}", "Lost", 1
-            )
-        finally:
-            self.busy.remove(worker)
-            self.idle.put(worker)
+    @property
+    def slots(self) -> int:
+        return self.count or 1
+
+    def submit(self, orders: Sequence[Order]) -> list[Future[Answer]]:
+        if orders and self.threads is None:
+            self.count = self.count or possible(orders[0].threads)
+            say_shared_cores(self.count, max(order.threads for order in orders))
+            self.threads = ThreadPoolExecutor(self.count)
+        return [self.threads.submit(self.make, order) for order in orders if self.threads]
+
+    def make(self, order: Order) -> Answer:
+        """Make a run, in a thread; a process that is killed is replaced, and the new one resumes the run."""
+        name = str(order.job.folder)
+        for number in range(KILLS):
+            worker = self.busy[name] = Worker() if self.idle.empty() else self.idle.get()
+            try:
+                answer = worker.make(order)
+            except (EOFError, ConnectionError):
+                code = worker.exit_code()
+                if self.stopped:
+                    break
+                log.warning("the process of %s has ended with %s (%d of %d)", name, code, number + 1, KILLS)
+            else:
+                self.idle.put(worker)
+                return answer
+            finally:
+                del self.busy[name]
+        raise Stopped(f"its process was ended {KILLS} times; the last exit code is {code}")
 
     def interrupt(self) -> None:
         """End all runs as Ctrl-C ends one: each writes a checkpoint after its update."""
         self.stopped = True
+        if self.threads is None:
+            return
         self.threads.shutdown(wait=False, cancel_futures=True)
-        for worker in list(self.busy):
+        for worker in list(self.busy.values()):
             worker.interrupt()
-        self.threads.shutdown()
+        try:
+            self.threads.shutdown()
+        except KeyboardInterrupt:
+            for worker in list(self.busy.values()):
+                worker.process.kill()
+            raise
 
     def close(self) -> None:
-        self.threads.shutdown()
+        if self.threads:
+            self.threads.shutdown()
         while not self.idle.empty():
             self.idle.get().close()
 
@@ -81,9 +101,9 @@ class Worker:
             self.process.start()
         theirs.close()
 
-    def run(self, job: Job) -> Any:
-        """Return the outcome; raise EOFError if the process ends before."""
-        self.ours.send(job)
+    def make(self, order: Order) -> Any:
+        """Return the answer; raise EOFError if the process ends before."""
+        self.ours.send(order.packed())
         return self.ours.recv()
 
     def exit_code(self) -> int | None:
@@ -111,7 +131,7 @@ def serve(jobs: Connection) -> None:
     threading.Thread(target=end_with_the_sender, daemon=True).start()
     try:
         while True:
-            jobs.send(work(jobs.recv()))
+            jobs.send(work(*jobs.recv()))
     except (EOFError, ConnectionError, KeyboardInterrupt):
         return
 

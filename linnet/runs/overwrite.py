@@ -16,13 +16,14 @@ from linnet.runs.checkpoints import FILES, MANIFEST
 from linnet.runs.config import RunConfig, to_json
 from linnet.runs.errors import Damaged
 from linnet.runs.records import claim, read_config, write_atomically
+from linnet.runs.status import LOG, STATUS
 from linnet.runs.untrusted import has_folder, read_json, unsealed
 from linnet.tasks import TASKS
 
 NAMES = (
     *("environment.json", "metrics.jsonl", "metrics.csv", "speed.jsonl", "speed.json", "result.json"),
     *("details.json", "charts.json", "sample.txt", "report.html", "lens.html"),
-    *("next.csv", "log.txt"),
+    *("next.csv", STATUS, LOG),
 )
 """The files of a run, without config.json and the files of its task."""
 CHECKPOINTS = tuple(
@@ -36,8 +37,6 @@ EVENTS = ("events.out.tfevents.*", "hparams.yaml", "version_*/metrics.csv", "ver
 # A file that `write_atomically` has not renamed yet, and the lock of `claim`.
 UNFINISHED = re.compile(r"\..+\.[0-9]+\.[0-9]+")
 LOCK = ".lock"
-LOG = "log.txt"
-"""What a run has printed that was started by a launcher."""
 
 
 def is_run(folder: Path) -> bool:
@@ -66,7 +65,9 @@ def refuse_occupied(folder: Path) -> None:
     if not folder.is_dir() or is_run(folder):
         return
     others = sorted(
-        name for name in os.listdir(folder) if name not in (LOCK, LOG) and not UNFINISHED.fullmatch(name)
+        name
+        for name in os.listdir(folder)
+        if name not in (LOCK, STATUS, LOG) and not UNFINISHED.fullmatch(name)
     )
     if others:
         shown = ", ".join(others[:3]) + (", ..." if len(others) > 3 else "")

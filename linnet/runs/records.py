@@ -7,6 +7,8 @@ metrics.jsonl      a row for each evaluation and each interval of training; on t
 metrics.csv        the same numbers, one per line
 speed.jsonl        seconds and tokens, and when checkpoints were written: these differ between equal runs
 speed.json         tokens per second, measured by `linnet compare` for each model alone
+status.json        what the run does now, where, and how far (`status.py`); log.txt: what it has printed, if a
+                   launcher has started it
 result.json        the figures of the finished run
 charts.json        charts of its test, such as some forecasts, if its task has any
 details.json       tables of its test besides the figures, such as a confusion matrix, if its task has any

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from linnet.base.slurm import join_step
 from linnet.runs.config import LoopConfig
 from linnet.runs.errors import Stopped, missing
 
@@ -20,19 +21,20 @@ TORCH_THREADS = torch.get_num_threads()
 
 
 def make_fabric(settings: LoopConfig) -> Any:
-    """Return the Fabric of this process, or of the processes that torchrun has started."""
+    """Return the Fabric of this process, or of the processes that torchrun or srun has started."""
     try:
         from lightning_fabric import Fabric
     except ImportError:
         raise missing("training", "lightning-fabric") from None
     refuse_half_on_cpu(settings)
-    world, local = (int(os.environ.get(name, 1)) for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"))
+    world, local = processes(), int(os.environ.get("LOCAL_WORLD_SIZE", 1))
     fabric = Fabric(
         accelerator=settings.device,
         devices=local,
         num_nodes=max(world // local, 1),
         strategy="ddp" if world > 1 else "auto",
         precision=settings.precision,  # type: ignore[arg-type]
+        plugins=surroundings(),
     )
     fabric.launch()
     if world > 1:
@@ -43,14 +45,30 @@ def make_fabric(settings: LoopConfig) -> Any:
     return fabric
 
 
-def set_threads(settings: LoopConfig, parameters: int) -> None:
-    """Set the number of CPU threads of this process for a model of this size.
+def surroundings() -> list[Any]:
+    """Return how the processes of a run know each other, where Fabric would guess something else.
+
+    In a job of SLURM it takes every process for one of as many as the job has tasks, with or without `srun`.
+    """
+    from lightning_fabric.plugins.environments import LightningEnvironment
+
+    return [LightningEnvironment()] if "SLURM_JOB_ID" in os.environ and processes() == 1 else []
+
+
+def processes() -> int:
+    """Return the number of processes that make each run together."""
+    join_step()
+    return int(os.environ.get("WORLD_SIZE", 1))
+
+
+def threads_of(settings: LoopConfig, parameters: int) -> int:
+    """Return the number of CPU threads with which a process trains a model of this size.
 
     An idle thread of OpenMP spins, so on a busy machine two threads can be ten times as slow as one, while
     small models gain little from the second one. OMP_NUM_THREADS is a choice that the user has made.
     """
     one = parameters <= SMALL and "OMP_NUM_THREADS" not in os.environ
-    torch.set_num_threads(settings.threads or (1 if one else TORCH_THREADS))
+    return settings.threads or (1 if one else TORCH_THREADS)
 
 
 @cache

@@ -43,7 +43,8 @@ from linnet.tasks.results import Metrics
 from linnet.train.advice import remedy
 from linnet.train.clock import Clock, stopping
 from linnet.train.context import Context
-from linnet.train.fabric import agreed, make_fabric, set_threads
+from linnet.train.fabric import agreed, make_fabric, threads_of
+from linnet.train.noted import Noted
 from linnet.train.progress import Progress, Silent
 from linnet.train.recorder import Recorder
 from linnet.train.schedules import stuck
@@ -60,12 +61,16 @@ def train(
     progress: Progress | None = None,
     task: Task | None = None,
     validated: Validated | None = None,
+    threads: int = 0,
+    launcher: str = "",
 ) -> Row:
     """Make this run in this directory, or continue it; return its result.
 
     task        the task of another run: the data that it has read is not read again if this run has the same
     validated   is called in the first process after each validation, and first when a run is resumed. What
                 it raises ends the run, whose files remain
+    threads     the CPU threads of the run where another process knows them (0: see `threads_of`)
+    launcher    what has started the run, for its status.json
     """
     fabric, folder = make_fabric(config.loop), Path(folder)
     refuse_other(folder, config)
@@ -73,10 +78,11 @@ def train(
     stored = stored_run(config.loop) if fabric.is_global_zero else None
     if agreed(fabric, lambda: bool(stored and stored.bring_back(folder, config))):
         return agreed(fabric, lambda: read_result(folder))
+    noted = Noted(progress or Silent(), folder, launcher)
     # Built before anything is written: a wrong name leaves no directory behind.
-    run = Run(config, folder, fabric, progress or Silent(), task)
+    run = Run(config, folder, fabric, noted, task, threads)
     run.store.check_source()
-    run.validated, run.stored = validated, stored
+    run.validated, run.stored = noted.telling(validated), stored
     run.compute_files()
     with ExitStack() as stack:
         if fabric.is_global_zero:
@@ -84,6 +90,7 @@ def train(
             stack.enter_context(claim(folder))
             if stored:
                 stack.enter_context(stored.sending(folder))
+            stack.enter_context(noted.noting())
         fabric.barrier()
         return run.make()
 
@@ -95,7 +102,13 @@ class Run:
     stored: StoredRun | None = None
 
     def __init__(
-        self, config: RunConfig, folder: Path, fabric: Any, progress: Progress, task: Task | None = None
+        self,
+        config: RunConfig,
+        folder: Path,
+        fabric: Any,
+        progress: Progress,
+        task: Task | None = None,
+        threads: int = 0,
     ):
         reuse_memory()
         torch.manual_seed(config.loop.seed)
@@ -109,7 +122,7 @@ class Run:
             )
         self.context = Context(config, folder, fabric, self.task)
         self.updater = Updater(self.context)
-        set_threads(config.loop, self.updater.model_size())
+        torch.set_num_threads(threads or threads_of(config.loop, self.updater.model_size()))
         self.recorder = Recorder(self.context, progress)
         self.store = Store(self.context, self.updater, self.recorder)
         self.told = 0  # validations that `validated` knows

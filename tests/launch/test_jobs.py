@@ -2,50 +2,93 @@
 
 from __future__ import annotations
 
+import os
+import re
+import signal
+import socket
+from functools import partial
 from pathlib import Path
 
 import pytest
+from launched import STEPS, config, jobs, kill, metrics, when_it_trains
 
-from linnet.launch import Job, Outcome, run_jobs
-from linnet.runs.config import RunConfig, override
-from linnet.runs.records import read_rows
-from tools import small_tasks
-
-TINY = {
-    **small_tasks.settings_of("memory.adding", Path()),
-    **{"steps": 40, "evaluate_every": 10, "log_every": 1, "checkpoint_steps": 3},
-}
+from linnet.launch import Job, run_jobs
+from linnet.runs.records import Row
+from linnet.runs.status import is_alive, read_status
+from linnet.train.progress import Silent
 
 
-def config(**given: object) -> RunConfig:
-    return override(RunConfig(task="memory.adding"), {**TINY, **given})
+class Shown(Silent):
+    """Keeps what the progress of a run shows, by its name; not the updates, of which some are shown."""
 
+    def __init__(self, name: str, known: dict[str, list[str]]):
+        self.said = known.setdefault(name, [])
 
-def jobs(folder: Path, seeds: int = 3, **given: object) -> list[Job]:
-    return [Job(config(seed=seed, **given), folder / str(seed)) for seed in range(seeds)]
+    def begin(self, parameters: int, done: int, total: int | None) -> None:
+        self.said.append(f"begin {parameters} {done}/{total}")
 
+    def row(self, row: Row, speed: float) -> None:
+        self.said.append(f"{row['split']} {row['step']} {row['loss']}")
 
-def metrics(folder: Path) -> dict[str, bytes]:
-    return {path.parent.name: path.read_bytes() for path in folder.glob("*/metrics.jsonl")}
+    def end(self) -> None:
+        self.said.append("end")
 
 
 @pytest.fixture(scope="module")
-def in_turn(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def shown_in_turn() -> dict[str, list[str]]:
+    return {}
+
+
+@pytest.fixture(scope="module")
+def in_turn(tmp_path_factory: pytest.TempPathFactory, shown_in_turn: dict[str, list[str]]) -> Path:
     folder = tmp_path_factory.mktemp("in_turn")
-    outcomes = list(run_jobs(jobs(folder)))
-    assert [outcome.result["step"] for outcome in outcomes if outcome.result] == [40, 40, 40]
+    outcomes = list(run_jobs(jobs(folder), progress=partial(Shown, known=shown_in_turn)))
+    assert tuple(outcome.result["step"] for outcome in outcomes if outcome.result) == STEPS
     return folder
 
 
-def test_an_error_ends_one_run_and_no_other(in_turn: Path, tmp_path: Path):
-    wrong = Job(config(lr=1e30, clip=0.0), tmp_path / "wrong")
-    outcomes = {outcome.job.folder.name: outcome for outcome in run_jobs([wrong, *jobs(tmp_path)], "local:2")}
-    assert isinstance(outcomes["wrong"], Outcome)
-    assert outcomes["wrong"].result is None
-    assert outcomes["wrong"].kind == "NotFinite"
-    assert outcomes["wrong"].exit_code == 3
-    assert "is nan" in outcomes["wrong"].error or "is inf" in outcomes["wrong"].error
-    (tmp_path / "wrong" / "metrics.jsonl").unlink(missing_ok=True)
+def test_the_results_are_those_of_one_after_the_other(
+    in_turn: Path,
+    shown_in_turn: dict[str, list[str]],
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+):
+    """Of two processes one is killed, and one run of four cannot be made."""
+    shown: dict[str, list[str]] = {}
+    wrong = Job(config(lr=1e30, clip=0.0, steps=9), tmp_path / "wrong")
+    killing = when_it_trains(tmp_path / "1", kill)
+    made = run_jobs([wrong, *jobs(tmp_path)], "local:2", partial(Shown, known=shown))
+    outcomes = {each.job.folder.name: each for each in made}
+    killing.join()
+    assert "1 has ended with -9 (1 of 3)" in caplog.text
+    assert metrics(tmp_path) == metrics(in_turn)
+    assert {name: shown[name] for name in "02"} == {name: shown_in_turn[name] for name in "02"}
+    assert {name for name, each in outcomes.items() if each.result} == {"0", "1", "2"}
+    lost = outcomes["wrong"]
+    assert (lost.kind, lost.exit_code, lost.host) == ("NotFinite", 3, socket.gethostname())
+    assert re.match(r"the loss is nan .*\n    5,557 parameters, 0/9 steps done", lost.error)
+    states = {name: read_status(tmp_path / name) for name in outcomes}
+    assert {name: each and each.state for name, each in states.items()} == {
+        **dict.fromkeys(("0", "1", "2"), "finished"),
+        "wrong": "failed",
+    }
+    done = states["1"]
+    assert done is not None
+    assert (done.step, done.total, done.launcher) == (2000, 2000, "local:2")
+    assert done.resumed_at > 0
+
+
+def test_ctrl_c_ends_all_runs_with_a_checkpoint_and_the_same_jobs_resume_them(in_turn: Path, tmp_path: Path):
+    many = jobs(tmp_path, 100)
+    interrupting = when_it_trains(tmp_path / "1", lambda pid: os.kill(os.getpid(), signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt):
+        list(run_jobs(many, "local:2"))
+    interrupting.join()
+    known = [status for job in many if (status := read_status(job.folder))]
+    assert len(known) < 100
+    assert "stopped" in {each.state for each in known} <= {"finished", "stopped"}
+    assert not any(is_alive(each.pid) for each in known)
+    assert all(outcome.result for outcome in run_jobs(many[:3]))
     assert metrics(tmp_path) == metrics(in_turn)
 
 
@@ -60,10 +103,9 @@ def test_jobs_may_depend_on_the_outcomes_before_them(tmp_path: Path):
         assert outcome.result is not None
         known.append(outcome.result["step"])
     assert known == [2, 3, 4]
-    assert len(read_rows(tmp_path / "2" / "metrics.jsonl")) > 2
 
 
 @pytest.mark.parametrize("name", ["local:0", "local:x", "cloud"])
 def test_an_unknown_launcher_is_refused(name: str, tmp_path: Path):
-    with pytest.raises(ValueError, match="a launcher is local:N"):
+    with pytest.raises(ValueError, match="the launchers are local:N"):
         next(run_jobs(jobs(tmp_path), name))

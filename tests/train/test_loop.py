@@ -111,12 +111,7 @@ def test_small_models_are_trained_with_one_thread(
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(fabric, "TORCH_THREADS", 3)
-    before = torch.get_num_threads()
-    try:
-        fabric.set_threads(LoopConfig(threads=given), parameters)
-        assert torch.get_num_threads() == threads
-    finally:
-        torch.set_num_threads(before)
+    assert fabric.threads_of(LoopConfig(threads=given), parameters) == threads
 
 
 @pytest.mark.parametrize("name", VARIANTS)
@@ -475,7 +470,7 @@ def torchrun(*words: str) -> subprocess.Popen[str]:
 
 
 def run_by(processes: int, *words: str) -> None:
-    """Toy runs by forks of one process, which take a fraction of the time that torchrun's processes do."""
+    """Toy runs by forks of one process, with the environment of srun; starting them takes little time."""
     forks = {"TOY_FORKS": str(processes), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
     command = [sys.executable, str(Path(__file__).parent / "toy.py"), *words]
     how = {"capture_output": True, "text": True, "timeout": 300, "check": False}

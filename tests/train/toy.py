@@ -150,16 +150,19 @@ def each_in_a_fork(words: list[str], workers: int) -> None:
 
 
 def become_one_of(processes: int) -> bool:
-    """Fork, as torchrun starts processes, so that they share what was imported; False in the parent."""
+    """Fork, as srun starts processes, so that they share what was imported; False in the parent."""
     import os
+
+    from linnet.base.slurm import join_step
 
     children = []
     for rank in range(processes):
         child = os.fork()
         if child == 0:
             count = str(processes)
-            os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "TORCHELASTIC_RUN_ID": "toy"}
-            os.environ |= {"WORLD_SIZE": count, "LOCAL_WORLD_SIZE": count}
+            os.environ |= {"SLURM_PROCID": str(rank), "SLURM_LOCALID": str(rank), "SLURM_JOB_ID": "7"}
+            os.environ |= {"SLURM_STEP_NUM_TASKS": count, "SLURM_STEP_NODELIST": "localhost"}
+            join_step()
             return True
         children.append(child)
     failed = [child for child in children if os.waitpid(child, 0)[1]]
