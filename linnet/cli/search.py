@@ -9,6 +9,7 @@ from typing import Any
 
 from linnet.cli.folders import RUNS
 from linnet.cli.options import (
+    add_launcher,
     add_run_options,
     add_sources,
     add_task,
@@ -19,14 +20,16 @@ from linnet.cli.options import (
 )
 from linnet.cli.output import say
 from linnet.cli.parser import at_least_one, path_name
+from linnet.launch.launchers import IN_THIS_PROCESS
+from linnet.launch.search import search_by
 from linnet.runs.config import RunConfig
 from linnet.runs.errors import NotFinite
 from linnet.tasks import TASKS
 from linnet.tasks.results import Metric
-from linnet.train.progress import choose
+from linnet.train.progress import Plain, Progress, choose
 from linnet.train.ranges import LogRange, Range
 from linnet.train.samplers import NO_PRUNER, SHRINKING, Method
-from linnet.train.search import DEAD_AFTER, Plan, ranges_of, search
+from linnet.train.search import DEAD_AFTER, Plan, ranges_of
 
 
 def add_options(command: argparse.ArgumentParser) -> None:
@@ -77,6 +80,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="(runs/search)",
     )
+    add_launcher(command)
     add_run_options(command, task)
     command.set_defaults(run=run)
 
@@ -113,9 +117,15 @@ def run(options: argparse.Namespace) -> None:
         )
     )
     plan = Plan(ranges, options.runs, options.per_round, options.shrink, sampler, pruner)
+    # Of several runs at the same time, each has lines of its own: one terminal has one bar.
+    progress = choose if options.launcher == IN_THIS_PROCESS else plain
     how: dict[str, Any] = {"storage": options.storage, "dead_after": options.dead_after}
-    study = search(config, options.folder, plan, progress=choose, **how)
+    study = search_by(options.launcher, config, options.folder, plan, progress=progress, **how)
     say_best(study, options.folder, TASKS[options.task].selected_by(config.data))
+
+
+def plain(name: str) -> Progress:
+    return Plain(name=name)
 
 
 def say_best(study: Any, folder: Path, selects: Metric) -> None:

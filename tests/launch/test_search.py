@@ -1,0 +1,75 @@
+"""Searches whose runs a launcher makes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import linnet.launch.search as launched
+from linnet.launch.job import Job, Outcome, RunsFailed
+from linnet.launch.search import search_by
+from linnet.runs.config import RunConfig, override
+from linnet.train.loop import train
+from linnet.train.samplers import Method
+from linnet.train.search import Plan
+
+SETTINGS = {"unit": "lrn", "hidden_size": 4, "span": 3, "batch": 2, "steps": 2, "threads": 1, "device": "cpu"}
+RANGES = {"lr": (0.001, 0.1)}
+
+
+def config() -> RunConfig:
+    return override(RunConfig(task="memory.copy"), SETTINGS)
+
+
+def states(study: Any) -> list[str]:
+    return [trial.state.name for trial in study.trials]
+
+
+class TwoAtATime:
+    """Stands in for run_jobs: takes two jobs, and makes the second one first."""
+
+    def __init__(self, errors: dict[str, str]):
+        self.errors, self.most = errors, 0
+
+    def __call__(self, jobs: Iterable[Job], launcher: str, progress: Any = None) -> Iterator[Outcome]:
+        source = iter(jobs)
+        while taken := [job for _, job in zip(range(2), source, strict=False)]:
+            self.most = max(self.most, len(taken))
+            yield from map(self.made, reversed(taken))
+
+    def made(self, job: Job) -> Outcome:
+        if kind := self.errors.get(job.folder.name):
+            return Outcome(job, None, f"it was {kind}", kind, 3)
+        return Outcome(job, train(job.config, job.folder))
+
+
+def test_runs_are_made_at_the_same_time_and_told_to_the_study(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    made = TwoAtATime({"0001": "NotFinite"})
+    monkeypatch.setattr(launched, "run_jobs", made)
+    plan = Plan(RANGES, runs=4, sampler=Method("tpe"))
+    study = search_by("local:2", config(), tmp_path, plan)
+    assert made.most == 2
+    assert states(study) == ["COMPLETE", "PRUNED", "COMPLETE", "COMPLETE"]
+    assert study.trials[1].user_attrs["stopped_by"] == "not finite"
+    assert len(list(tmp_path.glob("0*/result.json"))) == 3
+
+
+def test_a_run_that_has_failed_is_reported_and_then_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(launched, "run_jobs", TwoAtATime({"0000": "DiskFull"}))
+    with pytest.raises(RunsFailed, match=r"1 of 3 runs failed.*\n\n.*0000.*: it was DiskFull") as error:
+        search_by("local:2", config(), tmp_path, Plan(RANGES, runs=3))
+    assert error.value.exit_code == 3
+    study = search_by("local:1", config(), tmp_path, Plan(RANGES, runs=3))
+    assert states(study) == ["COMPLETE"] * 3
+
+
+def test_a_pruner_needs_the_search_in_the_process_of_its_runs(tmp_path: Path):
+    plan = Plan(RANGES, runs=1, pruner=Method("median"))
+    with pytest.raises(ValueError, match="--pruner median stops runs of the process that searches"):
+        search_by("local:2", config(), tmp_path, plan)
+    assert states(search_by("local:1", config(), tmp_path, plan)) == ["COMPLETE"]
