@@ -45,6 +45,8 @@ OWN = ("store", "store_checkpoints")
 """The settings that say where a run is stored."""
 REST = 10
 """After a copy that has failed, none is tried for this many times as long: training goes on."""
+LEVELS = 3
+"""A folder of runs may have folders of runs: runs/experiments/table/row."""
 ATTEMPTS, PAUSE = 3, 2.0
 """At the end of a run, a copy that fails is tried so often, with so many seconds between."""
 
@@ -287,17 +289,19 @@ def own_folder() -> Path:
 
 def fetch_records(url: str) -> Path:
     """Return a folder with the records of a run in a store, or of all runs in a folder there; no weights."""
-    place = Place(url)
-    if place.read(INDEX) is not None:
-        return fetch(url)
     folder = own_folder() / last_part(url)
-    folder.mkdir()
-    for name in place.folders():
-        stored = StoredRun(f"{url.rstrip('/')}/{name}")
-        if stored.known:
-            (folder / name).mkdir()
-            fetch_run(stored.place, stored.known, folder / name, ())
+    fetch_below(url, folder, LEVELS)
     return folder
+
+
+def fetch_below(url: str, folder: Path, levels: int) -> None:
+    stored = StoredRun(url)
+    folder.mkdir()
+    if stored.known:
+        fetch_run(stored.place, stored.known, folder, ())
+        return
+    for name in stored.place.folders() if levels else ():
+        fetch_below(f"{url.rstrip('/')}/{name}", folder / name, levels - 1)
 
 
 def send_files(url: str, files: Iterable[Path]) -> None:

@@ -148,13 +148,21 @@ def test_what_did_not_change_is_not_sent_again(memory: str, tmp_path: Path, monk
     assert sent == ["sample.txt"]
 
 
-def test_the_runs_of_a_search_are_stored_by_their_names(memory: str, tmp_path: Path):
+def test_the_runs_of_a_search_are_stored_by_their_names(
+    memory: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
     plan = Plan({"lr": (0.1, 2.0)}, runs=2)
     search.search(config(store=memory, epochs=1), tmp_path / "study", plan)
     assert Place(memory).folders() == ["0000", "0001"]
     runs = find_runs([records_of(memory)])
     assert [run.name for run in runs] == ["0000", "0001"]
     assert all(run.result for run in runs)
+    assert cli.main(["runs", memory.rpartition("/")[0]]) == 0
+    shown = capsys.readouterr().out
+    assert [line.split()[:2] for line in shown.splitlines()[1:]] == [
+        ["run/0000", "finished"],
+        ["run/0001", "finished"],
+    ]
 
 
 def test_commands_read_a_run_by_its_url(memory: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
