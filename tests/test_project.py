@@ -67,9 +67,10 @@ def test_commands_that_install_follow_one_constant(monkeypatch: pytest.MonkeyPat
 
 
 def test_messages_say_it_by_the_constant():
-    """No file of the package writes the name of the package behind `pip install` itself."""
-    found = [path for path in (ROOT / "linnet").rglob("*.py") if install.COMMAND.search(path.read_text())]
-    assert [path.name for path in found] == []
+    """No file of the package names an extra of the package behind `pip install` itself."""
+    texts = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "linnet").rglob("*.py")}
+    assert [name for name, text in texts.items() if f"{project.NAME}[" in text] == []
+    assert [name for name, text in texts.items() if install.COMMAND.search(text)] == []
 
 
 def test_the_notebook_is_the_page():

@@ -9,13 +9,14 @@ authors' code (recurrentgemma).
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.types import Device
 
+from linnet.base.calls import like
 from linnet.base.options import check_size
 from linnet.blocks.checks import check_call, check_state
 from linnet.layers.convolution import CausalConvolution
@@ -87,6 +88,11 @@ class GriffinBlock(nn.Module):
         h, final = self.rnn(c, (state.h[None], state.started[None]), resets=resets)
         y = self.linear_out(h * F.gelu(self.linear_y(x), approximate="tanh"))
         return y, GriffinState(window, final.h[0], final.started[0])
+
+    if TYPE_CHECKING:
+
+        @like(forward)
+        def __call__(self, *inputs: Any, **named: Any) -> Any: ...
 
     def initial_state(self, x: Tensor) -> GriffinState:
         zeros = x.new_zeros(x.shape[1], self.lru_width)

@@ -11,13 +11,14 @@ the input gate, and `igate` that of the forget gate; linnet.load_foreign(block, 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.types import Device
 
+from linnet.base.calls import like
 from linnet.base.options import check_size
 from linnet.blocks.checks import check_call, check_state
 from linnet.layers.convolution import CausalConvolution
@@ -127,6 +128,11 @@ class SLSTMBlock(nn.Module):
         states = tuple(s[None] for s in state[1:])
         h, final = self.rnn(torch.cat([convolved, x], -1), states, resets=resets)
         return self.norm(h), SLSTMBlockState(window, *(s[0] for s in final))
+
+    if TYPE_CHECKING:
+
+        @like(forward)
+        def __call__(self, *inputs: Any, **named: Any) -> Any: ...
 
     def initial_state(self, x: Tensor) -> SLSTMBlockState:
         zeros = torch.zeros_like(x[0])

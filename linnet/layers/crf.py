@@ -17,12 +17,13 @@ batch is padded (use_end=False). Padding has a state of its own there: num_tags 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 from torch.types import Device
 
+from linnet.base.calls import like
 from linnet.base.options import check_size, choose
 from linnet.layers.crf_sums import Chain, LogLikelihood, Viterbi, sums_of, viterbi
 from linnet.recurrent.init import orthogonal_
@@ -86,6 +87,11 @@ class CRF(nn.Module):
         parts = chain.emissions, chain.start, chain.transitions, chain.end
         found = LogLikelihood.apply(chain, self.read_tags(tags, chain, order), *parts)
         return reduced(found, chain.lengths, reduction)
+
+    if TYPE_CHECKING:
+
+        @like(forward)
+        def __call__(self, *inputs: Any, **named: Any) -> Any: ...
 
     @torch.no_grad()
     def decode(

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import Tensor
 
+from linnet.base.calls import like
 from linnet.base.copies import CopiedFast
 from linnet.base.errors import InputError, InputTypeError
 from linnet.base.options import check_size, either
@@ -279,8 +280,10 @@ class Cell(Subscripted, NotScriptable, ShowsOptions, CopiedFast, Unit):
             refuse_timespans(timespans, type(self).__name__, ["linnet.CfCCell", "linnet.LTCCell"])
         return self.returned(*self.run_step(x, state, timespans))
 
-    if TYPE_CHECKING:  # torch says no more than that a module can be called
-        __call__ = forward
+    if TYPE_CHECKING:
+
+        @like(forward)
+        def __call__(self, *inputs: Any, **named: Any) -> Any: ...
 
     def returned(self, y: Tensor, state: Any) -> Any:
         """What a call returns. The cells that torch has too return the state only, of which y is a part."""

@@ -23,6 +23,7 @@ from torch.compiler import is_compiling
 from torch.nn.utils.rnn import PackedSequence
 from torch.types import Device
 
+from linnet.base.calls import like
 from linnet.base.copies import CopiedFast
 from linnet.base.errors import InputError, InputTypeError
 from linnet.base.options import check_share, check_size, either
@@ -338,8 +339,10 @@ class Recurrent(Subscripted, NotScriptable, ShowsOptions, CopiedFast, Pretrained
         y, new = self.run_padded(time_first, named, mask, resets, start, lengths)
         return self.from_time_first(y, x), self.write_state(new, x.dim() == 3)
 
-    if TYPE_CHECKING:  # torch says no more than that a module can be called
-        __call__ = forward
+    if TYPE_CHECKING:
+
+        @like(forward)
+        def __call__(self, *inputs: Any, **named: Any) -> Any: ...
 
     def bound_call(self, x: Any, state: Any, resets: Any) -> tuple[Tensor, Any] | None:
         """A call with tensors like those of an earlier one; None if anything is different."""

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from linnet.base.project import advice
+
 log = logging.getLogger("linnet")
 """Warnings of a run, independent of how its progress is shown."""
 
@@ -60,6 +62,7 @@ def room_for(path: Path) -> Iterator[None]:
         ) from error
 
 
-def missing(user: str, packages: str) -> ImportError:
-    """Return an error that says what to install for `user`, a command or an option."""
-    return ImportError(f"{user} needs packages that are not installed: pip install {packages}")
+def missing(user: str, packages: str = "", extra: str = "") -> ImportError:
+    """Return an error that says what to install for `user`, a command or an option: packages, or an extra."""
+    command = advice(extra) if extra else f"pip install {packages}"
+    return ImportError(f"{user} needs packages that are not installed: {command}")

@@ -133,7 +133,7 @@ def opened(url: str) -> tuple[Any, str]:
         from fsspec import available_protocols
         from fsspec.core import url_to_fs
     except ImportError:
-        raise missing(f"a store such as {without_password(url)}", "'linnet-rnn[store]'") from None
+        raise missing(f"a store such as {without_password(url)}", extra="store") from None
     protocol = url.partition("://")[0]
     if protocol not in available_protocols():
         raise ValueError(

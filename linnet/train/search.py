@@ -359,7 +359,7 @@ def open_database(optuna: Any, storage: str, study: str, dead_after: float) -> t
                 raise
             time.sleep(0.2)
         except ImportError:
-            raise missing(f"a study in {url.partition(':')[0]}", "'linnet-rnn[postgres]'") from None
+            raise missing(f"a study in {url.partition(':')[0]}", extra="postgres") from None
 
 
 def driver(storage: str) -> str:

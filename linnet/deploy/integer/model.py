@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
+from linnet.base.calls import like
 from linnet.deploy.integer.calibrate import calibrated
 from linnet.deploy.integer.formats import rescaled
 from linnet.deploy.integer.loops import check_loop
@@ -78,6 +79,11 @@ class IntegerModel(nn.Module):
         """
         outputs, state = self.run(self.input_numbers(inputs), state)
         return self.integers.formats[OUTPUT].at(0).values(outputs), state
+
+    if TYPE_CHECKING:
+
+        @like(forward)
+        def __call__(self, *inputs: Any, **named: Any) -> Any: ...
 
     def input_numbers(self, inputs: Tensor) -> Tensor:
         """Inputs as C takes them: whole numbers in the format of the input; tokens stay what they are."""
