@@ -21,6 +21,7 @@ import time
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 
 from linnet.runs import checkpoints
@@ -60,13 +61,17 @@ class StoredRun:
     """The copy of a run in a store."""
 
     def __init__(self, url: str, checkpoints: bool = False):
-        self.place = Place(url)
+        self.url = url
         self.folders = ("best", "last") if checkpoints else ("best",)
-        self.known = self.index()
         self.failed, self.not_before = False, 0.0
 
-    def index(self) -> dict[str, str]:
-        """Return the digests of what the store has."""
+    @cached_property
+    def place(self) -> Place:
+        return Place(self.url)
+
+    @cached_property
+    def known(self) -> dict[str, str]:
+        """The digests of what the store has."""
         where, content = f"{self.place}/{INDEX}", self.place.read(INDEX)
         found = {} if content is None else parse_json(where, content)
         check_object(where, "it", found)

@@ -70,7 +70,7 @@ def unfinished(folder: Path) -> list[Path]:
 
 def test_of_three_workers_one_is_killed_and_all_runs_are_made_none_twice(server: str, tmp_path: Path):
     folder = tmp_path / "{worker}" / "study"
-    how = {"runs": 5, "storage": server, "dead_after": 2.0}
+    how = {"runs": 5, "storage": server, "dead_after": 3.0}
     with workers(folder, 3, **how) as process:
         assert process.stdout is not None
         first = int(process.stdout.readline().split()[0])
