@@ -34,6 +34,7 @@ from linnet.train.claims import Claim, Claims, DatabaseClaims, FolderClaims, Los
 from linnet.train.loop import train
 from linnet.train.progress import Progress, Silent
 from linnet.train.ranges import Ranges, Space, checked, distribution, draw, kind_of, narrowed
+from linnet.train.same_study import refuse_other
 from linnet.train.samplers import NO_PRUNER, SHRINKING, Method, make
 
 ADDRESS = re.compile(r"[a-z][a-z0-9+]+:")  # with one letter it is a drive of Windows
@@ -127,6 +128,7 @@ def begin(config: RunConfig, folder: Path, plan: Plan, storage: str | None, dead
     with claims.turn():
         study = open_study(optuna, opened, storage, folder, methods)
         check_names(optuna, study, plan.ranges, folder)
+        refuse_other(study, config, plan.ranges, folder)
         if isinstance(claims, FolderClaims):
             check_costs(optuna, study, folder, TASKS[config.task].selected_by(config.data))
     return Searching(optuna, config, folder, plan, study, claims)

@@ -19,7 +19,7 @@ import linnet
 from linnet.runs.config import RunConfig, override
 from linnet.runs.errors import DiskFull, Mismatch, Stopped
 from linnet.runs.records import read_metrics
-from linnet.train import samplers, search
+from linnet.train import same_study, samplers, search
 from linnet.train.claims import FolderClaims
 from linnet.train.loop import train
 from linnet.train.ranges import LogRange, checked
@@ -303,6 +303,30 @@ def test_a_study_has_one_folder_and_a_folder_one_study(tmp_path: Path):
         search.search(config(), tmp_path / "b" / "study", Plan(RANGES, runs=2), storage=storage)
     with pytest.raises(Mismatch, match=r"are not of the study in study\.log"):
         search.search(config(), tmp_path / "a" / "study", Plan(RANGES, runs=2))
+
+
+def test_a_study_has_the_same_settings_data_and_versions_everywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    search.search(config(), tmp_path, Plan(RANGES, runs=1))
+    # What is drawn, how long runs train and what is a matter of the machine may differ.
+    other = config({**SHORT, "lr": 0.7, "steps": 4, "threads": 2})
+    assert states(search.search(other, tmp_path, Plan(RANGES, runs=2))) == ["COMPLETE"] * 2
+    with pytest.raises(Mismatch, match=r"was begun with hidden_size 6, and .* has 7: its runs could not be"):
+        search.search(config({**SHORT, "hidden_size": 7}), tmp_path, Plan(RANGES, runs=3))
+    monkeypatch.setattr(same_study, "installed_version", lambda package: "0.1")
+    with pytest.raises(Mismatch, match=r"was begun with linnet-rnn .* has '0\.1'"):
+        search.search(config(), tmp_path, Plan(RANGES, runs=3))
+
+
+def test_a_file_may_be_in_another_folder_but_not_have_other_contents(tmp_path: Path):
+    def known(folder: str, text: str) -> dict[str, Any]:
+        path = tmp_path / folder / "texts.csv"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+        return same_study.common(override(RunConfig(task="classify"), {"path": str(path)}), [])
+
+    assert known("here", "a") == known("there", "a") != known("there", "b")
 
 
 @pytest.mark.parametrize("storage", ["sqlite:/study.db", "foo://x", "sqlite:////nowhere/x.db"])
