@@ -335,25 +335,32 @@ def test_other_runs_have_no_stream(small_language_run: Path):
         linnet.load(small_language_run).stream()
 
 
+@pytest.fixture(scope="module")
+def months(tmp_path_factory: pytest.TempPathFactory) -> tuple[Made, Path]:
+    """A run that reads the calendar, and a folder with its example program in C."""
+    folder = tmp_path_factory.mktemp("months")
+    made = made_of(CASES[-1], folder)
+    linnet.export_c(made.run.task.stream_step(made.run.model), folder / "c")
+    checked([str(CC), *STRICT, "model.c", "main.c", "-o", "main"], folder=folder / "c")
+    return made, folder / "c"
+
+
 @needs_compiler
 @needs_node
-def test_every_form_of_a_time_and_of_a_missing_value(tmp_path: Path):
-    made = made_of(CASES[-1], tmp_path)
-    step = made.run.task.stream_step(made.run.model)
-    linnet.export_c(step, tmp_path / "c")
-    linnet.export_js(step, tmp_path / "js")
-    checked([str(CC), *STRICT, "model.c", "main.c", "-o", "main"], folder=tmp_path / "c")
+def test_every_form_of_a_time_and_of_a_missing_value(months: tuple[Made, Path], tmp_path: Path):
+    made, folder = months
+    linnet.export_js(made.run.task.stream_step(made.run.model), tmp_path / "js")
     forms = (
-        "2024-02,{}",
-        "2024-02-01;{}",
-        "2024-02-01 00:00:00,{}",
-        "2024-02-01T00:00:00Z, {}\r",
-        "2024-02-01 {}",
+        ("2024-02,{}", ("5.5", "nan")),
+        ("2024-02-01;{}", ("5.5",)),
+        ("2024-02-01 00:00:00,{}", ("",)),
+        ("2024-02-01T00:00:00Z, {}\r", ("5.5", "")),
+        ("2024-02-01 {}", ("5.5", "")),
     )
-    for value in ("5.5", "", "nan"):
-        for form in forms:
+    for form, values in forms:
+        for value in values:
             given = f"2024-01,4\n{form.format(value)}\n"
-            printed = checked(["./main"], given=given, folder=tmp_path / "c")
+            printed = checked(["./main"], given=given, folder=folder)
             assert_close(numbers_in(printed), expected := expected_of(made, value))
             other = checked([str(NODE), str(tmp_path / "js" / "main.mjs")], given=given)
             assert_close(numbers_in(other), expected)
@@ -366,13 +373,11 @@ def expected_of(made: Made, value: str) -> np.ndarray:
 
 
 @needs_compiler
-def test_a_line_without_its_time_is_an_error(tmp_path: Path):
-    made = made_of(CASES[-1], tmp_path)
-    out = linnet.export_c(made.run.task.stream_step(made.run.model), tmp_path / "c")
-    checked([str(CC), *STRICT, "model.c", "main.c", "-o", "main"], folder=out)
+def test_a_line_without_its_time_is_an_error(months: tuple[Made, Path]):
+    _, folder = months
     for given, message in (
         ("2024-01-31,5\n6\n", "line 2 starts with no time such as 2024-01-31"),
         ("time,value\n", "standard input has no line with numbers"),
     ):
         with pytest.raises(RuntimeError, match=message):
-            checked(["./main"], given=given, folder=out)
+            checked(["./main"], given=given, folder=folder)
