@@ -48,7 +48,7 @@ def server() -> Iterator[str]:
 
 
 def programs_or_skip() -> Path:
-    pytest.importorskip("psycopg", reason="needs psycopg, of linnet-rnn[postgres]")
+    pytest.importorskip("psycopg", reason="needs psycopg, of the extra postgres")
     found = [*Path("/usr/lib/postgresql").glob("*/bin/initdb"), *filter(None, [shutil.which("initdb")])]
     if not found:
         pytest.skip("no server of PostgreSQL is installed (Debian: apt-get install postgresql)")

@@ -233,7 +233,7 @@ def test_a_folder_of_another_study_is_refused(server: str, tmp_path: Path):
 
 def test_a_missing_driver_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    with pytest.raises(ImportError, match=r"pip install 'linnet-rnn\[postgres\]'"):
+    with pytest.raises(ImportError, match=r"a study in postgresql.* pip install '.*\[postgres\]'"):
         search.search(config(), tmp_path, Plan(RANGES, runs=1), storage="postgresql://a@127.0.0.1/b")
 
 

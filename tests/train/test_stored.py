@@ -297,7 +297,7 @@ def test_a_store_that_is_unknown_or_without_driver_is_named(tmp_path: Path, monk
     with pytest.raises(ImportError, match=r"s3://bucket/run needs a driver that is not installed: .*s3fs"):
         Place("s3://bucket/run")
     monkeypatch.setitem(sys.modules, "fsspec", None)
-    with pytest.raises(ImportError, match=r"pip install 'linnet-rnn\[store\]'"):
+    with pytest.raises(ImportError, match=r"a store such as memory.* pip install '.*\[store\]'"):
         Place("memory://run")
     assert not (tmp_path / "run").exists()
 
