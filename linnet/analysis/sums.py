@@ -129,7 +129,8 @@ def arrow_lengths(pointed: Tensor) -> dict[int, int]:
 
 def gated_sum(cell: Cell) -> GatedSum:
     """Find a state that the step of `cell` updates as a gated sum; raise NotASum if there is none."""
-    for stage in cell.stages():
+    # A step that reads the time between frames cannot be traced without it, and has no such sum.
+    for stage in () if cell.reads_time else cell.stages():
         for state in stage.states:
             found = StageSums(cell, stage).find(state)
             if found is not None:

@@ -107,7 +107,9 @@ def test_an_activation_around_the_sum_is_told():
     assert not gated_sum(linnet.LRNCell(3, 4, activation="identity")).activated
 
 
-@pytest.mark.parametrize("unit", [linnet.NRU, linnet.OLRN, linnet.RNN, linnet.StatisticalRU])
+@pytest.mark.parametrize(
+    "unit", [linnet.NRU, linnet.OLRN, linnet.RNN, linnet.StatisticalRU, linnet.CfC, linnet.LTC]
+)
 def test_units_without_a_gated_sum_say_so(unit: type[linnet.Recurrent]):
     with pytest.raises(NotASum, match=f"no state of {unit.__name__} is a sum"):
         gated_sum(unit(3, 4).first_cell)
