@@ -194,6 +194,7 @@ def name_of(trial: Any) -> str:
 @contextmanager
 def storage_errors(folder: Path) -> Iterator[None]:
     """Say what to do about errors of the storage of a study."""
+    load_optuna()
     from optuna.exceptions import OptunaError
     from sqlalchemy.exc import SQLAlchemyError
 

@@ -335,6 +335,12 @@ def test_a_wrong_address_is_answered(tmp_path: Path, storage: str):
         search.search(config(), tmp_path / "study", Plan(RANGES, runs=1), storage=storage)
 
 
+def test_without_optuna_a_search_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    with pytest.raises(ImportError, match="linnet search needs packages that are not installed: pip install"):
+        search.search(config(), tmp_path, Plan(RANGES, runs=1))
+
+
 def test_a_file_that_is_no_journal_is_left_alone(tmp_path: Path):
     precious = tmp_path / "precious.txt"
     precious.write_text("a\nb")
