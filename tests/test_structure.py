@@ -7,6 +7,7 @@ import inspect
 import re
 import subprocess
 import sys
+from collections import Counter
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -111,6 +112,12 @@ def test_the_package_imports_nothing_that_is_not_in_the_wheel():
     for path in PACKAGE.rglob("*.py"):
         roots = {name.partition(".")[0] for name in imported(path.read_text(encoding="utf-8"), "linnet")}
         assert not roots & CHECKOUT, path
+
+
+def test_no_two_files_of_tests_have_the_same_name():
+    """pytest imports them as modules of their names alone."""
+    names = Counter(path.name for path in Path(__file__).parent.rglob("*.py"))
+    assert [name for name, count in names.items() if count > 1] == []
 
 
 # ---------------------------------------------------------------------------- circles
