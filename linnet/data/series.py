@@ -31,7 +31,7 @@ from linnet.data.errors import DataError
 from linnet.data.frames import as_frame, kind_of_frame, table_of_frame
 from linnet.data.frequency import STEP, Frequency
 from linnet.data.grid import Grid, grid_length, grid_of_times, series_at, shown
-from linnet.data.layouts import SeriesColumns, has_numbers, with_layout, with_named_index
+from linnet.data.layouts import INDEX, SeriesColumns, has_numbers, with_layout, with_named_index
 from linnet.data.times import look_like_dates, read_times
 
 DEFAULT = SeriesColumns()
@@ -108,7 +108,7 @@ def series_of_table(table: Table, columns: SeriesColumns) -> SeriesTable:
     result = READ[columns.layout](table, columns)
     constant = [each.name for each in result.series if is_constant(each.values)]
     notes = (*found, *result.notes, *constant_note(constant, len(result.series)))
-    columns = columns._replace(frequency=str(result.frequency))
+    columns = result.columns._replace(frequency=str(result.frequency))
     return result._replace(columns=columns, notes=notes)
 
 
@@ -410,6 +410,8 @@ def read_rows(table: Table, columns: SeriesColumns) -> SeriesTable:
     grid = grid_of_times(times, np.zeros(len(labels), np.int64), [""], frequency, place)
     series = split_rows(names, values[grid.order], grid, table, place)
     notes = (*notes, *grid.notes, *gap_note(series))
+    # A forecast names its series as the file does; a first column without a name is called "index".
+    columns = columns._replace(group=(table.names[first],) if table.names[first] != INDEX else ())
     return SeriesTable(series, grid.frequency, ("value",), (), (), columns, notes)
 
 

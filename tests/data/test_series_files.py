@@ -90,6 +90,16 @@ def test_rows_are_series_that_end_in_empty_fields(tmp_path: Path):
     assert table.series[1].where.endswith("line 3")
 
 
+def test_the_columns_that_are_found_stay_with_the_table(tmp_path: Path):
+    found = read(tmp_path, "shop,2024-01,2024-02\na,1,2\nb,3,4\n", SeriesColumns())
+    assert found.columns.group == ("shop",)
+    assert read(tmp_path, ",2024-01,2024-02\na,1,2\nb,3,4\n", SeriesColumns()).columns.group == ()
+    found = read(
+        tmp_path, "date,shop,sales\n2024-01-01,a,1\n2024-01-02,a,2\n", SeriesColumns(group=("shop",))
+    )
+    assert found.columns.targets == ("sales",)
+
+
 def test_rows_may_have_their_times_in_the_header(tmp_path: Path):
     table = read(tmp_path, "shop,2024-01,2024-02,2024-03\na,1,2,3\nb,,5,6\n", SeriesColumns())
     assert lists(table) == {"a": [1, 2, 3], "b": [5, 6]}
