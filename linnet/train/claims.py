@@ -10,7 +10,8 @@ was not heard of for `dead_after` seconds is free. (Optuna's own heartbeat, an e
 run as failed and begins another one; here it keeps its number and its settings, and is resumed.)
 
     turn    one row of the table, locked in a transaction: the database ends it with its connection
-    take    within a turn, so that of two processes that find a run free one gets it
+    take    one statement, which changes the row if it is still that of the dead process: of two processes
+            that find a run free, one gets it
     check   in its process, before each update: a process that was suspended, or lost the network, for longer
             than `dead_after` asks the database before it goes on, and leaves the run if another has taken it
 """
@@ -130,8 +131,7 @@ class DatabaseClaims:
             sql.Column("heard", sql.DateTime(timezone=True), nullable=False),
         )
         self.table.metadata.create_all(engine)
-        with suppress(sql.exc.IntegrityError):
-            self.add(TURN, "")
+        self.add(TURN, "")
 
     @contextmanager
     def turn(self) -> Iterator[None]:
@@ -152,6 +152,10 @@ class DatabaseClaims:
 
     def lock(self, connection: Any) -> Any:
         try:
+            if self.engine.dialect.name == "postgresql":
+                # A process that is suspended now would keep all others waiting.
+                most = f"SET LOCAL idle_in_transaction_session_timeout = {int(1000 * self.dead_after)}"
+                connection.execute(self.sql.text(most))
             connection.execute(self.of(self.sql.update(self.table), TURN).values(heard=self.now))
         except BaseException:
             connection.close()
@@ -161,12 +165,11 @@ class DatabaseClaims:
     def take(self, number: int) -> DatabaseClaim | None:
         found, worker = self.read(number), uuid.uuid4().hex
         if found is None:
-            self.add(number, worker)
-        elif (found.now - found.heard).total_seconds() > self.dead_after:
-            self.hear(number, found.worker, worker)
+            is_ours = self.add(number, worker)
         else:
-            return None
-        return DatabaseClaim(self, number, worker)
+            is_free = (found.now - found.heard).total_seconds() > self.dead_after
+            is_ours = is_free and self.hear(number, found.worker, worker)
+        return DatabaseClaim(self, number, worker) if is_ours else None
 
     def is_heard(self, number: int, before: dict[int, Any]) -> bool:
         found = self.read(number)
@@ -187,10 +190,15 @@ class DatabaseClaims:
         with self.engine.begin() as connection:
             return connection.execute(self.of(wanted, number)).first()
 
-    def add(self, number: int, worker: str) -> None:
+    def add(self, number: int, worker: str) -> bool:
+        """Add a row; return False if another process has added it."""
         values = {"study": self.study, "number": number, "worker": worker, "heard": self.now}
-        with self.engine.begin() as connection:
-            connection.execute(self.sql.insert(self.table).values(values))
+        try:
+            with self.engine.begin() as connection:
+                connection.execute(self.sql.insert(self.table).values(values))
+        except self.sql.exc.IntegrityError:
+            return False
+        return True
 
     def hear(self, number: int, of: str, new: str | None = None) -> bool:
         """Note that a worker is heard of, or a `new` one in its place; return whether the row was its own."""

@@ -348,8 +348,9 @@ def open_database(optuna: Any, storage: str, study: str, dead_after: float) -> t
     url = driver(storage)
     # A connection for each use: between two uses there are hours of training, in which one may break.
     how: dict[str, Any] = {"poolclass": NullPool}
-    if url.startswith(("postgresql", "mysql")):
-        how["connect_args"] = {"connect_timeout": 10}
+    if url.startswith("postgresql"):
+        # Seconds, and milliseconds: a network that is cut is an error, and not a wait of hours.
+        how["connect_args"] = {"connect_timeout": 10, "keepalives_idle": 10, "tcp_user_timeout": 20_000}
     attempts = 5
     while True:
         try:

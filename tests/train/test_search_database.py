@@ -142,7 +142,26 @@ def test_a_run_is_free_once_its_process_was_not_heard_of(claims: DatabaseClaims)
     with claims.turn():
         assert claims.take(3) is not None
         assert claims.take(3) is None
-        time.sleep(0.5)
+    time.sleep(0.5)
+    with claims.turn():
+        assert claims.take(3) is not None
+
+
+def test_of_two_processes_that_find_a_run_free_one_gets_it(
+    claims: DatabaseClaims, monkeypatch: pytest.MonkeyPatch
+):
+    for wait in (0.0, 0.5):
+        time.sleep(wait)
+        found = claims.read(3)
+        assert claims.take(3) is not None
+        with monkeypatch.context() as patch:
+            patch.setattr(claims, "read", lambda number, before=found: before)
+            assert claims.take(3) is None
+
+
+def test_a_process_that_is_suspended_in_its_turn_loses_it(claims: DatabaseClaims):
+    ended = pytest.raises(sqlalchemy.exc.DBAPIError, match="idle-in-transaction")
+    with ended, claims.turn(), claims.turn():
         assert claims.take(3) is not None
 
 
