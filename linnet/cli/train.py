@@ -49,7 +49,6 @@ def run(options: argparse.Namespace) -> None:
     report = folder / "report.html"
     if is_first_process():
         write_report(report, [read_run(folder)], f"{folder.name}")
-    send_again(config, folder)
     say(result_line("valid", result["valid"]))
     say(result_line("test", result["test"]))
     for baseline in result.get("baselines", ()):
@@ -59,6 +58,7 @@ def run(options: argparse.Namespace) -> None:
     say(f"{result['tokens_per_second']:,.0f} tokens/s; the run is in {folder}, its report in {report}")
     if TASKS[config.task].answers_tables:
         say(f"next: linnet predict {folder} --plot next.html")
+    send_again(config, folder)
 
 
 def default_folder(recipe: str | None, config: RunConfig) -> Path:
