@@ -20,6 +20,7 @@ extensions = [
     "sphinx_copybutton",
     "sphinx_gallery.gen_gallery",
     # Our own, in docs/_extensions.
+    "atlas_page",
     "docstrings",
     "links",
     "reference",

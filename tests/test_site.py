@@ -69,3 +69,10 @@ def test_the_picture_of_a_cell_has_its_inputs_and_outputs(site: Path):
     assert {"xₜ", "hₜ₋₁", "cₜ₋₁", "yₜ = hₜ", "cₜ"} <= set(labels)
     # Two products, three sigmoids and two tanh: LSTM.
     assert [labels.count(label) for label in ("W", "σ", "tanh")] == [2, 3, 2]
+
+
+def test_the_recorded_atlas_is_a_page(site: Path):
+    assert 'href="atlas_page.html"' in (site / "atlas.html").read_text(encoding="utf-8")
+    page = (site / "atlas_page.html").read_text(encoding="utf-8")
+    assert all(f'"label": "{unit.__name__}"' in page for unit in linnet.UNITS.values())
+    assert '"lens": "lenses/lrn.html"' in page

@@ -25,6 +25,9 @@ from benchmarks.report import (
 from benchmarks.rows import Row, read
 from benchmarks.settings import Shape
 from linnet.analysis.drawing import new_figure
+from linnet.atlas.record import Atlas, read_atlas
+from linnet.atlas.table import ABOUT_VIEWS, matrix, summary, with_results
+from linnet.atlas.table import circumstances as circumstances_of
 from linnet.base.pages import filled
 from linnet.base.tables import markdown
 from tools import figures, microcontroller, targets
@@ -33,6 +36,7 @@ ROOT = Path(__file__).parents[1]
 README, BENCHMARKS = ROOT / "README.md", ROOT / "benchmarks" / "README.md"
 DEPLOY, WHICH_UNIT = ROOT / "docs" / "deploy.md", ROOT / "docs" / "which_unit.md"
 INT8 = ROOT / "docs" / "int8.md"
+ATLAS, ATLAS_RECORD = ROOT / "docs" / "atlas.md", ROOT / "benchmarks" / "atlas.json"
 RESULTS, PLOT = ROOT / "benchmarks" / "results.csv", ROOT / "benchmarks" / "speed.png"
 MEMORY = {"new": "", "reused": ", reused memory", "huge pages": ", huge pages for all"}
 PICTURE = ROOT / "docs" / "pictures" / "speed.png"
@@ -103,9 +107,10 @@ def write_benchmarks(page: Path, rows: Sequence[Row], plot: Path | None = None) 
     fill(page, "targets", targets_table(rows))
 
 
-def write_which_unit(page: Path, rows: Sequence[Row]) -> None:
-    """Write the table with the peak memory of a training step of each unit."""
+def write_which_unit(page: Path, rows: Sequence[Row], atlas: Atlas) -> None:
+    """Write the table with the peak memory of a training step of each unit, and the best units by task."""
     fill(page, "memory", memory_table(peaks(rows)))
+    fill(page, "atlas", best_units(atlas))
 
 
 def memory_table(rows: Sequence[Row]) -> str:
@@ -119,6 +124,27 @@ def memory_table(rows: Sequence[Row]) -> str:
     where = f"{last['dtype']}, torch {last['torch']}, measured on {last['date'][:10]}"
     about = f"One layer, {shape_of(last)} (time steps x batch x input and hidden size), {where}."
     return f"{about}\n\n{markdown(['unit', 'MB', 'relative to `nn.LSTM`'], body)}"
+
+
+def write_atlas(page: Path, atlas: Atlas) -> None:
+    """Write the results of all units on all tasks, in both views."""
+    where = "The page with the plot, the times and the sizes is `atlas_page.html` on the site."
+    tables = [
+        f"**At equal {view}.** {about}\n\n{markdown(*matrix(atlas, view))}"
+        for view, about in ABOUT_VIEWS.items()
+        if with_results(atlas, view)
+    ]
+    fill(page, "atlas", "\n\n".join([f"{circumstances_of(atlas)} {where}", *tables]))
+
+
+def best_units(atlas: Atlas) -> str:
+    """Return the best units of each task, and the fastest of those that cannot be told from the best."""
+    tables = [
+        f"At equal {view}:\n\n{markdown(*summary(atlas, view))}"
+        for view in ABOUT_VIEWS
+        if with_results(atlas, view)
+    ]
+    return "\n\n".join([circumstances_of(atlas), *tables])
 
 
 def write_deploy(page: Path, results: Mapping[str, targets.Result]) -> None:
@@ -313,11 +339,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     write_engines(README, rows)
     write_picture(PICTURE, rows)
     write_benchmarks(BENCHMARKS, rows, PLOT)
-    write_which_unit(WHICH_UNIT, rows)
+    atlas = read_atlas(ATLAS_RECORD)
+    write_which_unit(WHICH_UNIT, rows, atlas)
+    write_atlas(ATLAS, atlas)
     write_deploy(DEPLOY, targets.read_results())
     write_int8(INT8, rows, microcontroller.read_results())
     figures.update()
-    print(f"Wrote the tables of {README}, {BENCHMARKS}, {WHICH_UNIT}, {DEPLOY} and {INT8}.")
+    print(f"Wrote the tables of {README}, {BENCHMARKS}, {WHICH_UNIT}, {ATLAS}, {DEPLOY} and {INT8}.")
 
 
 if __name__ == "__main__":

@@ -160,8 +160,9 @@ class StageSums:
             self.lines, self.states, named = trace_names(
                 step, [function], (inputs_of(cell, stage), [*map(safe_name, stage.states)], weights)
             )
-        except (NotPointwise, RuntimeError):
-            # A step that does not run on scalars, such as that of NRU, has no gate for each channel.
+        except (NotPointwise, RuntimeError, AttributeError):
+            # A step that does not run on scalars, such as that of NRU, has no gate for each channel. The copy
+            # that is traced lacks parameters of other shapes, such as the bounds of HGRN.
             return
         self.names = {operand: name for name, operand in named.items()}
 

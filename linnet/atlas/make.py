@@ -326,12 +326,17 @@ class Making:
         values = tuple(each.get("value") for each in small)
         return replace(
             row,
-            update_ms=entry.update_ms,
-            step_us=entry.step_us,
+            update_ms=rounded(entry.update_ms),
+            step_us=rounded(entry.step_us),
             int8_bytes=next((each["size"] for each in small if "size" in each), None),
             int8=values if any(value is not None for value in values) else (),
             notes=(*row.notes, *reasons),
         )
+
+
+def rounded(time: float | None) -> float | None:
+    """Return a time with the digits that another measurement might give again, and one more."""
+    return None if time is None else float(f"{time:.4g}")
 
 
 def lens_path(unit: str) -> str:

@@ -47,7 +47,8 @@ function choose(unit) {
 function draw() {
   const { about, figure, higher, baseline, levelText } = problem();
   const level = levelText === null ? "" : ` The baseline (${baseline}) has ${levelText}.`;
-  find("about").textContent = `${about} The result is the ${figure}; ${higher ? "higher" : "lower"} is better.${level} ${data.views[view()]}`;
+  const result = `The result is the ${figure}; ${higher ? "higher" : "lower"} is better.`;
+  find("about").textContent = `${about} ${result}${level} ${data.views[view()]}`;
   find("verdict").textContent = verdict();
   drawPlot();
   drawTable();
@@ -63,8 +64,8 @@ const order = (higher) => (a, b) => (higher ? b.mean - a.mean : a.mean - b.mean)
 function leaders(rows, higher) {
   const [best, ...others] = rows.filter((row) => row.mean !== null).sort(order(higher));
   if (!best) return [];
-  const meets = (row) => row.half !== null && best.half !== null && Math.abs(row.mean - best.mean) <= row.half + best.half;
-  return [best, ...others.filter(meets)];
+  const reach = (row) => (row.half === null || best.half === null ? -1 : row.half + best.half);
+  return [best, ...others.filter((row) => Math.abs(row.mean - best.mean) <= reach(row))];
 }
 
 function verdict() {
@@ -73,15 +74,21 @@ function verdict() {
   const [best] = found;
   const label = (row) => data.units[row.unit].label;
   const first = `Best: ${label(best)}, ${best.text}.`;
-  if (best.half === null) return `${first} With a single seed there is no interval: units that are close cannot be told apart.`;
-  const timed = found.filter((row) => row.step !== null).sort((a, b) => a.step - b.step);
-  const count = found.length - 1;
-  const reach = count ? `The intervals of ${count} other ${count === 1 ? "unit meets" : "units meet"} its own.` : "No other interval meets its own.";
-  const fastest = timed.length && count ? ` Of all these, ${label(timed[0])} has the fastest step (${timed[0].step.toFixed(1)} µs) with ${timed[0].text}.` : "";
-  return `${first} ${reach}${fastest}`;
+  if (best.half === null) {
+    return `${first} With a single seed there is no interval: units that are close cannot be told apart.`;
+  }
+  const others = found.length - 1;
+  if (!others) return `${first} No other interval meets its own.`;
+  const [fastest] = found.filter((row) => row.step !== null).sort((a, b) => a.step - b.step);
+  const one = "The interval of one other unit meets its own.";
+  const reach = others === 1 ? one : `The intervals of ${others} other units meet its own.`;
+  if (!fastest) return `${first} ${reach}`;
+  const step = `${fastest.step.toFixed(1)} µs`;
+  return `${first} ${reach} Of all these, ${label(fastest)} has the fastest step (${step}) with ${fastest.text}.`;
 }
 
-const isBetter = (row, { level, higher }) => row.mean !== null && (level === null || (higher ? row.mean > level : row.mean < level));
+const isBetter = (row, { level, higher }) =>
+  row.mean !== null && (level === null || (higher ? row.mean > level : row.mean < level));
 
 // -------------------------------------------------------------------------------------- the plot
 
@@ -109,13 +116,18 @@ function drawPlot() {
   const clamp = (value) => Math.min(shown[1], Math.max(shown[0], value));
   const label = `${figure} against ${AGAINST[key]} for ${rows.length} units`;
   const picture = svg(width, height, label, ...axes(frame, x, y, rows, key, shown));
+  const taken = [];
   if (level !== null) {
+    // Its name is at the side with fewer dots.
+    const right = rows.filter((row) => x(Math.log(row[key])) > width / 2).length < rows.length / 2;
+    const left = right ? frame.right - widthOf(baseline, 12) - 4 : frame.left + 4;
+    taken.push({ left, right: left + widthOf(baseline, 12), top: y(level) - 16, bottom: y(level) });
+    const ends = { x1: frame.left, x2: frame.right, y1: y(level), y2: y(level) };
     picture.append(
-      make("line", { x1: frame.left, x2: frame.right, y1: y(level), y2: y(level), stroke: "var(--c6a6a6a)", "stroke-dasharray": "4 3" }),
-      text(frame.left + 4, y(level) - 4, baseline, { fill: "var(--c6a6a6a)", "font-size": 12 }),
+      make("line", { ...ends, stroke: "var(--c6a6a6a)", "stroke-dasharray": "4 3" }),
+      text(left, y(level) - 4, baseline, { fill: "var(--c6a6a6a)", "font-size": 12 }),
     );
   }
-  const taken = level === null ? [] : [{ left: frame.left, right: frame.left + widthOf(baseline, 12), top: y(level) - 16, bottom: y(level) }];
   for (const row of [...rows].sort((a, b) => (a.unit === chosen) - (b.unit === chosen))) {
     const [cx, cy, colour] = [x(Math.log(row[key])), y(row.mean), `var(${data.units[row.unit].colour})`];
     if (row.half) {
@@ -123,17 +135,30 @@ function drawPlot() {
       picture.append(make("line", { ...bar, stroke: colour, "stroke-width": 1.5, opacity: 0.45 }));
     }
     const isChosen = row.unit === chosen;
-    const ring = isChosen ? { stroke: "var(--ink)", "stroke-width": 3 } : { stroke: "var(--page)", "stroke-width": 1 };
+    const ring = { stroke: isChosen ? "var(--ink)" : "var(--page)", "stroke-width": isChosen ? 3 : 1 };
     const dot = make("circle", { cx, cy, r: isChosen ? 7 : 5, fill: colour, ...ring });
-    dot.append(make("title", {}, `${data.units[row.unit].label}: ${row.text}, ${shortNumber(row[key])} ${AGAINST[key]}`));
+    const value = `${shortNumber(row[key])} ${AGAINST[key]}`;
+    dot.append(make("title", {}, `${data.units[row.unit].label}: ${row.text}, ${value}`));
     dot.addEventListener("click", () => choose(row.unit));
     picture.append(dot);
     taken.push({ left: cx - 6, right: cx + 6, top: cy - 6, bottom: cy + 6 });
   }
-  for (const row of labelled(rows, key)) picture.append(...placed(row, x(Math.log(row[key])), y(row.mean), taken, frame));
-  const none = without ? ` ${without} ${without === 1 ? "unit has" : "units have"} no point here; the table says why.` : "";
-  const bars = rows.some((row) => row.half !== null) ? " Bars are 95 % intervals over seeds, cut at the edge." : "";
-  find("plot").append(picture, element("figcaption", {}, `Up is better, left is ${key === "step" || key === "update" ? "faster" : "smaller"}; the scale from left to right is logarithmic.${bars}${none} Point at a dot for its unit, or click on it.`));
+  for (const row of labelled(rows, key)) {
+    picture.append(...placed(row, x(Math.log(row[key])), y(row.mean), taken, frame));
+  }
+  find("plot").append(picture, element("figcaption", {}, caption(key, rows, without)));
+}
+
+function caption(key, rows, without) {
+  const left = key === "step" || key === "update" ? "faster" : "smaller";
+  const units = without === 1 ? "unit has" : "units have";
+  const parts = [
+    `Up is better, left is ${left}; the scale from left to right is logarithmic.`,
+    rows.some((row) => row.half !== null) ? "Bars are 95 % intervals over seeds, cut at the edge." : "",
+    without ? `${without} ${units} no point here; the table says why.` : "",
+    "Point at a dot for its unit, or click on it.",
+  ];
+  return parts.filter(Boolean).join(" ");
 }
 
 /** The rows that get their name in the plot: the chosen one first, those that no other beats, then the best. */
@@ -150,10 +175,11 @@ function placed(row, cx, cy, taken, frame) {
   const { label } = data.units[row.unit];
   const bold = row.unit === chosen ? "bold" : "";
   const width = widthOf(label, 12, bold);
-  for (const [left, top] of [[cx + 8, cy - 7], [cx - 8 - width, cy - 7], [cx - width / 2, cy - 22], [cx - width / 2, cy + 8]]) {
+  const middle = cx - width / 2;
+  for (const [left, top] of [[cx + 8, cy - 7], [cx - 8 - width, cy - 7], [middle, cy - 22], [middle, cy + 8]]) {
     const box = { left, right: left + width, top, bottom: top + 14 };
-    const inside = box.left >= frame.left && box.right <= frame.right + 10 && box.top >= 0 && box.bottom <= frame.bottom;
-    const free = taken.every((each) => box.right < each.left || box.left > each.right || box.bottom < each.top || box.top > each.bottom);
+    const inside = left >= frame.left && box.right <= frame.right + 10 && top >= 0 && box.bottom <= frame.bottom;
+    const free = !taken.some((each) => overlap(box, each));
     if (inside && free) {
       taken.push(box);
       return [text(left, top + 11, label, { "font-size": 12, "font-weight": bold || undefined })];
@@ -161,6 +187,8 @@ function placed(row, cx, cy, taken, frame) {
   }
   return [];
 }
+
+const overlap = (a, b) => a.right >= b.left && a.left <= b.right && a.bottom >= b.top && a.top <= b.bottom;
 
 function axes(frame, x, y, rows, key, shown) {
   const parts = [];
@@ -175,9 +203,10 @@ function axes(frame, x, y, rows, key, shown) {
     parts.push(make("line", { x1: at, x2: at, y1: frame.bottom, y2: frame.bottom + 5, stroke: "var(--ink)" }));
     parts.push(text(at, frame.bottom + 18, shortNumber(value), { "text-anchor": "middle", "font-size": 12 }));
   }
-  parts.push(make("line", { x1: frame.left, x2: frame.right, y1: frame.bottom, y2: frame.bottom, stroke: "var(--ink)" }));
-  parts.push(text((frame.left + frame.right) / 2, frame.bottom + 37, AGAINST[key], { "text-anchor": "middle" }));
-  return parts;
+  const bottom = { x1: frame.left, x2: frame.right, y1: frame.bottom, y2: frame.bottom, stroke: "var(--ink)" };
+  const middle = (frame.left + frame.right) / 2;
+  const name = text(middle, frame.bottom + 37, AGAINST[key], { "text-anchor": "middle" });
+  return [...parts, make("line", bottom), name];
 }
 
 const extent = (values) => [Math.min(...values), Math.max(...values)];
@@ -193,13 +222,16 @@ function ticks(low, high) {
   const power = 10 ** Math.floor(Math.log10(raw));
   const step = power * [1, 2, 5, 10].find((each) => each * power >= raw);
   const found = [];
-  for (let value = Math.ceil(low / step) * step; value <= high + 1e-9; value += step) found.push(Number(value.toPrecision(10)));
+  for (let value = Math.ceil(low / step) * step; value <= high + 1e-9; value += step) {
+    found.push(Number(value.toPrecision(10)));
+  }
   return found;
 }
 
 /** Up to about six marks: 1, 2 and 5 of each decade, or finer ones for a narrow range. */
 function logTicks(low, high) {
-  for (const digits of [[1], [1, 2, 5], [1, 1.5, 2, 3, 4, 5, 7], Array.from({ length: 90 }, (_, i) => 1 + i / 10)]) {
+  const fine = Array.from({ length: 90 }, (_, i) => 1 + i / 10);
+  for (const digits of [[1], [1, 2, 5], [1, 1.5, 2, 3, 4, 5, 7], fine]) {
     const found = [];
     for (let power = Math.floor(Math.log10(low)); power <= Math.ceil(Math.log10(high)); power++) {
       found.push(...digits.map((each) => Number((each * 10 ** power).toPrecision(3))));
@@ -210,7 +242,8 @@ function logTicks(low, high) {
   return [low, high];
 }
 
-const shortNumber = (value) => (Math.abs(value) >= 1000 ? Math.round(value).toLocaleString("en") : String(Number(value.toPrecision(3))));
+const shortNumber = (value) =>
+  Math.abs(value) >= 1000 ? Math.round(value).toLocaleString("en") : String(Number(value.toPrecision(3)));
 
 // ------------------------------------------------------------------------------------- the table
 
@@ -236,13 +269,14 @@ function name(unit) {
 function drawTable() {
   const all = rowsOf(problem().name).map((row) => ({ ...row, label: data.units[row.unit].label.toLowerCase() }));
   const rows = sorted(all.filter(wanted));
-  const heads = COLUMNS.map((column) => head(column.title, sort, column.key, () => sortBy(column.key), data.columns[column.title]));
+  const heads = COLUMNS.map(({ key, title }) => head(title, sort, key, () => sortBy(key), data.columns[title]));
   const body = rows.map((row) => {
     const cells = COLUMNS.map((column) => element("td", { title: why(row, column.key) }, column.show(row) || DASH));
     return element("tr", { className: row.unit === chosen ? "chosen" : "" }, ...cells);
   });
-  find("table").replaceChildren(element("thead", {}, element("tr", {}, ...heads)), element("tbody", {}, ...body));
-  find("count").textContent = `${rows.length} of ${all.length} units. A click on a column sorts by it; a click on a unit shows it below.`;
+  find("table").replaceChildren(...tableParts(heads, body));
+  const hint = "A click on a column sorts by it; a click on a unit shows it below.";
+  find("count").textContent = `${rows.length} of ${all.length} units. ${hint}`;
 }
 
 /** Whether a row passes the three filters. */
@@ -271,10 +305,19 @@ function sorted(rows) {
   return [...(down ? known.reverse() : known), ...unknown];
 }
 
-/** Why a cell is empty, for whoever points at it. */
+/** What the notes about the column of a cell begin with. */
+const NOTES = {
+  mean: ["seed"],
+  step: ["no stream", "slow step"],
+  update: ["no training"],
+  size: ["no int8"],
+  loss: ["no int8"],
+};
+
+/** Why a cell is empty or unusual, for whoever points at it. */
 function why(row, key) {
-  const what = { step: "no stream|slow step", size: "no int8", loss: "no int8", mean: "seed", update: "no training" }[key];
-  return what ? row.notes.filter((note) => what.split("|").some((each) => note.startsWith(each))).join("; ") : "";
+  const begins = NOTES[key] ?? [];
+  return row.notes.filter((note) => begins.some((each) => note.startsWith(each))).join("; ");
 }
 
 function head(title, state, key, click, about = "") {
@@ -293,13 +336,16 @@ function drawCard() {
   const body = data.problems.map((each) => {
     const rows = rowsOf(each.name);
     const row = rows.find((other) => other.unit === chosen);
-    const cells = [each.name, row.text, rank(rows, row, each.higher), each.levelText ?? DASH, row.step?.toFixed(1) ?? DASH, row.lossText || DASH];
-    return element("tr", {}, ...cells.map((cell) => element("td", {}, cell)));
+    const place = rank(rows, row, each.higher);
+    const cells = [each.name, row.text, place, each.levelText, row.step?.toFixed(1), row.lossText];
+    return element("tr", {}, ...cells.map((cell) => element("td", {}, cell || DASH)));
   });
   const notes = [...new Set(data.rows.filter((row) => row.unit === chosen).flatMap((row) => row.notes))];
   const parts = [element("p", {}, unit.paper, unit.options ? ` Options: ${unit.options}.` : "")];
-  if (unit.lens) parts.push(element("p", {}, element("a", { href: unit.lens }, `Type a text and watch ${unit.label} read it`)));
-  const table = element("table", {}, element("thead", {}, element("tr", {}, ...heads.map((each) => element("th", {}, each)))), element("tbody", {}, ...body));
+  const lens = element("a", { href: unit.lens ?? "" }, `Type a text and watch ${unit.label} read it`);
+  if (unit.lens) parts.push(element("p", {}, lens));
+  const names = heads.map((each) => element("th", { scope: "col" }, each));
+  const table = element("table", {}, ...tableParts(names, body));
   parts.push(element("div", { className: "scrolls" }, table));
   if (notes.length) parts.push(element("ul", { className: "note" }, ...notes.map((note) => element("li", {}, note))));
   find("unit-title").textContent = `One unit: ${unit.label}, at equal ${view()}`;
@@ -315,7 +361,8 @@ function rank(rows, row, higher) {
 
 function drawMatrix() {
   const units = Object.keys(data.units);
-  const cells = new Map(data.rows.filter((row) => row.view === view()).map((row) => [`${row.problem}/${row.unit}`, row]));
+  const shown = data.rows.filter((row) => row.view === view());
+  const cells = new Map(shown.map((row) => [`${row.problem}/${row.unit}`, row]));
   const shares = new Map();
   for (const each of data.problems) {
     const known = rowsOf(each.name).filter((row) => row.mean !== null).sort(order(each.higher));
@@ -336,13 +383,14 @@ function drawMatrix() {
       const row = cells.get(`${each.name}/${unit}`);
       const cell = element("td", { title: row.text }, row.mean === null ? DASH : row.text.split(" ")[0]);
       const share = shares.get(`${each.name}/${unit}`);
-      if (share !== undefined) cell.style.background = `color-mix(in srgb, var(--c16a085) ${Math.round(45 * share)}%, transparent)`;
+      const strength = Math.round(45 * (share ?? 0));
+      cell.style.background = `color-mix(in srgb, var(--c16a085) ${strength}%, transparent)`;
       return cell;
     });
     return element("tr", { className: unit === chosen ? "chosen" : "" }, element("td", {}, name(unit)), ...own);
   });
   const corner = element("th", { scope: "col" }, "unit");
-  find("matrix").replaceChildren(element("thead", {}, element("tr", {}, corner, ...heads)), element("tbody", {}, ...body));
+  find("matrix").replaceChildren(...tableParts([corner, ...heads], body));
 }
 
 // --------------------------------------------------------------------------------------- elements
@@ -352,5 +400,10 @@ function element(tag, properties, ...children) {
   made.append(...children);
   return made;
 }
+
+const tableParts = (heads, rows) => [
+  element("thead", {}, element("tr", {}, ...heads)),
+  element("tbody", {}, ...rows),
+];
 
 const option = (value, label) => element("option", { value }, label);

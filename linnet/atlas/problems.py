@@ -82,7 +82,7 @@ class Problem:
 
 
 RECALL: dict[str, Any] = {"batch": 64, "lr": 0.01, "span": 10, "recalled": 3, "steps": 300}
-LONG_RECALL: dict[str, Any] = {"batch": 64, "lr": 0.003, "steps": 4000, "eval_examples": 1000}
+LONG_RECALL: dict[str, Any] = {"batch": 64, "lr": 0.003, "steps": 3000, "eval_examples": 1000}
 TRACKING = Form(
     5_000,
     {
@@ -90,10 +90,10 @@ TRACKING = Form(
         **{"eval_batch": 100, "eval_examples": 1000},
     },
 )
-LONG_TRACKING = Form(20_000, {"longest": 40, "test_longest": 160, "lr": 0.003, "steps": 4000})
+LONG_TRACKING = Form(20_000, {"longest": 40, "test_longest": 160, "lr": 0.003, "steps": 3000})
 LENGTHS = "The test has longer sequences than training: the result shows whether the unit tracks the state."
 PIXELS = Form(5_000, {"lr": 0.01, "batch": 64, "steps": 150})
-MANY_PIXELS = Form(20_000, {"lr": 0.003, "batch": 64, "steps": 1500, "eval_examples": 2000})
+MANY_PIXELS = Form(20_000, {"lr": 0.003, "batch": 64, "steps": 800, "eval_examples": 2000})
 SAMPLED = "The quick form reads a sample of verses."
 
 PROBLEMS = {

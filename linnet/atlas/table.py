@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from linnet.analysis.table import DASH
 from linnet.atlas.plan import PARAMETERS, VIEWS
 from linnet.atlas.record import Atlas, Known, Row
@@ -41,28 +39,38 @@ def ranked(atlas: Atlas, problem: Known, view: str) -> list[Row]:
 
 
 def leaders(atlas: Atlas, problem: Known, view: str) -> list[Row]:
-    """Return the best row, and those whose interval reaches that of the best; without intervals, the best."""
+    """Return the best row, and those whose interval meets that of the best; [] without intervals."""
     rows = ranked(atlas, problem, view)
-    return [row for row in rows if row is rows[0] or reach(row, rows[0], problem.higher)]
+    return [row for row in rows if meets(row, rows[0])]
 
 
-def reach(row: Row, best: Row, higher: bool) -> bool:
+def meets(row: Row, best: Row) -> bool:
     own, other = row.result, best.result
     if own is None or other is None or own.half is None or other.half is None:
         return False
     return abs(own.mean - other.mean) <= own.half + other.half
 
 
-def summary_rows(atlas: Atlas, view: str) -> list[list[str]]:
-    """Return for each problem the level of its baseline, the best units and the fastest of those in reach."""
-    found = []
-    for problem in atlas.problems:
-        rows = ranked(atlas, problem, view)
-        best = ", ".join(f"{unit_label(row.unit)} {shown(row, problem)}" for row in rows[:FEW])
-        level = DASH if problem.level is None else format(problem.level, short_format(problem))
-        baseline = f"{level} ({problem.baseline})"
-        found.append([problem.name, problem.figure, baseline, best or DASH, fastest(atlas, problem, view)])
-    return found
+def with_results(atlas: Atlas, view: str) -> list[Known]:
+    """Return the problems of which most units have a result in this view."""
+    return [each for each in atlas.problems if 2 * len(ranked(atlas, each, view)) > len(atlas.units)]
+
+
+def summary(atlas: Atlas, view: str) -> tuple[list[str], list[list[str]]]:
+    """Return a table of the best units of each problem, and the fastest of those in reach."""
+    head = ["task", "figure", "baseline", "best", "fastest step in reach of the best"]
+    body = [summary_row(atlas, problem, view) for problem in with_results(atlas, view)]
+    # Without intervals, nothing is in reach.
+    count = len(head) - (len(atlas.seeds) == 1)
+    return head[:count], [line[:count] for line in body]
+
+
+def summary_row(atlas: Atlas, problem: Known, view: str) -> list[str]:
+    rows = ranked(atlas, problem, view)
+    best = ", ".join(f"{unit_label(row.unit)} {shown(row, problem)}" for row in rows[:FEW])
+    level = DASH if problem.level is None else format(problem.level, short_format(problem))
+    baseline = f"{level} ({problem.baseline})"
+    return [problem.name, problem.figure, baseline, best, fastest(atlas, problem, view)]
 
 
 def fastest(atlas: Atlas, problem: Known, view: str) -> str:
@@ -76,14 +84,12 @@ def fastest(atlas: Atlas, problem: Known, view: str) -> str:
     return f"{unit_label(row.unit)} ({step:.1f} µs; {len(rows)} in reach)"
 
 
-SUMMARY_HEAD = ["task", "figure", "baseline", "best", "fastest step in reach of the best"]
-
-
 def text_summary(atlas: Atlas) -> str:
-    tables = [
-        f"At equal {view}:\n\n{text_table([SUMMARY_HEAD, *summary_rows(atlas, view)], left=range(5))}"
-        for view in VIEWS
-    ]
+    tables = []
+    for view in VIEWS:
+        head, body = summary(atlas, view)
+        if body:
+            tables.append(f"At equal {view}:\n\n{text_table([head, *body], left=range(len(head)))}")
     return "\n\n".join(tables)
 
 
@@ -99,20 +105,24 @@ def circumstances(atlas: Atlas) -> str:
 
 
 def without(atlas: Atlas) -> str:
-    return f" {atlas.missing} of the runs have no result." if atlas.missing else ""
+    """Say what is missing: intervals, and runs that failed or were not made yet."""
+    intervals = " With a single seed there are no intervals." if len(atlas.seeds) == 1 else ""
+    missing = f" {atlas.missing} of the results are missing." if atlas.missing else ""
+    return intervals + missing
 
 
 def matrix(atlas: Atlas, view: str) -> tuple[list[str], list[list[str]]]:
     """Return the head and a row for each unit, with its result in each problem; the best of each is bold."""
-    best = {each.name: [row.unit for row in leaders(atlas, each, view)[:1]] for each in atlas.problems}
-    body = []
-    for unit in atlas.units:
-        cells = [cell(atlas, each, view, unit, best[each.name]) for each in atlas.problems]
-        body.append([unit_label(unit), *cells])
-    return ["unit", *(each.name for each in atlas.problems)], body
+    problems = with_results(atlas, view)
+    best = {each.name: ranked(atlas, each, view)[0].unit for each in problems}
+    body = [
+        [unit_label(unit), *(cell(atlas, each, view, unit, best[each.name]) for each in problems)]
+        for unit in atlas.units
+    ]
+    return ["unit", *(each.name for each in problems)], body
 
 
-def cell(atlas: Atlas, problem: Known, view: str, unit: str, best: Sequence[str]) -> str:
+def cell(atlas: Atlas, problem: Known, view: str, unit: str, best: str) -> str:
     row = next(row for row in atlas.of(problem.name, view) if row.unit == unit)
     text = shown(row, problem)
-    return f"**{text}**" if unit in best else text
+    return f"**{text}**" if unit == best else text

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from linnet.cli.folders import RUNS
+from linnet.cli.options import add_launcher
 from linnet.cli.output import say
 from linnet.cli.parser import path_name, unit_name
 from linnet.units import UNITS
@@ -28,7 +29,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
     add("--units", nargs="+", type=unit_name, default=list(UNITS), metavar="UNIT", help="(all)")
     add("--tasks", nargs="+", metavar="TASK", help="(all of the form)")
     add("--seeds", nargs="+", type=int, metavar="N", help=f"({full}; --quick: {quick})")
-    add("--launcher", default="local:1", help="local:N: this many processes (local:1)")
+    add_launcher(command)
     add("--run-dir", type=path_name, dest="folder", metavar="DIR", help="(runs/atlas, runs/atlas-quick)")
     command.set_defaults(run=run)
 

@@ -16,7 +16,7 @@ from browser import needs_chromium, opened_browser
 
 import linnet
 from linnet.analysis.lens.bundle import bundle
-from linnet.analysis.lens.describe import CannotShow, text_of
+from linnet.analysis.lens.describe import CannotShow, text_of, variances_of
 from linnet.analysis.lens.page import lens
 from linnet.analysis.lens.runs import lens_of, lens_of_runs
 from linnet.analysis.pace import moves
@@ -50,6 +50,16 @@ def language_model(unit: str, **options: Any) -> LanguageModel:
 def page_of(model: Any, name: str, **options: Any) -> Any:
     counts = list(range(len(WORDS), 0, -1))
     return lens(model, WORDS, text=TEXT, name=name, counts=counts, **options)
+
+
+def test_only_sru_has_variances_of_new_weights():
+    """Its alpha is a correction; that of FastRNN is a parameter, and that of SCRN a rate."""
+    labels = {
+        unit: {curve["label"].split(":")[0] for curve in variances_of(language_model(unit), len(WORDS))}
+        for unit in ("sru", "fastrnn", "scrn")
+    }
+    assert labels["sru"] == {"trained", "new, with alpha", "new, without"}
+    assert labels["fastrnn"] == labels["scrn"] == {"trained"}
 
 
 # --------------------------------------------------------------------------------------- in a browser

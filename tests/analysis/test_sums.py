@@ -13,7 +13,7 @@ from torch import Tensor
 
 import linnet
 from linnet.analysis.pace import changes, moves, rank_correlation, rarity
-from linnet.analysis.sums import NotASum, arrow_lengths, arrows, gated_sum, sum_weights
+from linnet.analysis.sums import NotASum, arrow_lengths, arrows, gated_sum, has_gated_sum, sum_weights
 
 
 def filled(rnn: Any, parameters: dict[str, Tensor]) -> Any:
@@ -168,3 +168,10 @@ def test_rank_correlation_shares_ranks_of_equal_values():
 def test_rarity_of_words():
     counts = {"the": 3, "linnet": 1}
     same(rarity(counts, ["the", "linnet", "owl"]), torch.tensor([4 / 3, 4, 4]).log(), atol=1e-6)
+
+
+@pytest.mark.parametrize("name", linnet.UNITS)
+def test_the_search_answers_for_every_unit(name: str):
+    """Also of HGRN's second layer, whose bounds are not a number for each channel."""
+    unit = linnet.UNITS[name](4, 4, num_layers=2)
+    assert has_gated_sum(unit.cells[-1]) in (True, False)

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from linnet.analysis.table import DASH
 from linnet.atlas.record import Estimate, T, read_atlas, to_text, write_atlas
-from linnet.atlas.table import leaders, summary_rows
+from linnet.atlas.table import circumstances, fastest, leaders, summary
 from tests.atlas.example import ATLAS, PROBLEM, row
 
 
@@ -58,10 +59,19 @@ def test_a_file_that_was_edited_is_an_error_that_names_it(tmp_path: Path):
 def test_leaders_are_those_whose_interval_meets_that_of_the_best():
     assert [each.unit for each in leaders(ATLAS, PROBLEM, "parameters")] == ["lstm", "sru"]
     single = replace(ATLAS, rows=tuple(row(each.unit, each.results[:1]) for each in ATLAS.rows[:3]))
-    assert [each.unit for each in leaders(single, PROBLEM, "parameters")] == ["lstm"]
+    assert leaders(single, PROBLEM, "parameters") == []
+    assert fastest(single, PROBLEM, "parameters") == DASH
 
 
 def test_a_summary_names_the_fastest_of_the_leaders():
-    (line,) = summary_rows(ATLAS, "parameters")
+    head, (line,) = summary(ATLAS, "parameters")
+    assert len(head) == len(line)
     assert line[-1] == "SRU (9.0 µs; 2 in reach)"
     assert line[2] == "0.500 (memoryless)"
+
+
+def test_without_intervals_nothing_is_in_reach():
+    single = replace(ATLAS, seeds=(1,), rows=tuple(row(unit, (0.9,)) for unit in ("lstm", "sru", "eurnn")))
+    head, (line,) = summary(single, "parameters")
+    assert (head[-1], line[-1]) == ("best", "LSTM 0.900, SRU 0.900, EURNN 0.900")
+    assert circumstances(single).endswith("With a single seed there are no intervals.")

@@ -10,6 +10,7 @@ import pytest
 
 from benchmarks import rows
 from experiments import results
+from linnet.atlas.record import read_atlas
 from tools import figures, microcontroller, pages, targets
 from tools.compat import models_page, page, record
 from tools.compat.projects import MODELS, PROJECTS
@@ -27,7 +28,10 @@ WRITERS: dict[Path, Callable[[Path], object]] = {
     pages.BENCHMARKS: lambda path: pages.write_benchmarks(
         path, rows.read(pages.RESULTS), path.with_name(pages.PLOT.name)
     ),
-    pages.WHICH_UNIT: lambda path: pages.write_which_unit(path, rows.read(pages.RESULTS)),
+    pages.WHICH_UNIT: lambda path: pages.write_which_unit(
+        path, rows.read(pages.RESULTS), read_atlas(pages.ATLAS_RECORD)
+    ),
+    pages.ATLAS: lambda path: pages.write_atlas(path, read_atlas(pages.ATLAS_RECORD)),
     pages.DEPLOY: lambda path: pages.write_deploy(path, targets.read_results()),
     pages.INT8: lambda path: pages.write_int8(path, rows.read(pages.RESULTS), microcontroller.read_results()),
     page.PAGE: lambda path: page.write(path, record.read(record.RESULTS), PROJECTS.values()),

@@ -10,6 +10,7 @@ import pytest
 from benchmarks import rows
 from benchmarks.run import run
 from benchmarks.settings import Settings, quick
+from tests.atlas.example import ATLAS
 from tools import pages, targets
 
 
@@ -132,6 +133,17 @@ def test_the_table_of_memory_starts_with_the_smallest(measured: Path):
     assert table.splitlines()[-2:] == ["| LRN | 86 | 0.36 |", "| SRU | 120 | 0.50 |"]
 
 
+def test_the_tables_of_the_atlas_say_which_units_are_best(tmp_path: Path):
+    page = page_with(tmp_path / "atlas.md", "atlas")
+    pages.write_atlas(page, ATLAS)
+    text = page.read_text(encoding="utf-8")
+    assert "The quick form: 3 units, 1 tasks, 3 seeds" in text
+    assert "| LSTM | **0.990 ± 0.043** |" in text
+    best = "LSTM 0.990 ± 0.043, SRU 0.947 ± 0.112, EURNN 0.505 ± 0.064"
+    line = f"| parity | accuracy | 0.500 (memoryless) | {best} | SRU (9.0 µs; 2 in reach) |"
+    assert line in pages.best_units(ATLAS)
+
+
 @pytest.mark.parametrize(
     ("page", "table"),
     [
@@ -140,6 +152,8 @@ def test_the_table_of_memory_starts_with_the_smallest(measured: Path):
         (pages.BENCHMARKS, "speed"),
         (pages.BENCHMARKS, "targets"),
         (pages.WHICH_UNIT, "memory"),
+        (pages.WHICH_UNIT, "atlas"),
+        (pages.ATLAS, "atlas"),
         (pages.DEPLOY, "targets"),
         (pages.INT8, "times"),
         (pages.INT8, "microcontroller"),

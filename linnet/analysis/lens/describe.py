@@ -23,6 +23,7 @@ from linnet.recurrent.cell import Cell
 from linnet.recurrent.modes import evaluating
 from linnet.recurrent.recurrent import Recurrent
 from linnet.run.choose import backend
+from linnet.units import SRUCell
 
 Info = dict[str, Any]
 BLANKS = re.compile(r"\S+")
@@ -177,7 +178,9 @@ def variances_of(model: nn.Module, tokens: int) -> list[Info]:
         torch.manual_seed(0)
         x = model.read(tokens_for(model, torch.randint(tokens, (LENGTH, SEQUENCES))))
         curves = [("trained", model.stack)]
-        if any(getattr(cell, "alpha", 1.0) != 1.0 for layer in model.stack for cell in layer.cells):
+        if any(
+            isinstance(cell, SRUCell) and cell.alpha != 1.0 for layer in model.stack for cell in layer.cells
+        ):
             curves += [("new, with alpha", renewed(model, True)), ("new, without", renewed(model, False))]
         return [curve for label, stack in curves for curve in curves_of(label, layer_variances(stack, x))]
 
