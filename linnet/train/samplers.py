@@ -5,13 +5,17 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Mapping
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 from linnet.base.suggest import no_such
+from linnet.runs.errors import missing
 
 SHRINKING = "shrinking"
 """The search of Kabdolov et al. (2018), which is none of Optuna's samplers."""
 NO_PRUNER = "nop"
+NEEDS = {"cmaes": "cmaes"}
+"""Packages that a sampler imports only when it draws for the first time, which may be after hours."""
 WITHIN = {
     "wrapped_pruner": "pruner",
     "base_sampler": "sampler",
@@ -36,6 +40,8 @@ def make(optuna: Any, kind: str, method: Method) -> Any:
     cls = known[name]
     given = {key: nested(optuna, key, value) for key, value in method.options.items()}
     check_options(kind, name, cls, given)
+    if name in NEEDS and not find_spec(NEEDS[name]):
+        raise missing(f"the {kind} {name}", NEEDS[name])
     with warnings.catch_warnings():
         # That some may change with a version of Optuna concerns its callers, not who chooses one by name.
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)

@@ -203,6 +203,12 @@ def test_a_wrong_sampler_or_pruner_is_answered(tmp_path: Path, changed: dict[str
     assert not (tmp_path / "study").exists()
 
 
+def test_a_sampler_without_its_package_is_answered_before_the_first_run(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(samplers, "find_spec", lambda package: None)
+    with pytest.raises(ImportError, match=r"the sampler cmaes needs packages .*: pip install cmaes"):
+        samplers.make(optuna, "sampler", Method("CmaEsSampler"))
+
+
 def test_a_pruner_within_a_pruner_is_given_by_its_name():
     made = samplers.make(optuna, "pruner", Method("patient", {"wrapped_pruner": "median", "patience": 2}))
     assert type(made._wrapped_pruner).__name__ == "MedianPruner"
