@@ -19,10 +19,17 @@ class Board:
 
     figure      the figure of an evaluation that the table shows
     validated   called after each validation
+    stepped     called whenever the position of a run is shown
     """
 
-    def __init__(self, names: Sequence[str], figure: Figure, validated: Callable[[], None] = lambda: None):
-        self.figure, self.validated = figure, validated
+    def __init__(
+        self,
+        names: Sequence[str],
+        figure: Figure,
+        validated: Callable[[], None] = lambda: None,
+        stepped: Callable[[], None] = lambda: None,
+    ):
+        self.figure, self.validated, self.stepped = figure, validated, stepped
         self.columns = ("unit", "updates", "train loss", self.valid, self.test, "parameters", "left")
         self.rows: dict[str, dict[str, str]] = {name: {"unit": name} for name in names}
         self.live: Any = None
@@ -100,6 +107,7 @@ class BoardRow(Silent):
         self.cells |= {"updates": f"{step}/{self.total or '?'}", "left": left}
         self.cells["train loss"] = f"{loss:.4g}"
         self.board.draw()
+        self.board.stepped()
 
     def row(self, row: Row, speed: float) -> None:
         if row["split"] == "valid":
@@ -113,6 +121,10 @@ class BoardLines(Plain):
     def __init__(self, board: Board, name: str):
         super().__init__(name=name)
         self.board = board
+
+    def step(self, step: int, tokens: int, seconds: float, loss: float, rate: float) -> None:
+        super().step(step, tokens, seconds, loss, rate)
+        self.board.stepped()
 
     def row(self, row: Row, speed: float) -> None:
         super().row(row, speed)

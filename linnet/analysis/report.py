@@ -29,7 +29,8 @@ LENS = "lens.html"
 REFRESH = 5
 """Seconds after which a browser reads the page of an unfinished comparison again."""
 
-NOW = "What each run does now; `linnet runs` shows the same, and the last lines of those that failed."
+PROGRESS = "<section id=progress>"
+NOW = "What each run does now; linnet runs shows the same, and the last lines of those that failed."
 INTRODUCTION = (
     "A recurrent unit is the part of a network that decides, at each step of a sequence, what to remember "
     "and what to forget. These models differ in their unit; they read the same data in the same order."
@@ -95,6 +96,14 @@ def write_report(
     write_atomically(path, page(runs, title, expected, lens, states).encode())
 
 
+def write_progress(path: Path, done: int, expected: int, states: Sequence[State]) -> None:
+    """Write again what the runs of an unfinished comparison do, without drawing the curves again."""
+    before, begin, rest = path.read_text(encoding="utf-8").partition(PROGRESS)
+    _, end, after = rest.partition("</section>")
+    if begin and end:
+        write_atomically(path, f"{before}{progress(done, expected, states)}{after}".encode())
+
+
 def page(
     runs: Sequence[Recorded],
     title: str,
@@ -139,7 +148,8 @@ def escape(text: object) -> str:
 
 def progress(done: int, expected: int, states: Sequence[State]) -> str:
     line = f"<p><strong>{done} of {expected} models are trained.</strong> This page updates by itself.</p>"
-    return line + (detail(Section("", NOW, HEAD, tuple(each.cells for each in states))) if states else "")
+    table = detail(Section("", NOW, HEAD, tuple(each.cells for each in states))) if states else ""
+    return f"{PROGRESS}{line}{table}</section>"
 
 
 def introduction(runs: Sequence[Recorded]) -> str:

@@ -12,9 +12,9 @@ from typing import Any
 
 from linnet.analysis.board import Board
 from linnet.analysis.paired import paired_section
-from linnet.analysis.report import LENS, REFRESH, write_report
+from linnet.analysis.report import LENS, REFRESH, write_progress, write_report
 from linnet.analysis.runs import is_run, panels, read_run
-from linnet.analysis.states import states
+from linnet.analysis.states import State, states
 from linnet.analysis.table import best_run, text_table
 from linnet.cli.folders import RUNS, data_name, overwrite, send_again
 from linnet.cli.options import (
@@ -42,7 +42,7 @@ from linnet.train.compare import check_unit, plans, shared_task, variations
 
 FITTED = ("unit", "unit_options", "hidden_size", "hidden_sizes", "start_from")
 """The settings that a comparison chooses itself."""
-DRAWING = 0.05
+DRAWING = 0.1
 """The share of the time that drawing the page may take while runs train in other processes."""
 VARY_HELP = "instead of --units and --budget: hidden_size=50,100 num_heads=1,4 trains one model per value"
 
@@ -106,8 +106,11 @@ def run(options: argparse.Namespace) -> None:
     runs = [(within(each, path.name), path) for each, path in runs]
     for each, path in runs if options.overwrite else ():
         overwrite(path, each)
-    Comparing(options, folder, runs, task).run()
-    store_pages(config, folder, runs)
+    comparing = Comparing(options, folder, runs, task)
+    failed = comparing.run()
+    store_pages(config, folder, comparing.runs)
+    if failed:
+        raise RunsFailed(failed, len(runs))
 
 
 def store_pages(config: RunConfig, folder: Path, runs: Sequence[tuple[RunConfig, Path]]) -> None:
@@ -141,6 +144,7 @@ class Comparing:
         self.folder, self.runs, self.task, self.tokens = folder, runs, task, options.sample_tokens
         self.launcher, self.unfinished = options.launcher, len(runs)
         self.page_due: float | None = None  # None: there is no page
+        self.progress_due = 0.0
         name, config = data_name(runs[0][0]), runs[0][0]
         varied = f"variations of {config.model.unit} on {name}"
         same_size = f"units on {name}, {options.budget:,} parameters each"
@@ -150,20 +154,21 @@ class Comparing:
     def page(self) -> Path:
         return self.folder / "report.html"
 
-    def run(self) -> None:
+    def run(self) -> list[Outcome]:
+        """Make all runs, and show the results of those that could be made; return the others."""
         figure = self.task.figures(self.task.data)[0]
         names = [path.name for _, path in self.runs]
         failed: list[Outcome] = []
-        with Board(names, figure, self.validated) as board, closing(self.outcomes(board)) as outcomes:
+        board = Board(names, figure, self.validated, self.stepped)
+        with board, closing(self.outcomes(board)) as outcomes:
             for outcome in outcomes:
                 self.ended(outcome, board)
                 if outcome.result is None:
                     failed.append(outcome)
-        count, self.runs = len(self.runs), without(failed, self.runs)
+        self.runs = without(failed, self.runs)
         if self.runs:
             self.conclude()
-        if failed:
-            raise RunsFailed(failed, count)
+        return failed
 
     def outcomes(self, board: Board) -> Generator[Outcome, None, None]:
         return run_jobs([Job(*each) for each in self.runs], self.launcher, board.progress, self.task)
@@ -176,7 +181,7 @@ class Comparing:
             return
         if text := self.task_of(config).sample(load(path).model, self.tokens):
             write_atomically(path / "sample.txt", text.encode())
-        if self.unfinished:
+        if self.unfinished and (self.launcher == IN_THIS_PROCESS or self.is_page_due):
             self.write_page()
 
     def conclude(self) -> None:
@@ -199,16 +204,30 @@ class Comparing:
         if self.page_due is None:
             self.write_page()
             say(f"the first curves are in {self.page}, which updates by itself")
-        elif self.launcher != IN_THIS_PROCESS and time.monotonic() > self.page_due:
+        elif self.launcher != IN_THIS_PROCESS and self.is_page_due:
             self.write_page()
+
+    def stepped(self) -> None:
+        """Write what runs in other processes do, every few seconds; this process has nothing else to do."""
+        now = time.monotonic()
+        if self.launcher != IN_THIS_PROCESS and self.page_due is not None and now > self.progress_due:
+            self.progress_due = now + REFRESH
+            write_progress(self.page, len(self.runs) - self.unfinished, len(self.runs), self.states())
+
+    def states(self) -> list[State]:
+        return states([path for _, path in self.runs], self.folder) if self.unfinished else []
+
+    @property
+    def is_page_due(self) -> bool:
+        """Whether drawing the page again leaves most of the time to the runs in other processes."""
+        return self.page_due is None or time.monotonic() > self.page_due
 
     def write_page(self) -> None:
         """Write the page with the runs that have begun."""
         if is_first_process():
             began, folders = time.monotonic(), [path for _, path in self.runs]
             runs = [read_run(path) for path in folders if is_run(path)]
-            now = states(folders, self.folder) if self.unfinished else []
-            write_report(self.page, runs, self.title, len(self.runs), now)
+            write_report(self.page, runs, self.title, len(self.runs), self.states())
             self.page_due = time.monotonic() + max(REFRESH, (time.monotonic() - began) / DRAWING)
 
     def write_lens(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -9,8 +10,9 @@ from pathlib import Path
 
 from linnet.launch.job import Job
 from linnet.runs.errors import Damaged
-from linnet.runs.records import Row, read_rows
+from linnet.runs.records import Row
 from linnet.runs.status import Status, read_status
+from linnet.runs.untrusted import LARGE, has_file, open_file, parse_json
 from linnet.train.progress import Progress
 
 EVERY = 0.5
@@ -48,10 +50,11 @@ class Follower:
     def __init__(self, folder: Path, progress: Progress):
         self.folder, self.progress = folder, progress
         self.shown: Status | None = None
-        self.rows = 0
+        self.metrics, self.position = folder / "metrics.jsonl", 0
         # A damaged folder is the affair of the process that resumes the run in it.
         with suppress(Damaged, OSError):
-            self.shown, self.rows = read_status(folder), len(self.read_rows())
+            self.shown = read_status(folder)
+            self.position = self.metrics.stat().st_size
 
     def look(self) -> None:
         with suppress(Damaged, OSError):
@@ -69,10 +72,14 @@ class Follower:
             self.progress.step(status.step, status.tokens, status.seconds, status.loss, 0.0)
 
     def new_rows(self) -> Iterator[Row]:
-        rows = self.read_rows()
-        # A run that is resumed removes the rows after its checkpoint, and writes them again.
-        known, self.rows = min(self.rows, len(rows)), len(rows)
-        yield from rows[known:]
-
-    def read_rows(self) -> list[Row]:
-        return read_rows(self.folder / "metrics.jsonl")
+        """Yield the rows that have been completed since the last call."""
+        if not has_file(self.metrics):
+            return
+        with open_file(self.metrics, "rb") as file:
+            # A run that is resumed removes the rows after its checkpoint, and writes them again.
+            start = file.seek(min(self.position, os.fstat(file.fileno()).st_size))
+            content = file.read(LARGE)
+        complete = content[: content.rfind(b"\n") + 1]
+        self.position = start + len(complete)
+        for line in complete.splitlines():
+            yield parse_json(self.metrics, line)

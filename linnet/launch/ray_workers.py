@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import re
+import socket
 from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any
@@ -13,6 +16,8 @@ from linnet.runs.errors import Stopped
 
 RETRIES = 2
 """How often Ray makes a run again whose worker is lost."""
+CONNECTING = 10.0
+"""Seconds until a cluster must have answered."""
 PATIENCE = 60.0
 """Seconds that runs have for their last checkpoint after Ctrl-C."""
 
@@ -29,11 +34,14 @@ class RayWorkers:
         self.ray = load_ray()
         self.known: list[Any] = []
         self.threads = 1
+        address = address or os.environ.get("RAY_ADDRESS", "")
+        refuse_unreachable(address)
         try:
-            self.ray.init(address=address or None, log_to_driver=False, logging_level="warning")
+            own = {} if address else {"include_dashboard": False}
+            self.ray.init(address=address or None, log_to_driver=False, logging_level="warning", **own)
         except (ConnectionError, RuntimeError, ValueError) as error:
             reason = str(error).splitlines()[0]
-            raise Stopped(f"there is no Ray cluster at {address or 'RAY_ADDRESS'} ({reason})") from None
+            raise Stopped(f"Ray does not work at {address or 'this machine'} ({reason})") from None
 
     @property
     def slots(self) -> int:
@@ -62,6 +70,20 @@ class RayWorkers:
 
     def close(self) -> None:
         self.ray.shutdown()
+
+
+def refuse_unreachable(address: str) -> None:
+    """Raise unless something answers at this address: Ray itself would try for minutes."""
+    found = re.fullmatch(r"(?:ray://)?(.+):(\d+)", address)
+    if found is None:
+        return
+    try:
+        socket.create_connection((found[1], int(found[2])), CONNECTING).close()
+    except (OSError, OverflowError) as error:
+        raise Stopped(
+            f"there is no Ray cluster at {address} ({error}): start it (`ray start --head`), or give another "
+            "address with --launcher ray:ADDRESS"
+        ) from None
 
 
 def load_ray() -> Any:

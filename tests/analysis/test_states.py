@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from linnet import cli
-from linnet.analysis.report import page
+from linnet.analysis.report import page, write_progress
 from linnet.analysis.runs import read_run
 from linnet.analysis.states import HEAD, find_states, states
 from linnet.runs.config import RunConfig, override
@@ -103,4 +103,11 @@ def test_the_page_of_an_unfinished_comparison_shows_all_runs(finished: Path, tmp
     assert "1 of 3 models are trained" in text
     assert 'http-equiv="refresh"' in text
     assert all(f"<td class=text>{word}</td>" in text for word in ("finished", "running", "waiting"))
+    path = tmp_path / "report.html"
+    path.write_text(text, encoding="utf-8")
+    write_progress(path, 2, 3, states([tmp_path / "lrn"], tmp_path))
+    later = path.read_text(encoding="utf-8")
+    assert "2 of 3 models are trained" in later
+    assert ("waiting" in text, "waiting" in later) == (True, False)
+    assert later[later.index("</section>") :] == text[text.index("</section>") :]
     assert "linnet runs" not in page([read_run(tmp_path / "lrn")], "one", 1, states=now)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from launched import jobs, kill, metrics, when_it_trains
 
 from linnet.launch import run_jobs
 from linnet.launch.launchers import parameters_of
+from linnet.launch.ray_workers import RayWorkers
 from linnet.runs.errors import Stopped
 from linnet.runs.status import read_status
 
@@ -42,6 +45,18 @@ def test_a_package_that_is_not_installed_is_named(
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(ImportError, match=rf"--launcher {package} needs .*\[{package}\]'"):
         list(run_jobs(jobs(tmp_path), package))
+
+
+def test_a_cluster_of_ray_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch):
+    with socket.socket() as taken:  # bound, and not listening
+        taken.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        monkeypatch.setitem(sys.modules, "ray", ModuleType("ray"))
+        with pytest.raises(Stopped, match=f"there is no Ray cluster at {address}"):
+            RayWorkers(address)
+        monkeypatch.setenv("RAY_ADDRESS", f"ray://{address}")
+        with pytest.raises(Stopped, match=f"there is no Ray cluster at ray://{address}"):
+            RayWorkers("")
 
 
 def test_a_machine_without_slurm_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
