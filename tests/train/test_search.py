@@ -217,11 +217,16 @@ def test_a_pruner_within_a_pruner_is_given_by_its_name():
 # ----------------------------------------------------------------------- broken off, and in common
 
 
-def process(folder: Path, **given: Any) -> subprocess.Popen[str]:
+def process(folder: Path, workers: int = 1, **given: Any) -> subprocess.Popen[str]:
+    """Start a search in several processes, which share what was imported."""
     words = [f"{name}={json.dumps(value)}" for name, value in {**LONG, **given}.items()]
     command = [sys.executable, str(Path(__file__).parent / "toy.py"), str(folder), *words]
     return subprocess.Popen(
-        command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, env=ENVIRONMENT
+        command,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+        env=ENVIRONMENT if workers == 1 else {**ENVIRONMENT, "TOY_WORKERS": str(workers)},
     )
 
 
@@ -240,10 +245,10 @@ def test_a_killed_search_goes_on_with_the_run_it_was_at(tmp_path: Path):
 
 def test_two_processes_share_a_database_and_make_as_many_runs_as_asked(tmp_path: Path):
     storage = f"sqlite:///{tmp_path}/study.db"
-    both = [process(tmp_path / "study", runs=5, storage=storage) for _ in range(2)]
-    for each in both:
-        _, errors = each.communicate(timeout=300)
-        assert each.returncode == 0, errors
+    short = {"epochs": 3, "checkpoint_steps": 0}
+    with process(tmp_path / "study", workers=2, runs=5, storage=storage, **short) as both:
+        _, errors = both.communicate(timeout=300)
+    assert (both.returncode, "Traceback" in errors) == (0, False), errors
     study = optuna.load_study(study_name="study", storage=storage)
     assert states(study) == ["COMPLETE"] * 5
     assert len(list((tmp_path / "study").glob("0*/result.json"))) == 5
