@@ -48,15 +48,17 @@ def add_options(command: argparse.ArgumentParser) -> None:
     add = command.add_argument
     names = " ".join(RACED)
     add("--units", nargs="+", type=unit_name, default=list(RACED), metavar="UNIT", help=f"({names})")
-    add("--seconds", type=at_least_one, default=SECONDS, help=f"of training for each model ({SECONDS})")
+    add("--seconds", type=at_least_one, default=SECONDS, help=SECONDS_HELP)
     add("--hidden-size", type=at_least_one, default=WIDTH, help=f"the size of each layer ({WIDTH})")
     add("--num-layers", type=at_least_one, default=LAYERS, help=f"the number of layers ({LAYERS})")
     add("--threads", type=at_least_one, default=1, help="CPU threads (1)")
+    add("--seed", type=at_least_one, default=1, help="of the initial weights and the order of the text (1)")
     add("--run-dir", type=path_name, dest="folder", metavar="DIR", default=RUNS / "race", help="(runs/race)")
     add("--open", action=argparse.BooleanOptionalAction, default=has_display(), help=OPEN_HELP)
     command.set_defaults(run=run)
 
 
+SECONDS_HELP = f"of training for each model; with one thread, of the processor ({SECONDS})"
 OPEN_HELP = "open the pages in a browser (if there is a display)"
 
 
@@ -78,7 +80,9 @@ class Race:
         self.units: list[str] = options.units
         self.seconds, self.threads, self.opens = options.seconds, options.threads, options.open
         size = {"hidden_size": options.hidden_size, "num_layers": options.num_layers}
-        config = override(RunConfig(task="lm"), {**SETTINGS, **size, "threads": options.threads})
+        config = override(
+            RunConfig(task="lm"), {**SETTINGS, **size, "threads": options.threads, "seed": options.seed}
+        )
         self.config, self.started, self.is_open, self.baseline = config, time.perf_counter(), False, ""
         self.title = (
             f"{len(self.units) + 1} models of {options.num_layers} x {options.hidden_size} channels on the "
@@ -96,16 +100,8 @@ class Race:
         return f"{self.baseline} {measured}".strip()
 
     def run(self) -> None:
-        from linnet.train.race import TORCH, of_unit, race
-
         say(f"{self.title}. {self.notes}")
-        for name in (TORCH, *self.units):
-            overwrite(self.folder / name, of_unit(self.config, name))
-        (self.folder / "lens.html").unlink(missing_ok=True)
-        lanes = race(self.config, self.units, self.folder, self.seconds, VALIDATIONS, self.validated)
-        say("measuring single steps and sizes ...")
-        entrants = self.measured(lanes)
-        self.baseline = baseline_of(lanes[0].run.task)
+        entrants = self.entrants()
         self.say_table(entrants)
         best = min((each for each in entrants[1:] if each.name not in HEAVY), key=bits, default=entrants[-1])
         speech = self.speak(best)
@@ -113,6 +109,20 @@ class Race:
         self.write(entrants, speech, done=True)
         self.show(self.folder / "lens.html")
         say(f"\nThe page is {self.page}; all in {time.perf_counter() - self.started:.0f} seconds")
+
+    def entrants(self) -> list[Any]:
+        """Train all models in turn, and measure them."""
+        from linnet.bench.timing import clock_of
+        from linnet.train.race import TORCH, of_unit, race
+
+        for name in (TORCH, *self.units):
+            overwrite(self.folder / name, of_unit(self.config, name))
+        (self.folder / "lens.html").unlink(missing_ok=True)
+        clock, told = clock_of(self.threads), self.validated
+        lanes = race(self.config, self.units, self.folder, self.seconds, VALIDATIONS, told, clock)
+        say("measuring single steps and sizes ...")
+        self.baseline = baseline_of(lanes[0].run.task)
+        return self.measured(lanes)
 
     # ------------------------------------------------------------------------------ the curves
 
@@ -158,11 +168,13 @@ class Race:
 
     def step_times(self, names: Sequence[str]) -> dict[str, float]:
         """Return the microseconds of a step of all layers, in turn."""
+        from linnet.bench.timing import clock_of
         from linnet.bench.timing import race as timed_in_turn
 
         sizes = (EMBEDDING, self.config.model.hidden_size, self.config.model.num_layers)
         calls = {name: step_of(name, sizes) for name in names}
-        times = timed_in_turn(calls, ROUNDS, self.threads, 10.0, say)
+        clock = clock_of(self.threads)
+        times = timed_in_turn(calls, ROUNDS, self.threads, 10.0, say, clock=clock)
         return {name: 1000 * each.p50 for name, each in times.items()}
 
     def say_table(self, entrants: Sequence[Any]) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import math
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -148,10 +149,12 @@ def race(
     seconds: float,
     validations: int,
     validated: Callable[[list[Lane]], None],
+    clock: Callable[[], float] = time.perf_counter,
 ) -> list[Lane]:
     """Train a model of each unit for `seconds`, and of torch's nn.LSTM; return them with their curves.
 
     validated   is called after all models have been validated, and in the end after the test
+    clock       returns the seconds in which the time of training is counted
     """
     config = override(config, {"minutes": seconds / 60})
     data = RaceTask(config.data, config.model, config.loop.seed)
@@ -159,6 +162,8 @@ def race(
         lanes = [entered(stack, name, of_unit(config, name), folder / name, data) for name in (TORCH, *units)]
         rounds = max(1, round(seconds / TURN))
         due = {round(rounds * (number + 1) / validations) for number in range(validations)}
+        for lane in lanes:
+            lane.run.updater.now = clock
         for number in range(1, rounds + 1):
             first = number % len(lanes)
             for lane in lanes[first:] + lanes[:first]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any, NamedTuple
 
@@ -57,6 +58,7 @@ class Updater:
 
     carry   the recurrent state of this process's sequences, for the next batch
     sums    of the loss and further numbers since the last row of training
+    now     the clock, in seconds, by which the time of updates is counted
     """
 
     def __init__(self, context: Context):
@@ -71,6 +73,7 @@ class Updater:
         self.average = optimisers.Average(self.parameters, ema.ema, ema.ema_warmup) if ema.ema else None
         self.carry: Any = None
         self.sums: dict[str, float] = {}
+        self.now: Callable[[], float] = time.perf_counter
 
     def choose_optimiser(self) -> None:
         """Use the optimiser that the validations so far ask for; another one starts without a state."""
@@ -93,7 +96,7 @@ class Updater:
 
     def update(self, batches: list[Any]) -> Update:
         """Make one step of the optimiser with the mean of the gradients of some batches."""
-        started, here = time.perf_counter(), self.context.here
+        started, here = self.now(), self.context.here
         steps = [self.backward(batch, len(batches), last=batch is batches[-1]) for batch in batches]
         norm = self.clip()
         loss = sum(step.total for step in steps) / max(sum(step.count for step in steps), 1)
@@ -107,7 +110,7 @@ class Updater:
             self.average.update(here.step)
         here.batch += len(batches)
         here.tokens += sum(step.tokens for step in steps)
-        here.seconds += time.perf_counter() - started
+        here.seconds += self.now() - started
         self.sums |= {"lr": rate, "gradient_norm": norm}
         return Update(loss, rate)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import defaults, rows
+from benchmarks import defaults, race, rows
 from benchmarks.records import INTEGER, NUMBER, TEXT, RecordFile, maybe
 from experiments import layer_times, results, times
 from experiments.curves import curve_file
@@ -21,6 +21,7 @@ FORMS = {
     "benchmarks/defaults.csv": defaults.RECORD,
     "benchmarks/gpu_kernels.csv": ahead.RECORD,
     "benchmarks/microcontroller.csv": microcontroller.RECORD,
+    "benchmarks/race.csv": race.RECORD,
     "benchmarks/results.csv": rows.RECORD,
     "benchmarks/targets.csv": targets.RECORD,
     "experiments/forecast_rivals.csv": measure.RECORD,

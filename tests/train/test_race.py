@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,15 @@ def test_all_models_train_for_the_same_seconds(tmp_path: Path, monkeypatch: pyte
     # A turn in which there was no time for an update does not count.
     lanes[1].speeds, lanes[0].speeds = [20.0, None, 30.0], [10.0, 10.0, 10.0]
     assert speed_ratio(lanes[1], lanes[0]).median == 2.5
+
+
+def test_the_seconds_are_those_of_the_clock_that_is_given(tmp_path: Path):
+    """An update takes an eighth of a second by this clock."""
+    readings = count()
+    lanes = race(
+        config(tmp_path), [], tmp_path / "race", 2.0, 1, lambda lanes: None, clock=lambda: next(readings) / 8
+    )
+    assert [lane.run.context.here.step for lane in lanes] == [16]
 
 
 def test_the_rate_falls_over_the_seconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
