@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
@@ -24,7 +25,7 @@ def exported_program(
 ) -> Program:
     # Imported here, not above: models of all tasks are not needed to import Linnet.
     from linnet.deploy.source.int8 import with_int8
-    from linnet.deploy.step.build import program_of
+    from linnet.deploy.step.build import parameters_of, program_of
     from linnet.deploy.step.flush import flushed
     from linnet.deploy.step.share import with_shared_scratch
 
@@ -36,6 +37,8 @@ def exported_program(
         )
     if example is None:
         program = program_of(in_int8(model) if int8 else model, keep_values)
+        # A quantised model has fewer: torch's two biases of a layer are one there.
+        program = replace(program, parameters=parameters_of(model))
     else:
         program = program_of(model, keep_values, example)
         program = with_int8(program, skip) if int8 else program

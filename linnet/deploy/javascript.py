@@ -89,7 +89,7 @@ def memory_of(program: Program, text: str, target: str, scratch_bytes: int) -> d
     """What the README of a module says."""
     return {
         "LANGUAGE": "WebAssembly" if target == "wasm" else "JavaScript",
-        "WEIGHTS_COUNT": f"{program.weights:,}",
+        "COUNTS": program.counts,
         "KIND": "int8" if program.is_int8 else "float32",
         "MODULE_BYTES": f"{len(text.encode()):,}",
         "CONSTANT_BYTES": f"{program.constant_bytes:,}",

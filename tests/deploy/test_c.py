@@ -43,7 +43,11 @@ def test_every_step_of_every_model_is_that_of_python(tmp_path: Path):
     sources = [tmp_path / name / f"{name}.c" for name in cases]
     library = shared_library(sources, tmp_path, "-O1")
     for name, each in cases.items():
-        assert_equal_outputs(each, run_compiled(library, tmp_path / name / f"{name}.h", each.inputs))
+        header = tmp_path / name / f"{name}.h"
+        assert_equal_outputs(each, run_compiled(library, header, each.inputs))
+        # As a run counts them, whatever is stored of them.
+        parameters = sum(weight.numel() for weight in each.model.parameters())
+        assert f"a recurrent model with {parameters:,} parameters" in header.read_text()
 
 
 @pytest.fixture
@@ -208,6 +212,15 @@ def call_int8(
 
 
 @needs_compiler
+def test_what_is_stored_is_told_from_the_parameters(tmp_path: Path):
+    """nn.LSTM has two biases that are stored as one, and SRU two constants for each channel."""
+    for unit, parameters, stored in ((linnet.LSTM, 448, 416), (linnet.SRU, 160, 176)):
+        for rounded in (False, True):
+            folder = linnet.export_c(unit(4, 8), tmp_path / f"{unit.__name__}-{rounded}", int8=rounded)
+            said = f"{parameters} parameters ({stored} numbers stored)"
+            assert all(said in (folder / name).read_text() for name in ("model.h", "README.md"))
+
+
 def test_int8_models_step_as_in_python(tmp_path: Path):
     """Tied weights, one-hot input, several rows, norms, a projection that recurs, heads, blocks."""
     cases = [

@@ -16,6 +16,7 @@ from linnet.cli import main
 from linnet.cli.export import classifier_example
 from linnet.models.classifier import Classifier, ClassifierConfig
 from linnet.models.generate import generate
+from linnet.runs.records import read_result
 from tools.run_steps import CC, STRICT, checked
 
 
@@ -31,6 +32,14 @@ def test_a_language_model_comes_with_its_vocabulary(run: Path, capsys: pytest.Ca
     assert '{1, "l", 0},' in (folder / "main.c").read_text()
     assert main(["export", str(run), "--to", "js", "--out", str(run / "web")]) == 0
     assert 'vocabulary = [" ", "' in (run / "web" / "model.js").read_text()
+
+
+@pytest.mark.parametrize("options", [("c",), ("c", "--int8"), ("js",)], ids=" ".join)
+def test_an_export_has_as_many_parameters_as_the_run(run: Path, options: tuple[str, ...]):
+    assert main(["export", str(run), "--to", *options, "--out", str(run / "out")]) == 0
+    result = read_result(run)
+    assert result is not None
+    assert f"{result['parameters']:,} parameters" in (run / "out" / "README.md").read_text()
 
 
 @pytest.mark.skipif(CC is None, reason="there is no C compiler")

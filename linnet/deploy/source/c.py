@@ -210,7 +210,7 @@ def parts_of(program: Program, layout: Layout, name: str, weights_file: bool) ->
     argument = f"const {name}_weights *weights, " if weights_file else ""
     head = {"NAME": name, "PREFIX": name.upper()}
     return head | {
-        "ABOUT": f"One step of a recurrent model with {program.weights:,} weights, written by Linnet.",
+        "ABOUT": f"One step of a recurrent model with {program.counts}, written by Linnet.",
         "EXAMPLE": example(program, name, weights_file),
         "TOKENS": str(program.tokens),
         "INPUT_SIZE": str(program.sizes[INPUT]),
@@ -322,7 +322,7 @@ def readme(
         "README.c.md",
         parts
         | {
-            "WEIGHTS_COUNT": f"{program.weights:,}",
+            "COUNTS": program.counts,
             "KIND": "int8" if program.is_int8 else "float32",
             "UNITS": f", layers of {', '.join(program.units)}" if program.units else "",
             "STEPS": str(steps),

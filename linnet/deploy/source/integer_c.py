@@ -93,7 +93,7 @@ def parts_of(integers: IntegerProgram, layout: Layout, name: str) -> dict[str, s
     program = integers.program
     return {
         **{"NAME": name, "PREFIX": name.upper()},
-        "WEIGHTS_COUNT": f"{weights_of(program):,}",
+        "COUNTS": program.counts,
         "UNITS": ", ".join(program.units),
         "TOKENS": str(program.tokens),
         "INPUT_SIZE": str(program.sizes[INPUT]),
@@ -114,10 +114,6 @@ def parts_of(integers: IntegerProgram, layout: Layout, name: str) -> dict[str, s
         "INPUT_AT": "tokens[at]" if program.tokens else f"inputs + at * {name.upper()}_INPUT_SIZE",
         "INPUT_NOTE": input_note(program, integers.formats[INPUT].at(0)),
     }
-
-
-def weights_of(program: Program) -> int:
-    return sum(matrix.values.size for matrix in program.matrices.values())
 
 
 def scratch_members(program: Program) -> list[str]:

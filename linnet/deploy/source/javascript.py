@@ -75,7 +75,7 @@ def module_of(
     buffers = {name: size for name, size in program.sizes.items() if name not in (INPUT, *program.state)}
     lookup = next((kernel for kernel in program.kernels if isinstance(kernel, Lookup)), None)
     parts = {
-        "ABOUT": f"{program.weights:,} weights",
+        "ABOUT": program.counts,
         "LAYERS": json.dumps(layers_of(program)),
         "FINGERPRINT": program.fingerprint,
         "TOKENS": str(program.tokens),

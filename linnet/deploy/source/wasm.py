@@ -47,7 +47,7 @@ def block_of(program: Program) -> int:
 def wasm_module(program: Program, code: bytes, vocabulary: Sequence[str] | None, names: str) -> str:
     """The text of the module that has the code in it; `names` as for `module_of`."""
     parts = {
-        "ABOUT": f"{program.weights:,} weights",
+        "ABOUT": program.counts,
         "TOKENS": str(program.tokens),
         "INPUT_SIZE": str(program.sizes[INPUT]),
         "OUTPUT_SIZE": str(program.sizes[OUTPUT]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from linnet.deploy.step.models import CannotExport, ModelStep, step_of
 from linnet.deploy.step.names import identifier
 from linnet.deploy.step.program import INPUT, Program, unique
 from linnet.deploy.step.record import ModelRecorder, naming_module
+from linnet.layers.int8_modules import Quantised
 from linnet.program.graph import Node, needed
 from linnet.program.local_values import Call, watching
 from linnet.program.record import address
@@ -43,7 +45,15 @@ def program_of(model: nn.Module, keep_values: bool = False, example: Example | N
     if (first.nodes, first.output, first.results) != (again.nodes, again.output, again.results):
         raise CannotExport("the operations of this model depend on the values of its input or its state")
     check_constants(first, again)
-    return lower(first, keep_values)
+    return replace(lower(first, keep_values), parameters=parameters_of(model))
+
+
+def parameters_of(model: nn.Module) -> int:
+    """Return how many parameters the model has. A quantised one has buffers for them, and scales besides."""
+    rounded = [module for module in model.modules() if isinstance(module, Quantised)]
+    scales = {each for module in rounded for each in module.parameters(recurse=False)}
+    numbers = {each for module in rounded for each in module.buffers(recurse=False)}
+    return sum(each.numel() for each in {*model.parameters(), *numbers} - scales)
 
 
 def check_constants(first: Recorded, again: Recorded) -> None:

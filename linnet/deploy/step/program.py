@@ -104,6 +104,7 @@ class Program:
     tables    which of the vectors has such places
     units     the name of the unit of each layer
     values    by layer: what its step computes, by the names in the step
+    parameters   how many the model has; the program may store other numbers, see `counts`
     """
 
     tokens: int
@@ -115,6 +116,7 @@ class Program:
     tables: dict[tuple[int, ...], str]
     units: list[str]
     values: list[dict[str, View]] = field(default_factory=list)
+    parameters: int = 0
 
     @property
     def scratch(self) -> dict[str, int]:
@@ -123,9 +125,19 @@ class Program:
 
     @property
     def weights(self) -> int:
-        """The number of weights."""
+        """The number of weights that are stored."""
         matrices = sum(matrix.values.size for matrix in self.matrices.values())
         return matrices + sum(vector.size for vector in self.vectors.values())
+
+    @property
+    def counts(self) -> str:
+        """The parameters of the model in words, as its run counts them, and what is stored of them.
+
+        The numbers differ: biases that are added to each other are stored as one, constants and the places of
+        gathered numbers are stored, too.
+        """
+        stored = "" if self.weights == self.parameters else f" ({self.weights:,} numbers stored)"
+        return f"{self.parameters:,} parameters{stored}"
 
     @property
     def constant_bytes(self) -> int:

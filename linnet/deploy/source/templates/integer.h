@@ -1,4 +1,4 @@
-/* One step of a recurrent model with @WEIGHTS_COUNT@ weights of 8 bits, in whole numbers, written by Linnet.
+/* One step of a recurrent model with @COUNTS@, in whole numbers, written by Linnet.
 
    @NAME@_state state;              one for each stream
    @NAME@_scratch scratch;          one for each thread; its contents do not matter between steps
