@@ -250,3 +250,8 @@ def test_a_run_is_exported_for_the_hub(place: Path, tmp_path: Path, tuned: bool)
     again = Classifier.from_pretrained(folder).state_dict()
     for name, weight in run.model.state_dict().items():
         assert torch.equal(again[name], weight)
+    # Another way out of a run, which runs the model without the encoder.
+    with pytest.raises(
+        ValueError, match=r"the lens runs a model step by step.* it reads the vectors of an encoder"
+    ):
+        linnet.lens(run)
