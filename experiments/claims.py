@@ -14,6 +14,7 @@ may be a number instead of a row.
     changed        compare runs with these changes, as results.csv names them
     paper          the paper's figures, if the rows do not have them
     reduced        by how much our runs are smaller than the paper's
+    doubt          why our runs cannot decide, whatever they show: such a claim stays undecided
 
 A difference is decided when it is larger than two standard errors; repetitions are paired by seed and by
 fold. One run has no standard error, and decides nothing. Times are decided when the ranges from the 20th to
@@ -69,6 +70,7 @@ class Claim:
     changed: str = ""
     paper: str = ""
     reduced: str = ""
+    doubt: str = ""
 
     @property
     def higher(self) -> bool:
@@ -168,7 +170,12 @@ def compared(claim: Claim, results: Sequence[Result]) -> list[Found]:
     runs = [paired(claim, names, results) for names in claim.pairs]
     if claim.pool:
         runs = [[mean_of(pairs) for pairs in runs if pairs]]
-    return [decided(claim, names, pairs) for names, pairs in zip(claim.pairs, runs, strict=False)]
+    found = [decided(claim, names, pairs) for names, pairs in zip(claim.pairs, runs, strict=False)]
+    return list(map(doubted, found)) if claim.doubt else found
+
+
+def doubted(found: Found) -> Found:
+    return found._replace(verdict=OPEN) if found.verdict in (CONFIRMED, CONTRADICTED) else found
 
 
 def mean_of(pairs: Sequence[Pair]) -> Pair:
@@ -290,7 +297,7 @@ def listed(claim: Claim, texts: Sequence[str]) -> str:
 def ours(claim: Claim, found: Sequence[Found]) -> str:
     shown = listed(claim, [each.shown for each in found])
     pooled = f"mean of {len(claim.pairs)} {claim.pool}" if claim.pool else ""
-    about = "; ".join(filter(None, [pooled, claim.reduced]))
+    about = "; ".join(filter(None, [pooled, claim.reduced, claim.doubt]))
     return f"{shown} ({about})" if about else shown
 
 

@@ -600,6 +600,16 @@ def test_one_run_decides_nothing():
     assert claims.in_words(claims.compared(claim, [])) == "**not run**"
 
 
+def test_a_claim_in_doubt_stays_undecided():
+    for one, other in (("3 5 7", "2 3 4"), ("2 3 4", "3 5 7")):
+        (single,) = found(one, other, doubt="the vectors are too small")
+        assert single.verdict == "undecided"
+    claim = claims.Claim(
+        "SRU", "", "sru_table1", (("cr-sru2", "cr-lstm"),), doubt="the vectors are too small"
+    )
+    assert claims.ours(claim, [single]) == f"{single.shown} (the vectors are too small)"
+
+
 def test_a_run_that_is_not_solved_does_not_speak_for_its_side():
     claim = claims.Claim(
         "NRU", "", "nru_copying", (("nru-seed{seed}", "janet-seed{seed}"),), seeds=(1, 2), measure="solved"
