@@ -18,10 +18,14 @@ TIME = ("day", "second")
 
 
 class Axis(NamedTuple):
-    """A dimension of an answer: what is along it, and the name of each place."""
+    """A dimension of an answer: what is along it, and the name of each place.
+
+    scores   the numbers along it are scores of classes, of which the highest is the answer
+    """
 
     name: str
     labels: tuple[str, ...]
+    scores: bool = False
 
 
 class StreamStep(nn.Module):

@@ -441,7 +441,7 @@ class SeriesTask(ExampleTask):
         """Return a step whose answer is that for the series so far; raise if the model has none."""
         model.check_streaming()
         found, sizes = self.found, self.found.sizes
-        axis = Axis("value" if sizes.value else "class", found.target.names)
+        axis = Axis("value" if sizes.value else "class", found.target.names, scores=not sizes.value)
         said = [
             "Values are in the unit of the training data; the scaling is inside.",
             "The answer is a number." if sizes.value else "The answer has the score of each class.",

@@ -268,7 +268,8 @@ class Mean(nn.Module):
 
 
 def mean_step(labels: tuple[str, ...] = ("a", 'b,"c"')) -> StreamStep:
-    return StreamStep(Mean(), ("left", "right\x1b|"), [Axis("class", labels)], torch.randn(5, 2), ["A note."])
+    axes = [Axis("class", labels, scores=True)]
+    return StreamStep(Mean(), ("left", "right\x1b|"), axes, torch.randn(5, 2), ["A note."])
 
 
 @needs_compiler
@@ -279,17 +280,21 @@ def test_any_model_with_a_step_and_a_state(tmp_path: Path):
     linnet.export_js(step, tmp_path / "js")
     checked([str(CC), *STRICT, "mean.c", "main.c", "-o", "main"], folder=tmp_path / "c")
     text = checked(["./main"], given="left,right\n1,2\n,6\n5 nan\n", folder=tmp_path / "c")
-    header, line = text.splitlines()
-    assert header == 'a,"b,""c"""'
     with torch.no_grad():
         expected = step.model.linear(torch.tensor([2.0, 8 / 3])).numpy()
-    assert_close(np.array([float(number) for number in line.split(",")]), expected)
+    assert_class_printed(text, ("a", 'b,"c"'), expected)
     other = checked([str(NODE), str(tmp_path / "js" / "main.mjs")], given="1,2\n,6\n5 nan\n")
-    assert other.splitlines()[0] == header
-    assert_close(np.array([float(number) for number in other.splitlines()[1].split(",")]), expected)
+    assert_class_printed(other, ("a", 'b,"c"'), expected)
     stream = RunStream(step)
     answers = [stream.push({"left": a, "right\x1b|": b}) for a, b in ((1, 2), (np.nan, 6), (5, np.nan))]
     assert_close(answers[-1], expected)
+
+
+def assert_class_printed(text: str, labels: tuple[str, ...], scores: np.ndarray) -> None:
+    header, (answer, *numbers) = csv.reader(text.splitlines())
+    assert header == ["class", *labels]
+    assert answer == labels[scores.argmax()]
+    assert_close(np.array(numbers, float), scores)
 
 
 def test_readme_names_every_number(tmp_path: Path):

@@ -35,8 +35,10 @@ def example_program(step: StreamStep, name: str, weights_file: bool) -> str:
         "LINE": str(1024 + LONGEST_NUMBER * len(step.inputs)),
         "ROWS": str(len(step.rows())),
         "COLUMNS": str(len(last.labels)),
-        "HEADER": as_literal([*(axis.name for axis in outer), *last.labels]),
-        "ROW_NAMES": indented(f"{as_literal(row)}," for row in step.rows()),
+        "HAS_CLASS": str(int(last.scores)),
+        "HEADER": as_literal([*(axis.name for axis in (step.axes if last.scores else outer)), *last.labels]),
+        "ROW_NAMES": indented(f"{as_literal([*row, ''])}," for row in step.rows()),
+        "LABELS": indented(f"{as_literal([label])}," for label in last.labels),
         **weights_parts(name, weights_file),
     }
     return filled("stream.c", parts)
@@ -70,7 +72,7 @@ def fields_of(step: StreamStep) -> str:
 
 def names_of(step: StreamStep) -> dict[str, Any]:
     """The names for JSON and JavaScript."""
-    axes = [{"name": axis.name, "labels": list(map(harmless, axis.labels))} for axis in step.axes]
+    axes = [{**axis._asdict(), "labels": list(map(harmless, axis.labels))} for axis in step.axes]
     return {"inputs": list(map(harmless, step.inputs)), "axes": axes, "hasTime": step.has_time}
 
 
@@ -89,9 +91,16 @@ def readme_section(step: StreamStep | None, command: str) -> str:
         "AXES": "\n".join(axis_rows(step)),
         "PLACE": place_text(step),
         "FIELDS": fields_of(step),
+        "PRINTED": printed_text(step),
         "COMMAND": command,
     }
     return filled("stream.md", parts)
+
+
+def printed_text(step: StreamStep) -> str:
+    """What the example program prints."""
+    last = step.axes[-1]
+    return f"the {last.name} with the highest score and all scores" if last.scores else "the answer"
 
 
 def input_rows(step: StreamStep) -> Iterator[str]:

@@ -13,8 +13,8 @@ export declare const layers: { unit: string; values: Record<string, number> }[];
 export declare const fingerprint: string;
 /** The text of each token, or null. */
 export declare const vocabulary: string[] | null;
-/** The names of the numbers of the input and of the output, or null. With `hasTime`, the last two inputs are the time. */
-export declare const stream: { inputs: string[]; axes: { name: string; labels: string[] }[]; hasTime: boolean } | null;
+/** The names of the numbers of the input and of the output, or null. With `hasTime`, the last two inputs are the time; with `scores`, the class with the highest is the answer. */
+export declare const stream: { inputs: string[]; axes: { name: string; labels: string[]; scores: boolean }[]; hasTime: boolean } | null;
 
 export declare class Model {
   /** Float64Array computes in double precision. */

@@ -11,11 +11,14 @@
 #include <string.h>
 #include "@NAME@.h"
 
-enum { has_time = @HAS_TIME@, numbers = @NUMBERS@, rows = @ROWS@, columns = @COLUMNS@ };
+enum { has_time = @HAS_TIME@, has_class = @HAS_CLASS@, numbers = @NUMBERS@, rows = @ROWS@, columns = @COLUMNS@ };
 
 static const char header[] = @HEADER@;
 static const char *const names[rows] = {
     @ROW_NAMES@
+};
+static const char *const labels[columns] = {
+    @LABELS@
 };
 
 static @NAME@_state state;
@@ -70,6 +73,15 @@ static int starts_with_name(const char *line)
     return isalpha((unsigned char)*line) && tolower((unsigned char)*line) != 'n';
 }
 
+/* The column of the largest number. */
+static int largest(const float *row)
+{
+    int column, best = 0;
+    for (column = 1; column < columns; column++)
+        if (row[column] > row[best]) best = column;
+    return best;
+}
+
 int main(void)
 {
     static char line[@LINE@];
@@ -95,8 +107,9 @@ int main(void)
     puts(header);
     for (row = 0; row < rows; row++) {
         fputs(names[row], stdout);
+        if (has_class) printf("%s,", labels[largest(output + row * columns)]);
         for (column = 0; column < columns; column++)
-            printf("%s%.9g", column > 0 || names[row][0] ? "," : "", output[row * columns + column]);
+            printf("%s%.9g", column > 0 ? "," : "", output[row * columns + column]);
         putchar('\n');
     }
     return 0;

@@ -35,10 +35,11 @@ if (answer === null) throw new Error("standard input has no line with numbers");
 
 // As a field of CSV.
 const field = (name) => (/[",]/.test(name) ? `"${name.replaceAll('"', '""')}"` : name);
-const columns = stream.axes.at(-1).labels;
+const { name: last, labels: columns, scores } = stream.axes.at(-1);
 const rows = stream.axes.slice(0, -1).reduce((names, axis) => names.flatMap((row) => axis.labels.map((label) => [...row, label])), [[]]);
-console.log([...stream.axes.slice(0, -1).map((axis) => axis.name), ...columns].map(field).join(","));
+console.log([...stream.axes.slice(0, -1).map((axis) => axis.name), ...(scores ? [last] : []), ...columns].map(field).join(","));
 for (const [row, name] of rows.entries()) {
   const numbers = answer.subarray(row * columns.length, (row + 1) * columns.length);
-  console.log([...name.map(field), ...Array.from(numbers, (number) => Number(number.toPrecision(9)))].join(","));
+  const answered = scores ? [columns[numbers.indexOf(Math.max(...numbers))]] : [];
+  console.log([...[...name, ...answered].map(field), ...Array.from(numbers, (number) => Number(number.toPrecision(9)))].join(","));
 }
