@@ -113,6 +113,7 @@ def test_every_guide_has_examples():
         "CHANGELOG.md",
         "gpu.md",
         "how_it_works.md",
+        "install.md",
         "log.md",
         "processes.md",
         "units.md",

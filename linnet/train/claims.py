@@ -37,6 +37,8 @@ BEATS = 5
 """How often a process is heard of in the time after which it would be taken for dead."""
 TURN = -1
 """The number of the row whose lock is the turn."""
+SHORTEST_TURN = 10.0
+"""Seconds that every turn may take: on a busy machine, a moment may last longer than `dead_after`."""
 
 
 class Lost(Stopped):
@@ -122,6 +124,7 @@ class DatabaseClaims:
 
         self.sql, self.engine, self.study = sql, engine, study
         self.dead_after, self.pause = dead_after, dead_after / BEATS
+        self.longest_turn = max(dead_after, SHORTEST_TURN)
         self.table = sql.Table(
             "linnet_claims",
             sql.MetaData(),
@@ -154,7 +157,7 @@ class DatabaseClaims:
         try:
             if self.engine.dialect.name == "postgresql":
                 # A process that is suspended now would keep all others waiting.
-                most = f"SET LOCAL idle_in_transaction_session_timeout = {int(1000 * self.dead_after)}"
+                most = f"SET LOCAL idle_in_transaction_session_timeout = {int(1000 * self.longest_turn)}"
                 connection.execute(self.sql.text(most))
             connection.execute(self.of(self.sql.update(self.table), TURN).values(heard=self.now))
         except BaseException:

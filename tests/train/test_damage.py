@@ -21,6 +21,7 @@ from linnet.runs import checkpoints
 from linnet.runs.config import RunConfig, override
 from linnet.runs.errors import Damaged, Stopped
 from linnet.runs.records import Row, read_result
+from linnet.runs.status import STATUS
 from linnet.train import loop
 from linnet.train.loop import train
 
@@ -142,7 +143,7 @@ HARMS: dict[str, Callable[[Path], None]] = {
     "a pipe": pipe_instead,
 }
 FILES = [
-    *("config.json", "environment.json", "metrics.jsonl", "metrics.csv", "speed.jsonl"),
+    *("config.json", "environment.json", "metrics.jsonl", "metrics.csv", "speed.jsonl", "status.json"),
     *("best/manifest.json", "best/model.safetensors"),
     *(f"last/{name}" for name in ("manifest.json", "model.safetensors", "state.pt", "rank-0.pt")),
     *(f"last.old/{name}" for name in ("manifest.json", "model.safetensors", "state.pt", "rank-0.pt")),
@@ -195,7 +196,7 @@ def test_a_corruption_ends_in_the_same_figures_or_names_the_file(
     name: str,
     caplog: pytest.LogCaptureFixture,
 ):
-    """120 corruptions in all: 8 of each of the 15 files of a run that was broken off."""
+    """128 corruptions in all: 8 of each of the 16 files of a run that was broken off."""
     victim, ends = tmp_path / "victim", {}
     for harm, do in {**HARMS, "a link": partial(link_instead, victim=victim)}.items():
         folder = tmp_path / harm.replace(" ", "-")
@@ -281,17 +282,23 @@ def test_it_goes_on_from_the_older_checkpoint_and_says_so(
     assert len(checkpoints.survey(run, "last").whole) == 2
 
 
+def contents(run: Path) -> dict[Path, bytes]:
+    """The files of a run, but for the one that says why it does not go on."""
+    files = (path for path in run.rglob("*") if path.is_file())
+    return {path: path.read_bytes() for path in files if path.name != STATUS}
+
+
 def test_without_a_whole_checkpoint_it_stops_and_touches_nothing(run: Path):
     for name in ("last", "last.old"):
         flip(0.5)(run / name / "model.safetensors")
-    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    before = contents(run)
     with pytest.raises(
         Stopped, match=r"no checkpoint to continue from: .*last/model.safetensors is damaged"
     ) as it:
         train(SETTINGS, run)
     assert str(run / "last.old" / "model.safetensors") in str(it.value)
     assert "--overwrite to delete the run and start over" in str(it.value)
-    assert before == {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    assert contents(run) == before
 
 
 def test_checkpoints_that_were_removed_are_missed(run: Path, whole: Path, tmp_path: Path):

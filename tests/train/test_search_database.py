@@ -160,6 +160,7 @@ def test_of_two_processes_that_find_a_run_free_one_gets_it(
 
 
 def test_a_process_that_is_suspended_in_its_turn_loses_it(claims: DatabaseClaims):
+    claims.longest_turn = 0.3
     ended = pytest.raises(sqlalchemy.exc.DBAPIError, match="idle-in-transaction")
     with ended, claims.turn(), claims.turn():
         assert claims.take(3) is not None
