@@ -26,7 +26,15 @@ ROOT = Path(__file__).parent.parent
 README, API, UNITS_PAGE = ROOT / "README.md", ROOT / "docs" / "api.md", ROOT / "docs" / "units.md"
 PAGES = [README, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
 # Pages of the site that only include another file.
-INCLUDED = ("benchmarks.md", "changelog.md", "contributing.md", "diary.md", "results.md")
+INCLUDED = (
+    "benchmarks.md",
+    "changelog.md",
+    "contributing.md",
+    "diary.md",
+    "results_figures.md",
+    "results_tables.md",
+    "results.md",
+)
 FURTHER = [ROOT / "benchmarks" / "README.md", ROOT / "experiments" / "README.md"]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SIZES = [(1, 1), (2, 7), (3, 3), (5, 1), (6, 12), (10, 80), (13, 32), (33, 33)]

@@ -53,6 +53,17 @@ def test_pages_install_linnet_from_where_it_is(page: Path):
     assert text == install.written(text), "run python -m tools.install"
 
 
+@pytest.mark.parametrize("page", ["README.md", "docs/index.md"])
+def test_the_first_page_says_how_to_install_before_its_code(page: str):
+    first, second = re.findall(
+        r"^```(\w+)\n(.*?)\n```", (ROOT / page).read_text(encoding="utf-8"), re.M | re.S
+    )[:2]
+    assert first[0] == "sh"
+    assert first[1].startswith(project.install())
+    assert second[0] == "python"
+    assert "as_lstm=True" in second[1]
+
+
 def test_commands_that_install_follow_one_constant(monkeypatch: pytest.MonkeyPatch):
     text = (
         "pip install .  pip install '.[lm]' `pip install linnet-rnn[bench]`; pip install ./a pip install peft"

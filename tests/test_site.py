@@ -76,3 +76,16 @@ def test_the_recorded_atlas_is_a_page(site: Path):
     page = (site / "atlas_page.html").read_text(encoding="utf-8")
     assert all(f'"label": "{unit.__name__}"' in page for unit in linnet.UNITS.values())
     assert '"lens": "lenses/lrn.html"' in page
+
+
+def test_results_begin_with_the_claims_and_the_rows_are_behind_links(site: Path):
+    page = (site / "results.html").read_text(encoding="utf-8")
+    (table,) = re.findall(r"<table.*?</table>", page, re.DOTALL)
+    head = re.findall(r"<th class=.*?<p>(.*?)</p>", table, re.DOTALL)
+    assert head == ["where", "what the paper says", "paper", "ours", "verdict"]
+    for further, wanted in (
+        ("results_figures", "SRU without its parts"),
+        ("results_tables", "circumstances"),
+    ):
+        assert f'href="{further}.html"' in page
+        assert wanted in (site / f"{further}.html").read_text(encoding="utf-8")
