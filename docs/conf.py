@@ -35,6 +35,7 @@ html_title = "Linnet"
 html_theme_options = {"navigation_with_keys": True}
 html_static_path = ["_static"]
 html_css_files = ["linnet.css"]
+html_search_scorer = str(HERE / "_static" / "scorer.js")
 html_show_sourcelink = False
 
 myst_enable_extensions = ["attrs_inline"]
@@ -52,6 +53,8 @@ sphinx_gallery_conf = {
     "within_subsection_order": "FileNameSortKey",
     "abort_on_example_error": True,
     "show_memory": False,
+    # Blocks print what they show; the value of a last expression, such as torch.manual_seed(0), is no output.
+    "capture_repr": (),
     "download_all_examples": False,
     "remove_config_comments": True,
 }

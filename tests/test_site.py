@@ -1,24 +1,36 @@
-"""The site builds without a warning: links lead somewhere, every page is listed, every unit has a page."""
+"""The site builds without a warning: links lead somewhere, every page is listed, every unit has a page.
+
+Chromium, if it is installed, looks at the pages as a reader does: phone and desktop, light and dark.
+"""
 
 from __future__ import annotations
 
+import io
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
+from typing import Any
+from urllib.parse import quote, unquote
 
 import pytest
 
 import linnet
+from tests.analysis.browser import needs_chromium, opened_browser
 
 ROOT = Path(__file__).parent.parent
+# The example of the gallery that the quick build runs.
+EXAMPLE = "plot_weights_of_words"
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A quick build, which does not run the examples of the gallery; `make docs` does."""
+    """A quick build, which runs one example of the gallery; `make docs` runs all."""
     pages = tmp_path_factory.mktemp("site")
-    quick = ["-D", "plot_gallery=0", "-D", "unit_lenses=lrn", "-D", "lens_steps=1"]
+    quick = ["-D", f"sphinx_gallery_conf.filename_pattern={EXAMPLE}"]
+    quick += ["-D", "unit_lenses=lrn", "-D", "lens_steps=1"]
     command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", *quick]
     built = subprocess.run(
         [*command, "-b", "html", str(ROOT / "docs"), str(pages)], capture_output=True, text=True, check=False
@@ -78,6 +90,12 @@ def test_the_recorded_atlas_is_a_page(site: Path):
     assert '"lens": "lenses/lrn.html"' in page
 
 
+def test_an_example_shows_what_it_prints_and_no_value_of_a_last_expression(site: Path):
+    page = (site / "gallery" / f"{EXAMPLE}.html").read_text(encoding="utf-8")
+    assert "mean squared error 0." in page
+    assert "torch._C.Generator" not in page
+
+
 def test_results_begin_with_the_claims_and_the_rows_are_behind_links(site: Path):
     page = (site / "results.html").read_text(encoding="utf-8")
     (table,) = re.findall(r"<table.*?</table>", page, re.DOTALL)
@@ -89,3 +107,102 @@ def test_results_begin_with_the_claims_and_the_rows_are_behind_links(site: Path)
     ):
         assert f'href="{further}.html"' in page
         assert wanted in (site / f"{further}.html").read_text(encoding="utf-8")
+
+
+# ------------------------------------------------------------------------------------- links
+
+
+ATTRIBUTE = re.compile(r"<(?:a|img|iframe|link|script)\b[^>]*?\b(?:href|src)=\"([^\"]*)\"")
+ELSEWHERE = re.compile(r"(?:[a-z]+:|//)")
+
+
+def broken_links(site: Path) -> Iterator[str]:
+    """The links of the site's pages to files and sections that do not exist."""
+    text = {page: page.read_text(encoding="utf-8") for page in site.rglob("*.html")}
+    sections = {page: set(re.findall(r'\bid="([^"]+)"', text[page])) for page in text}
+    for page in text:
+        for link in set(ATTRIBUTE.findall(text[page])):
+            name, _, section = unquote(link).partition("#")
+            target = (page.parent / name.partition("?")[0]).resolve() if name else page
+            lost = section and target in sections and section not in sections[target]
+            if not ELSEWHERE.match(link) and (lost or not target.exists()):
+                yield f"{page.relative_to(site)}: {link}"
+
+
+def test_no_link_is_broken(site: Path):
+    assert list(broken_links(site.resolve())) == []
+
+
+# ----------------------------------------------------------------------------------- browser
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with opened_browser() as opened:
+        yield opened
+
+
+GUIDES = {
+    "forecast": "forecast.html",
+    "packed sequence": "lengths.html#packed-sequences",
+    "early stopping": "training.html#early-stopping",
+    "convert": "convert.html",
+}
+
+
+@needs_chromium
+def test_a_search_leads_to_the_guide_first(site: Path, browser: Any):
+    page = browser.new_page()
+    found = {}
+    for query in GUIDES:
+        page.goto(f"{(site / 'search.html').as_uri()}?q={quote(query)}")
+        page.wait_for_selector("ul.search li a")
+        results = page.eval_on_selector_all("ul.search li a", "all => all.map(a => a.getAttribute('href'))")
+        found[query] = results[0]
+        if "log.html" in results:
+            assert results.index("log.html") > len(results) / 2
+    page.close()
+    assert found == GUIDES
+
+
+@needs_chromium
+@pytest.mark.parametrize("width", [390, 1280])
+def test_no_page_is_wider_than_the_screen(width: int, site: Path, browser: Any):
+    page = browser.new_page(viewport={"width": width, "height": 900})
+    for name in ("index", "results", "results_tables", "which_unit", "units/ltc", f"gallery/{EXAMPLE}"):
+        page.goto((site / f"{name}.html").as_uri())
+        assert page.evaluate("document.documentElement.scrollWidth") == width, name
+    page.close()
+
+
+FIGURES = ("index.html", "lens.html", f"gallery/{EXAMPLE}.html")
+FILTERS = """[...document.querySelectorAll("article img")].map(
+    each => [each.src.includes("_dark."), getComputedStyle(each).filter !== "none"])"""
+
+
+@needs_chromium
+def test_figures_follow_the_theme(site: Path, browser: Any):
+    """Drawn on white, they are turned round on a dark page; a screenshot of a dark page is not."""
+    page = browser.new_page()
+    for name, system, chosen in product(FIGURES, ("light", "dark"), ("auto", "light", "dark")):
+        if page.url != (site / name).as_uri():
+            page.goto((site / name).as_uri())
+        page.emulate_media(color_scheme=system)
+        page.evaluate(f"document.body.dataset.theme = {chosen!r}")
+        dark = "dark" in (chosen, system) and chosen != "light"
+        found = page.evaluate(FILTERS)
+        assert found
+        assert all(turned == (dark and not is_dark) for is_dark, turned in found), (name, system, chosen)
+    page.close()
+
+
+@needs_chromium
+def test_no_figure_is_white_in_the_dark(site: Path, browser: Any):
+    images = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
+    page = browser.new_page(color_scheme="dark")
+    for name in FIGURES:
+        page.goto((site / name).as_uri())
+        for figure in page.locator("article img").all():
+            picture = images.open(io.BytesIO(figure.screenshot())).convert("L")
+            assert picture.getpixel((2, 2)) < 60, figure.get_attribute("src")
+    page.close()

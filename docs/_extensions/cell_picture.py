@@ -213,8 +213,12 @@ def as_svg(nodes: list[Node]) -> str:
         line(*at(source), half(source), *at(node), half(node)) for node in nodes for source in node.sources
     ]
     shapes = [shape(node, *at(node)) for node in nodes if node.label]
-    head = f'<svg class="cell" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" role="img">'
-    return "\n".join([head, *lines, *shapes, "</svg>"])
+    # Smaller than three quarters of its size its letters cannot be read: then the picture scrolls.
+    size = (
+        f'viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" style="min-width: {0.75 * width:.0f}px"'
+    )
+    head = f'<div class="scrolls"><svg class="cell" {size} role="img">'
+    return "\n".join([head, *lines, *shapes, "</svg></div>"])
 
 
 def half(node: Node) -> float:
