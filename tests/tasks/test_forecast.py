@@ -430,6 +430,14 @@ def test_future_values_of_known_covariates_are_needed(known: Path, tmp_path: Pat
     assert f"before you predict: {needed}. Add rows with an empty sales" in run.notes()
 
 
+def test_a_run_says_what_it_found_in_the_time_column(tmp_path: Path):
+    """The sizes are those of the options, or those that follow from the days of the file."""
+    given = "2 series with 160 times at a distance of D; horizon 3, season 7, context 16"
+    assert given in task_of(tmp_path, rows()).notes()
+    found = "2 series with 160 times at a distance of D; horizon 10, season 7, context 40"
+    assert found in task_of(tmp_path, rows(), horizon=0, season=0, context=0).notes()
+
+
 WRONG_FILES = [
     (["date,shop,price", "2024-01-01,north,5", "2024-01-02,north,6"], "has no column 'sales'"),
     (["date,shop,sales", "2024-01-01 00:00,north,5", "2024-01-01 01:00,north,5"], "not on the grid"),
