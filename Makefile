@@ -54,7 +54,7 @@ layers:  ## the tests of layers and kernels with another Python or torch: PYTHON
 dist: $(READY)  ## build and check the wheel and the sdist, and try both; DIST="--python python3.13" with another Python
 	$(BIN)/python -m tools.dist $(DIST)
 
-compat: $(READY)  ## other libraries with Linnet, in environments of their own; COMPAT="skorch darts" for some of them
+compat: $(READY)  ## other libraries with Linnet, in environments of their own; COMPAT="skorch darts" for some of them, COMPAT="forecasts" for forecasts
 	$(BIN)/python -m tools.compat $(COMPAT)
 
 clean:

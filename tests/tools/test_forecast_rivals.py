@@ -14,6 +14,7 @@ import pytest
 
 import linnet
 from linnet.tasks.forecast_measures import naive_baselines
+from tools.compat import __main__ as compat
 from tools.compat.forecasts import __main__ as command
 from tools.compat.forecasts import inside, measure, sets
 from tools.compat.forecasts.contestants import CONTESTANTS
@@ -86,6 +87,14 @@ def test_a_contestant_that_fails_does_not_stop_the_others(
     assert command.main(arguments) == 1
     assert [row["contestant"] for row in measure.read(results)] == ["darts-block"]
     assert "toy darts-rnn failed, see" in capsys.readouterr().err
+
+
+def test_make_compat_leads_to_forecasts(capsys: pytest.CaptureFixture[str]):
+    """COMPAT="forecasts ..." of make is the first argument of tools.compat."""
+    assert compat.main(["forecasts", "--table", "--sets", "sunspots"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("sunspots\n")
+    assert "linnet-gru" in printed
 
 
 def test_questions_and_answers_pass_through_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):

@@ -4,8 +4,9 @@
     python -m tools.compat skorch darts          some of them
     python -m tools.compat --what check skorch   whether it works, without timing it
     python -m tools.compat --what convert        models that linnet.convert changes, without the rest
+    python -m tools.compat forecasts --sets co2  forecasts of other libraries and of Linnet, see its --help
 
-docs/compatibility.md has the projects, docs/convert.md the models.
+docs/compatibility.md has the projects, docs/convert.md the models, experiments/README.md the forecasts.
 The exit code is 1 if a project does not work.
 """
 
@@ -18,6 +19,7 @@ from pathlib import Path
 
 from benchmarks.rows import Row
 from tools.compat import models_page, page, record
+from tools.compat.forecasts import __main__ as forecasts
 from tools.compat.processes import run_case
 from tools.compat.projects import MODELS, PROJECTS, Project
 
@@ -27,7 +29,11 @@ NAMES = list(PROJECTS | MODELS)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    options = parsed(arguments)
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    # Another comparison, with sets and contestants in place of projects.
+    if given[:1] == ["forecasts"]:
+        return forecasts.main(given[1:])
+    options = parsed(given)
     for name in options.projects or NAMES:
         for what in LISTS if options.what == "all" else (options.what,):
             project = LISTS[what].get(name)
