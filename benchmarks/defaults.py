@@ -1,8 +1,8 @@
 """python -m benchmarks.defaults: what `linnet train` reaches by its defaults, and in how many seconds.
 
 Each case makes its files from a folder of data sets, runs `linnet train` in a new process with one thread and
-no options besides the files and the seed, and records the test figure, the best baseline of the run and the
-CPU seconds of the process. Language models have a time budget, and race the script
+no options besides its files (one case has none) and the seed, and records the test figure, the best baseline
+of the run and the CPU seconds of the process. Language models have a time budget, and race the script
 benchmarks/lstm_script.py, which is what a user of torch writes first. Finished rows are not run again.
 """
 
@@ -151,6 +151,11 @@ def weeks(data: Path, folder: Path) -> list[str]:
     return ["--path", str(path)]
 
 
+def nothing(data: Path, folder: Path) -> list[str]:
+    """No file: the set of the task that comes with a package."""
+    return []
+
+
 def vowels(data: Path, folder: Path) -> list[str]:
     """Recordings of nine speakers, from the package sktime."""
     made = package_folder("japanese_vowels", "JapaneseVowels") / "JapaneseVowels"
@@ -163,6 +168,7 @@ CASES = (
     Case("nli", "6,000 pairs", "accuracy", pairs),
     Case("tag", "4,000 sentences", "f1", sentences),
     Case("translate", "3,000 lines", "bleu", translations),
+    Case("forecast", "co2, no options", "mase", nothing),
     Case("forecast", "14,400 hours", "mase", hours),
     Case("forecast", "359 weekly series", "mase", weeks),
     Case("series", "270 recordings", "accuracy", vowels),
@@ -287,10 +293,10 @@ def table(rows: list[Row]) -> str:
     """Return the rows as a page: one line for each case, with the figures of all its seeds."""
     lines = [
         "# What `linnet train` reaches by its defaults\n",
-        "Written by `python -m benchmarks.defaults`. Each run has its files and a seed, and no other option; "
-        "CPU seconds are those of the whole command, with one thread. The baseline is the best one of the "
-        f"run; that of language models is the {SCRIPT} with the same seconds. Bits per character (bpc) "
-        "and MASE: lower is better.\n",
+        "Written by `python -m benchmarks.defaults`. Each run has its files (that of co2 has none) and a "
+        "seed, and no other option; CPU seconds are those of the whole command, with one thread. The "
+        f"baseline is the best one of the run; that of language models is the {SCRIPT} with the same "
+        "seconds. Bits per character (bpc) and MASE: lower is better.\n",
         "| task | data | figure | by seed | baseline | CPU seconds | date, commit |",
         "|---|---|---|---|---|---|---|",
     ]
