@@ -23,7 +23,7 @@ import torch
 from torch import nn
 
 from linnet.base.project import REPOSITORY, advice
-from linnet.recurrent.sizes import refuse_missing_weights, too_large
+from linnet.recurrent.sizes import refuse_missing_weights, sketching, too_large
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -124,7 +124,7 @@ class Pretrained(nn.Module):
         check_config(config, where, cls.__name__)
         if wrong := too_large(config["arguments"], weights):
             raise ValueError(f"{where} has {wrong}")
-        with torch.device("meta"):
+        with sketching():
             # What is done later, such as rounding, needs numbers; it does not change how many there are.
             refuse_missing_weights(file, cls.from_config({**config, "changes": {}}, where), weights)
         model = cls.from_config(config, where)

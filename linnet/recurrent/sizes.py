@@ -2,15 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
+import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 ANY_MODEL = 100_000
 """Sizes up to this can be allocated without a check."""
 ANY_DEPTH = 100
 """Depths up to this can be built without a check."""
+
+
+@contextmanager
+def sketching() -> Iterator[None]:
+    """Make modules on the device "meta": their shapes without numbers."""
+    with torch.device("meta"), Unfilled():
+        yield
+
+
+class Unfilled(TorchFunctionMode):
+    """Draws no normal numbers: on the device "meta", torch would import its compiler for them."""
+
+    def __torch_function__(
+        self,
+        function: Callable[..., Any],
+        types: Sequence[type],
+        arguments: Sequence[Any] = (),
+        named: Mapping[str, Any] | None = None,
+    ) -> Any:
+        named = named or {}
+        if function in (Tensor.normal_, nn.init.normal_):
+            return arguments[0] if arguments else named["tensor"]
+        return function(*arguments, **named)
 
 
 def too_large(settings: Mapping[str, Any], weights: Mapping[str, Tensor]) -> str | None:

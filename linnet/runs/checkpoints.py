@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from linnet.base.files import sync_folder
 from linnet.base.settings import fingerprint
-from linnet.recurrent.sizes import too_large
+from linnet.recurrent.sizes import sketching, too_large
 from linnet.runs import untrusted
 from linnet.runs.config import RunConfig
 from linnet.runs.errors import Damaged, Mismatch, missing, room_for
@@ -236,7 +236,7 @@ def load_model(checkpoint: Checkpoint, config: RunConfig, task: Any) -> Any:
     if wrong := too_large(dataclasses.asdict(config.model), weights):
         raise Mismatch(f"{settings} has {wrong}")
     try:
-        with torch.device("meta"):
+        with sketching():
             sketch = task.build()
     except (TypeError, ValueError, OverflowError, RuntimeError) as error:
         raise Damaged(f"{settings} describes a model that cannot be built: {error}") from None

@@ -26,11 +26,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
-import torch
 from torch import nn
 
 from linnet.models.budget import closest_size
 from linnet.models.stream_step import StreamStep
+from linnet.recurrent.sizes import sketching
 from linnet.tasks.baselines import Baseline
 from linnet.tasks.results import (
     LOSS,
@@ -334,7 +334,7 @@ class Task(ABC):
 
     def parameters(self) -> int:
         """Return the number of parameters of the model; it is built on the meta device."""
-        with torch.device("meta"):
+        with sketching():
             return sum(weight.numel() for weight in self.build().parameters())
 
     def fitted(self, budget: int) -> Any:

@@ -13,12 +13,14 @@ import huggingface_hub
 import huggingface_hub.hub_mixin
 import pytest
 import torch
+from torch.overrides import TorchFunctionMode
 from torch.testing import assert_close
 
 import linnet
 from linnet.models.classifier import Classifier, ClassifierConfig
 from linnet.models.language import LanguageModel, LanguageModelConfig
 from linnet.models.sequence import SequenceModel, SequenceModelConfig
+from linnet.recurrent.sizes import sketching
 
 
 def language_model() -> LanguageModel:
@@ -193,6 +195,29 @@ def test_sizes_are_compared_with_the_weights_before_memory_is_allocated(
     with pytest.raises(ValueError, match=answer):
         linnet.SRU.from_pretrained(tmp_path)
     assert torch.device("cpu") not in devices
+
+
+class Calls(TorchFunctionMode):
+    """Notes what is called of torch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.functions: list[Any] = []
+
+    def __torch_function__(self, function: Any, types: Any, arguments: Any = (), named: Any = None) -> Any:
+        self.functions.append(function)
+        return function(*arguments, **(named or {}))
+
+
+@pytest.mark.parametrize("fill", [torch.nn.init.normal_, torch.nn.init.xavier_normal_, torch.Tensor.normal_])
+def test_a_sketch_draws_no_normal_numbers(fill: Any):
+    """On the device "meta", torch imports its compiler for them, half a second of CPU."""
+    with Calls() as calls, sketching():
+        weight = torch.nn.Embedding(3, 4).weight
+        with torch.no_grad():
+            assert fill(weight) is weight
+    assert (weight.shape, weight.is_meta) == ((3, 4), True)
+    assert not {torch.Tensor.normal_, torch.nn.init.normal_} & set(calls.functions)
 
 
 def test_an_empty_folder_is_named(tmp_path: Path):
