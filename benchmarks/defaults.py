@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 import linnet
 from benchmarks.children import ROOT
 from benchmarks.records import COMMIT, INTEGER, NUMBER, TEXT, TIME, WORDS, RecordFile, Row, maybe
-from benchmarks.rows import commit
+from linnet.base.checkout import commit
 from linnet.base.files import write_atomically
 from linnet.base.machine import processor_name
 from linnet.cli.parser import Parser, path_name

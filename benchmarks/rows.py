@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import subprocess
 from collections.abc import Sequence
 from datetime import datetime, timezone
 from pathlib import Path
@@ -12,8 +11,8 @@ from typing import Any
 
 import torch
 
-import linnet
 from benchmarks.records import COMMIT, INTEGER, NUMBER, TEXT, TIME, WORDS, YES_NO, RecordFile, Row, maybe
+from linnet.base.checkout import commit
 from linnet.base.files import write_atomically
 from linnet.base.machine import installed_version, processor_name
 from linnet.bench.timing import Say
@@ -35,7 +34,6 @@ RECORD = RecordFile(
     }
 )
 COLUMNS = tuple(RECORD.columns)
-PACKAGE = Path(linnet.__file__).parent
 # The memory of new tensors: from the system, or that of freed ones (linnet.reuse_memory).
 MEMORY = ("new", "reused")
 
@@ -114,21 +112,3 @@ def circumstances(threads: int, device: str = "cpu") -> dict[str, Any]:
         "linnet": installed_version("linnet-rnn"),
         "cpu": torch.cuda.get_device_name() if device == "cuda" else processor_name(),
     }
-
-
-def commit() -> str:
-    """Return the commit of the checkout, with a + if files of the package differ; "" outside a checkout."""
-    if not (PACKAGE.parent / ".git").exists():
-        return ""
-    name, changed = git("rev-parse", "--short", "HEAD"), git("status", "--porcelain", "--", PACKAGE.name)
-    return f"{name}+" if changed else name
-
-
-def git(*arguments: str) -> str:
-    try:
-        done = subprocess.run(
-            ["git", "-C", str(PACKAGE.parent), *arguments], capture_output=True, text=True, check=False
-        )
-    except OSError:
-        return ""
-    return done.stdout.strip()

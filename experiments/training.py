@@ -9,11 +9,11 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from benchmarks.rows import commit
 from experiments.results import COLUMNS, Result, text
 from experiments.tables import Row, Table, config_of, only_evaluates
 from linnet.analysis.board import Board
 from linnet.analysis.runs import updates_to_solve
+from linnet.base.checkout import commit
 from linnet.launch import Job, run_jobs
 from linnet.launch.job import RunsFailed
 from linnet.launch.launchers import IN_THIS_PROCESS

@@ -18,7 +18,6 @@ import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
@@ -29,7 +28,8 @@ from torch import Tensor
 
 import linnet
 from benchmarks.records import COMMIT, INTEGER, NUMBER, TIME, WORDS, RecordFile, Row
-from benchmarks.rows import circumstances, commit
+from benchmarks.rows import circumstances
+from linnet.base.checkout import loaded_commit
 from linnet.base.files import write_atomically
 from tools.frame_cases import frames
 from tools.run_steps import NODE, STRICT, checked, run_modules, run_page
@@ -239,12 +239,6 @@ def compared(name: str, cases: Sequence[Case]) -> Result:
     found = {case.name: difference(case, each) for case, each in zip(cases, outputs, strict=True)}
     worst = max(found, key=found.__getitem__)
     return Result(name, len(cases), found[worst], worst, circumstances(1)["date"], loaded_commit())
-
-
-@cache
-def loaded_commit() -> str:
-    """Return the commit of the code that this process runs, if it is called first when the process starts."""
-    return commit()
 
 
 def report(name: str, cases: Sequence[Case], records: bool) -> bool:

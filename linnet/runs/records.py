@@ -1,7 +1,7 @@
 """A run directory: what is in it, how it is written, how it is read.
 
 config.json        the settings, written before the first step
-environment.json   versions, machine, threads, the command
+environment.json   versions, commit, machine, threads, the command
 metrics.jsonl      a row for each evaluation and each interval of training; on the same machine the same
                    run writes the same rows, to the last digit
 metrics.csv        the same numbers, one per line
@@ -35,6 +35,7 @@ from typing import IO, Any
 from filelock import FileLock, Timeout
 
 from linnet.base import files
+from linnet.base.checkout import loaded_commit
 from linnet.base.machine import installed_version, processor_name
 from linnet.runs.config import RunConfig, changeable, differences, from_dict, to_dict, to_json
 from linnet.runs.errors import Damaged, Mismatch, room_for
@@ -187,6 +188,7 @@ def environment() -> Row:
     return {
         "started": time.strftime("%Y-%m-%d %H:%M:%S %z"),
         "command": sys.argv,
+        "commit": loaded_commit(),
         "python": platform.python_version(),
         "machine": f"{platform.system()} {platform.machine()}",
         "processor": processor_name(),
