@@ -30,10 +30,11 @@ def run_jobs(
 
     launcher   local:1, one after the other in this process, or another of `launchers.LAUNCHERS`
     progress   returns what shows the progress of the run of this name, in this process
-    task       a task whose data was read: a run with the same data does not read it again
+    task       a task whose data was read: a first run with the same data does not read it again
 
     A list of jobs is submitted at once. Of any other iterable, the next job is taken when there is room for
     it, so that it may depend on the outcomes before it. A run that exists is resumed, or its result returned.
+    A run with the data of the one before it does not read it again.
     """
     workers = workers_of(launcher)
     if workers is None:
@@ -46,13 +47,16 @@ def in_turn(
     jobs: Iterable[Job], progress: Callable[[str], Progress] | None, task: Task | None
 ) -> Generator[Outcome, None, None]:
     # Imported here, not above: a command that only prints its help needs no Fabric.
+    from linnet.launch.work import Reader
     from linnet.train.fabric import processes
     from linnet.train.loop import train
 
+    read_task = Reader(task)
     for job in jobs:
         shown = progress(job.folder.name) if progress else None
         try:
-            answer = Answer(train(job.config, job.folder, shown, task, launcher=IN_THIS_PROCESS))
+            known = read_task(job.config)
+            answer = Answer(train(job.config, job.folder, shown, known, launcher=IN_THIS_PROCESS))
         except Exception as error:  # of one run, and others go on
             if processes() > 1:
                 raise  # the other processes of this run wait for this one

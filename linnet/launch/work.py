@@ -27,8 +27,8 @@ from linnet.train.progress import Plain
 class Reader:
     """Returns the task of a run; the data that the last one has read is used again if it is the same."""
 
-    def __init__(self) -> None:
-        self.last: Task | None = None
+    def __init__(self, last: Task | None = None):
+        self.last = last
 
     def __call__(self, config: RunConfig) -> Task:
         make: Callable[..., Task] = TASKS[config.task]

@@ -15,6 +15,7 @@ from launched import STEPS, config, jobs, kill, metrics, when_it_trains
 from linnet.launch import Job, run_jobs
 from linnet.runs.records import Row
 from linnet.runs.status import is_alive, read_status
+from linnet.tasks import TASKS
 from linnet.train.progress import Silent
 
 
@@ -103,6 +104,15 @@ def test_jobs_may_depend_on_the_outcomes_before_them(tmp_path: Path):
         assert outcome.result is not None
         known.append(outcome.result["step"])
     assert known == [2, 3, 4]
+
+
+def test_runs_with_the_same_data_read_it_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    read: list[int] = []
+    monkeypatch.setattr(TASKS["memory.adding"], "prepare", lambda self: read.append(self.seed))
+    settings = [{"seed": 1}, {"seed": 1, "hidden_size": 3}, {"seed": 2}]
+    given = [Job(config(steps=1, **each), tmp_path / str(i)) for i, each in enumerate(settings)]
+    assert all(outcome.result for outcome in run_jobs(given))
+    assert read == [1, 2]
 
 
 @pytest.mark.parametrize("name", ["local:0", "local:x", "cloud"])
