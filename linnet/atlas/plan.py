@@ -15,24 +15,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from linnet.atlas.problems import NEEDED, VALIDATIONS
+from linnet.atlas.record import Cell
 from linnet.runs.config import RunConfig, override
 from linnet.tasks import TASKS
 from linnet.tasks.base import Task
 
 PARAMETERS, TIME = "parameters", "time"
 VIEWS = (PARAMETERS, TIME)
-
-
-class Entry(NamedTuple):
-    """A unit on a problem: its model, and what was measured of it. None: it was not possible, see `notes`."""
-
-    problem: str
-    unit: str
-    hidden_size: int
-    parameters: int
-    update_ms: float | None = None
-    step_us: float | None = None
-    notes: tuple[str, ...] = ()
 
 
 class Place(NamedTuple):
@@ -42,6 +31,10 @@ class Place(NamedTuple):
     problem: str
     unit: str
     seed: int
+
+    @property
+    def cell(self) -> Cell:
+        return Cell(self.view, self.problem, self.unit)
 
 
 def unit_config(base: RunConfig, form: str, unit: str) -> RunConfig:
@@ -59,9 +52,9 @@ def with_steps(config: RunConfig, steps: int) -> RunConfig:
     return override(config, {"steps": steps, "evaluate_every": -(-steps // VALIDATIONS)})
 
 
-def updates_in_time(steps: int, update_ms: float, usual_ms: float) -> int:
+def updates_in_time(steps: int, update_ms: float | None, usual_ms: float | None) -> int:
     """Return how many updates of `update_ms` fit into the time of `steps` updates of `usual_ms`."""
-    return max(1, round(steps * usual_ms / update_ms))
+    return max(1, round(steps * usual_ms / update_ms)) if update_ms and usual_ms else steps
 
 
 def slug(problem: str) -> str:

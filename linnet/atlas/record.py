@@ -1,9 +1,9 @@
 """The record of an atlas, atlas.json: what every run gave, and under which circumstances.
 
-    {"form": "quick", "started": ..., "processor": ..., "problems": [...], "rows": [...], "left_out": {...}}
+    {"form": "quick", "seeds": [1, 2, 3], "circumstances": [...], "problems": [...], "rows": [...], ...}
 
-A row is a unit on a problem in one view, with the result of each seed. Means, intervals and what int8 loses
-are computed from the rows, and are not in the file.
+A row is a unit on a problem in one view, with the result of each seed and the number of its circumstances.
+Means, intervals and what int8 loses are computed from the rows, and are not in the file.
 """
 
 from __future__ import annotations
@@ -60,17 +60,44 @@ class Known:
     format: str
     higher: bool
     baseline: str
-    level: float | None
     budget: int
     updates: int
     reads: str
+    level: float | None = None
+
+
+class Cell(NamedTuple):
+    """Where a row belongs."""
+
+    view: str
+    problem: str
+    unit: str
+
+
+@dataclass(frozen=True)
+class Circumstances:
+    """When and where something was measured: the day, the commit of a checkout, and what the machine has."""
+
+    date: str
+    commit: str
+    processor: str
+    packages: Mapping[str, str]
+
+    @classmethod
+    def of(cls, environment: Mapping[str, Any]) -> Circumstances:
+        """Return those of a run, from its environment.json."""
+        known = {name: environment[name] for name in ("processor", "packages")}
+        return cls(environment["started"][:10], environment.get("commit", ""), **known)
 
 
 @dataclass(frozen=True)
 class Row:
     """A unit on a problem in one view; `results` has one for each seed, None for a run without a result.
 
-    update_ms, step_us, int8_bytes, int8   None or empty: see `notes`
+    made       of each result, the number of its circumstances in the atlas
+    measured   the same of update_ms and step_us
+    update_ms, step_us, int8_bytes, int8   None or empty: see `notes`; a row at equal time has none of them,
+               as its model is that at equal parameters
     """
 
     view: str
@@ -79,12 +106,18 @@ class Row:
     hidden_size: int
     parameters: int
     updates: int
-    results: tuple[float | None, ...]
+    results: tuple[float | None, ...] = ()
+    made: tuple[int | None, ...] = ()
+    measured: int | None = None
     update_ms: float | None = None
     step_us: float | None = None
     int8_bytes: int | None = None
     int8: tuple[float | None, ...] = ()
     notes: tuple[str, ...] = ()
+
+    @property
+    def cell(self) -> Cell:
+        return Cell(self.view, self.problem, self.unit)
 
     @property
     def result(self) -> Estimate | None:
@@ -103,9 +136,7 @@ class Atlas:
 
     form: str
     seeds: tuple[int, ...]
-    started: str
-    processor: str
-    packages: Mapping[str, str]
+    circumstances: tuple[Circumstances, ...]
     problems: tuple[Known, ...]
     rows: tuple[Row, ...]
     left_out: Mapping[str, str] = field(default_factory=dict)
@@ -121,12 +152,11 @@ class Atlas:
     def units(self) -> list[str]:
         return list(dict.fromkeys(row.unit for row in self.rows))
 
-    @property
-    def missing(self) -> int:
-        return sum(value is None for row in self.rows for value in row.results)
-
 
 # ------------------------------------------------------------------------------------------ the file
+
+
+LISTS = {"circumstances": Circumstances, "problems": Known, "rows": Row}
 
 
 def write_atlas(path: Path, atlas: Atlas) -> None:
@@ -134,9 +164,9 @@ def write_atlas(path: Path, atlas: Atlas) -> None:
 
 
 def to_text(atlas: Atlas) -> str:
-    """Return JSON with a problem or a row on each line."""
+    """Return JSON with one of the circumstances, a problem or a row on each line."""
     head = asdict(atlas)
-    lists = {name: lines(head.pop(name)) for name in ("problems", "rows")}
+    lists = {name: lines(head.pop(name)) for name in LISTS}
     text = json.dumps(head, indent=1, ensure_ascii=False)[:-2]
     return text + "".join(f',\n "{name}": [\n{each}\n ]' for name, each in lists.items()) + "\n}\n"
 
@@ -153,9 +183,8 @@ def read_atlas(path: Path) -> Atlas:
     """Return a record; ValueError says what is not as `write_atlas` writes it."""
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
-        problems = tuple(made(Known, {"level": None, **each}) for each in values.pop("problems"))
-        rows = tuple(made(Row, each) for each in values.pop("rows"))
-        return made(Atlas, {**values, "problems": problems, "rows": rows})
+        lists = {name: tuple(made(cls, each) for each in values.pop(name)) for name, cls in LISTS.items()}
+        return made(Atlas, {**values, **lists})
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{path} is not a record that `linnet atlas` has written: {error!r}") from None
 

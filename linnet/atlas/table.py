@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sized
+
 from linnet.analysis.table import DASH
 from linnet.atlas.plan import PARAMETERS, VIEWS
 from linnet.atlas.record import Atlas, Known, Row
@@ -23,8 +25,10 @@ def unit_label(unit: str) -> str:
 
 
 def shown(row: Row, problem: Known) -> str:
-    """Return the result with its interval."""
-    return DASH if row.result is None else row.result.shown(short_format(problem))
+    """Return the result with its interval, and of how many seeds it is if others have more."""
+    known = sum(value is not None for value in row.results)
+    fewer = "" if known == len(row.results) else f" ({known} of {len(row.results)} seeds)"
+    return DASH if row.result is None else row.result.shown(short_format(problem)) + fewer
 
 
 def short_format(problem: Known) -> str:
@@ -61,7 +65,7 @@ def summary(atlas: Atlas, view: str) -> tuple[list[str], list[list[str]]]:
     head = ["task", "figure", "baseline", "best", "fastest step in reach of the best"]
     body = [summary_row(atlas, problem, view) for problem in with_results(atlas, view)]
     # Without intervals, nothing is in reach.
-    count = len(head) - (len(atlas.seeds) == 1)
+    count = len(head) - (all(line[-1] == DASH for line in body))
     return head[:count], [line[:count] for line in body]
 
 
@@ -94,21 +98,56 @@ def text_summary(atlas: Atlas) -> str:
 
 
 def circumstances(atlas: Atlas) -> str:
-    """Say what the figures are of, in a sentence or two."""
-    problems, units = len(atlas.problems), len(atlas.units)
-    torch = atlas.packages.get("torch", "?")
-    seeds = f"{len(atlas.seeds)} {'seed' if len(atlas.seeds) == 1 else 'seeds'}"
-    return (
-        f"The {atlas.form} form: {units} units, {problems} tasks, {seeds}; begun on {atlas.started[:10]}, "
-        f"one thread of {atlas.processor}, float32, torch {torch}.{without(atlas)}"
-    )
+    """Say what the figures are of, in a few sentences."""
+    every = atlas.circumstances
+    dates, commits = listed(each.date for each in every), listed(each.commit or "unknown" for each in every)
+    processors = listed(each.processor for each in every)
+    torch = listed(each.packages.get("torch", "?") for each in every)
+    parts = [
+        f"The {atlas.form} form: {counted(atlas.units, 'unit')}, {counted(atlas.problems, 'task')}, "
+        f"{counted(atlas.seeds, 'seed')}; made on {dates}, commit {commits}, one thread of {processors}, "
+        f"float32, torch {torch}.",
+        times_of(atlas) if len(dict.fromkeys((each.processor, torch) for each in every)) > 1 else "",
+        "With a single seed there are no intervals." if len(atlas.seeds) == 1 else "",
+        unfinished(atlas),
+    ]
+    return " ".join(filter(None, parts))
 
 
-def without(atlas: Atlas) -> str:
-    """Say what is missing: intervals, and runs that failed or were not made yet."""
-    intervals = " With a single seed there are no intervals." if len(atlas.seeds) == 1 else ""
-    missing = f" {atlas.missing} of the results are missing." if atlas.missing else ""
-    return intervals + missing
+def counted(items: Sized, noun: str) -> str:
+    return f"{len(items)} {noun}" + ("" if len(items) == 1 else "s")
+
+
+def listed(items: Iterable[str]) -> str:
+    """Return "a, b and c", each item once."""
+    *first, last = dict.fromkeys(items)
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def times_of(atlas: Atlas) -> str:
+    numbers = {row.measured for row in atlas.rows if row.measured is not None}
+    return f"The times are of {listed(atlas.circumstances[each].processor for each in numbers)}."
+
+
+def unfinished(atlas: Atlas) -> str:
+    """Say which runs have no result: those of most units of a task were not made yet, others have failed."""
+    waiting: dict[tuple[str, int], list[str]] = {}
+    failed = []
+    for view in VIEWS:
+        for problem in atlas.problems:
+            rows = atlas.of(problem.name, view)
+            for position, seed in enumerate(atlas.seeds):
+                without = [row for row in rows if row.results[position] is None]
+                if 2 * len(without) > len(rows):
+                    waiting.setdefault((view, seed), []).append(problem.name)
+                else:
+                    of = f"on {problem.name} at equal {view}, seed {seed}"
+                    failed += [f"{unit_label(row.unit)} {of}" for row in without]
+    parts = [
+        f"At equal {view}, the runs with seed {seed} of {listed(names)} were not made yet."
+        for (view, seed), names in waiting.items()
+    ]
+    return " ".join([*parts, *([f"Without a result: {listed(failed)}."] if failed else [])])
 
 
 def matrix(atlas: Atlas, view: str) -> tuple[list[str], list[list[str]]]:

@@ -21,7 +21,8 @@ def add_options(command: argparse.ArgumentParser) -> None:
         "Train every unit on small tasks, with the same number of parameters and with the same time, and "
         "write one page: results with intervals over seeds, the time of an update and of a streamed step, "
         "the size in int8 and what int8 loses, and a lens of each unit. The same command continues after an "
-        "interruption. The quick form takes about an hour of one core, the full one about two days. "
+        "interruption, and units, tasks and seeds can be added. We expect the quick form to take "
+        "an hour of one core, and the full one two days. "
         f"Tasks: {names}."
     )
     add = command.add_argument

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from linnet.atlas.record import Atlas, Known, Row
+from linnet.atlas.record import Atlas, Circumstances, Known, Row
 
 PROBLEM = Known(
     name="parity",
@@ -23,15 +23,15 @@ PROBLEM = Known(
 
 
 def row(unit: str, results: tuple[float | None, ...], view: str = "parameters", **given: Any) -> Row:
-    return Row(view, "parity", unit, 20, 5000, 300, results, **given)
+    made = tuple(None if value is None else 0 for value in results)
+    measured = 0 if view == "parameters" else None
+    return Row(view, "parity", unit, 20, 5000, 300, results, made, measured, **given)
 
 
 ATLAS = Atlas(
     form="quick",
     seeds=(1, 2, 3),
-    started="2026-11-19 05:00:00 +0000",
-    processor="a processor",
-    packages={"torch": "2.13.0"},
+    circumstances=(Circumstances("2026-11-19", "0123abc", "a processor", {"torch": "2.13.0"}),),
     problems=(PROBLEM,),
     rows=(
         row("lstm", (1.0, 1.0, 0.97), update_ms=2.0, step_us=12.0, int8_bytes=6000, int8=(1.0, 0.99, 0.97)),

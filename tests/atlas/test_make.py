@@ -1,17 +1,22 @@
-"""A tiny atlas from the command line: two problems, two units, a few updates."""
+"""Tiny atlases from the command line: a unit or two, a few updates."""
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from linnet.atlas import measure, samples
+from linnet.atlas import make, measure, samples
+from linnet.atlas.measure import Times
 from linnet.atlas.plan import PARAMETERS, TIME, Place, folder_of, updates_in_time
-from linnet.atlas.problems import FORMS, PROBLEMS, find_problems, problem_names
-from linnet.atlas.record import Atlas, read_atlas
+from linnet.atlas.problems import FORMS, PROBLEMS, Form, Problem, find_problems, problem_names
+from linnet.atlas.record import Atlas, read_atlas, write_atlas
+from linnet.atlas.table import circumstances, shown
 from linnet.cli import main
+from linnet.runs import records
 from linnet.runs.records import read_result
 
 ARGUMENTS = [*("atlas", "--quick", "--units", "sru", "eurnn", "--seeds", "3")]
@@ -19,24 +24,35 @@ ARGUMENTS += ["--tasks", "parity", "characters", "permuted-mnist"]
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     root = tmp_path_factory.mktemp("atlas")
     with pytest.MonkeyPatch.context() as patch:
         for name, steps in (("parity", 3), ("characters", 4)):
-            problem = PROBLEMS[name]
-            small = {**problem.quick.settings, "steps": steps, "lr": 0.001}
-            changed = replace(problem, quick=problem.quick._replace(budget=3000, settings=small))
-            patch.setitem(PROBLEMS, name, changed)
+            patch.setitem(PROBLEMS, name, with_few_updates(PROBLEMS[name], steps, budget=3000, lr=0.001))
         missing = {**PROBLEMS["permuted MNIST"].shared, "data_dir": str(root / "missing")}
         patch.setitem(PROBLEMS, "permuted MNIST", replace(PROBLEMS["permuted MNIST"], shared=missing))
         patch.setattr(samples, "LINES", 60)
         patch.setattr(measure, "SECONDS", 0.1)
         assert main([*ARGUMENTS, "--run-dir", str(root / "atlas")]) == 0
-        first = (root / "atlas" / "atlas.json").read_bytes()
-        # The same command again makes no run, and writes the same record.
-        assert main([*ARGUMENTS, "--run-dir", str(root / "atlas")]) == 0
-        assert (root / "atlas" / "atlas.json").read_bytes() == first
-    return root / "atlas"
+        yield root / "atlas"
+
+
+def with_few_updates(problem: Problem, steps: int, budget: int = 0, **changed: float) -> Problem:
+    form = problem.quick
+    settings = {**form.settings, "steps": steps, **changed}
+    return replace(problem, quick=Form(budget or form.budget, settings))
+
+
+@pytest.fixture
+def record_alone(folder: Path, tmp_path: Path) -> Path:
+    """A folder with the record of the atlas and without its runs."""
+    shutil.copy(folder / "atlas.json", tmp_path)
+    return tmp_path
+
+
+def continued(folder: Path, *arguments: str) -> Atlas:
+    assert main([*ARGUMENTS, *arguments, "--run-dir", str(folder)]) == 0
+    return read_atlas(folder / "atlas.json")
 
 
 @pytest.fixture(scope="module")
@@ -103,6 +119,69 @@ def test_a_folder_of_the_other_form_is_refused(folder: Path, capsys: pytest.Capt
 def test_an_unknown_task_gets_the_nearest_name():
     with pytest.raises(ValueError, match="did you mean 'even-pairs'"):
         find_problems(["even pair"])
+
+
+def test_what_the_record_has_is_not_made_again(record_alone: Path):
+    """A part of the units and of the tasks: the rest of the record stays in it."""
+    before = (record_alone / "atlas.json").read_bytes()
+    assert continued(record_alone, "--units", "eurnn", "--tasks", "parity").units == ["sru", "eurnn"]
+    assert (record_alone / "atlas.json").read_bytes() == before
+    assert not list(record_alone.glob("*/*/result.json"))
+
+
+def test_workers_make_what_is_missing(folder: Path, record_alone: Path):
+    """One run was interrupted, and the others of parity were not made: the results are the same."""
+    atlas = read_atlas(folder / "atlas.json")
+    of_parity = [replace(row, results=(), made=(), int8=()) for row in atlas.rows if row.problem == "parity"]
+    others = [row for row in atlas.rows if row.problem != "parity"]
+    write_atlas(record_alone / "atlas.json", replace(atlas, rows=(*of_parity, *others)))
+    shutil.copytree(folder / "parity" / "sru-3", record_alone / "parity" / "sru-3")
+    (record_alone / "parity" / "sru-3" / "result.json").unlink()
+    assert continued(record_alone, "--launcher", "local:2") == atlas
+
+
+def test_a_run_of_another_commit_is_listed(record_alone: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(records, "loaded_commit", lambda: "fedcba9")
+    atlas = continued(record_alone, "--units", "sru", "--tasks", "parity", "--seeds", "4")
+    assert atlas.seeds == (3, 4)
+    first, second = atlas.circumstances
+    assert second == replace(first, commit="fedcba9", date=second.date)
+    (own,) = [row for row in atlas.of("parity", PARAMETERS) if row.unit == "sru"]
+    assert own.made == (0, 1)
+    assert "1 of 2 seeds" in shown(atlas.of("characters", PARAMETERS)[0], atlas.problem("characters"))
+    assert f"commit {first.commit} and fedcba9" in circumstances(atlas)
+
+
+def test_times_of_another_machine_are_refused(record_alone: Path, capsys: pytest.CaptureFixture[str]):
+    atlas = read_atlas(record_alone / "atlas.json")
+    elsewhere = replace(atlas.circumstances[0], processor="another processor")
+    write_atlas(record_alone / "atlas.json", replace(atlas, circumstances=(elsewhere,)))
+    assert main([*ARGUMENTS, "--units", "lrn", "--run-dir", str(record_alone)]) == 1
+    assert "were measured on another processor with torch" in capsys.readouterr().err
+
+
+def test_other_settings_of_a_task_are_refused(
+    record_alone: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setitem(PROBLEMS, "parity", with_few_updates(PROBLEMS["parity"], 5))
+    assert main([*ARGUMENTS, "--run-dir", str(record_alone)]) == 1
+    assert "has parity with other settings: reads was" in capsys.readouterr().err
+
+
+def test_every_quick_task_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """The times, which take most of the time, are not measured."""
+    for name in problem_names("quick"):
+        monkeypatch.setitem(PROBLEMS, name, with_few_updates(PROBLEMS[name], 2))
+    monkeypatch.setattr(samples, "LINES", 100)
+    monkeypatch.setattr(samples, "VERSES", 300)
+    for name in ("update_times", "step_times"):
+        monkeypatch.setattr(make, name, lambda configs, task: Times(dict.fromkeys(configs, 1.0), {}))
+    assert main(["atlas", "--quick", "--units", "elrn", "--seeds", "1", "--run-dir", str(tmp_path)]) == 0
+    atlas = read_atlas(tmp_path / "atlas.json")
+    assert [each.name for each in atlas.problems] == problem_names("quick")
+    for row in atlas.rows:
+        assert None not in row.results
+        assert atlas.problem(row.problem).level is not None
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -85,5 +85,5 @@ def test_the_page_fits_the_screen_and_follows_its_colours(open_page: Any, width:
 def test_the_page_says_what_is_not_in_it():
     text = page(ATLAS, {})
     assert "the files of MNIST were not found" in text
-    assert "1 of the results are missing" in text
-    assert "3 units, 1 tasks, 3 seeds" in text
+    assert "Without a result: EURNN on parity at equal parameters, seed 2." in text
+    assert "3 units, 1 task, 3 seeds" in text

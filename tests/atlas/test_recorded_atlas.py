@@ -46,7 +46,8 @@ def test_a_run_without_a_result_is_left_out_of_the_mean():
 def test_the_file_has_all_of_it(tmp_path: Path):
     write_atlas(tmp_path / "atlas.json", ATLAS)
     assert read_atlas(tmp_path / "atlas.json") == ATLAS
-    assert to_text(ATLAS).count("\n  {") == len(ATLAS.rows) + len(ATLAS.problems)
+    lists = (ATLAS.circumstances, ATLAS.problems, ATLAS.rows)
+    assert to_text(ATLAS).count("\n  {") == sum(map(len, lists))
 
 
 def test_a_file_that_was_edited_is_an_error_that_names_it(tmp_path: Path):

@@ -137,9 +137,9 @@ def test_the_tables_of_the_atlas_say_which_units_are_best(tmp_path: Path):
     page = page_with(tmp_path / "atlas.md", "atlas")
     pages.write_atlas(page, ATLAS)
     text = page.read_text(encoding="utf-8")
-    assert "The quick form: 3 units, 1 tasks, 3 seeds" in text
+    assert "The quick form: 3 units, 1 task, 3 seeds" in text
     assert "| LSTM | **0.990 ± 0.043** |" in text
-    best = "LSTM 0.990 ± 0.043, SRU 0.947 ± 0.112, EURNN 0.505 ± 0.064"
+    best = "LSTM 0.990 ± 0.043, SRU 0.947 ± 0.112, EURNN 0.505 ± 0.064 (2 of 3 seeds)"
     line = f"| parity | accuracy | 0.500 (memoryless) | {best} | SRU (9.0 µs; 2 in reach) |"
     assert line in pages.best_units(ATLAS)
 
