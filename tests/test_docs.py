@@ -17,6 +17,7 @@ import torch
 
 import linnet
 from linnet import cli
+from linnet.cli.folders import records_of
 from linnet.cli.options import run_config
 from linnet.cli.train import default_folder
 from linnet.runs.records import open_run, read_config
@@ -80,7 +81,9 @@ def commands(page: Path) -> list[list[str]]:
     return [shlex.split(line, comments=True)[1:] for line in lines if line.startswith("linnet ")]
 
 
-@pytest.mark.parametrize("page", [README, ROOT / "docs" / "lens.md"], ids=["README", "lens"])
+@pytest.mark.parametrize(
+    "page", [README, ROOT / "docs" / "lens.md", ROOT / "docs" / "ready.md"], ids=lambda page: page.stem
+)
 def test_commands_have_options_that_exist_and_runs_that_were_trained_before(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -95,7 +98,7 @@ def test_commands_have_options_that_exist_and_runs_that_were_trained_before(
             open_run(options.folder or default_folder(options.recipe, config), config)
         elif options.command in READ_RUNS:
             for folder in getattr(options, "folders", None) or [options.folder]:
-                assert read_config(folder), words
+                assert read_config(records_of(folder)), words
 
 
 # ------------------------------------------------------------------------------------ examples

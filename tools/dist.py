@@ -60,6 +60,10 @@ def try_out(python: str, files: Sequence[Path]) -> None:
             how = ["--force-reinstall", "--no-deps"] if number else constraints
             call([own, "-m", "pip", "install", "--quiet", *how, str(file)])
             call([own, "-W", "error", str(smoke)], cwd=folder)
+        # The models of the package need the packages for training, and nothing else of the checkout.
+        (wheel,) = (file for file in files if file.suffix == ".whl")
+        call([own, "-m", "pip", "install", "--quiet", *constraints, f"{wheel}[lm]"])
+        call([own, str(smoke), "--ready"], cwd=folder)
 
 
 def call(command: Sequence[str], cwd: Path = ROOT) -> None:

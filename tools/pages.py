@@ -30,12 +30,12 @@ from linnet.atlas.table import ABOUT_VIEWS, matrix, summary, with_results
 from linnet.atlas.table import circumstances as circumstances_of
 from linnet.base.pages import filled
 from linnet.base.tables import markdown
-from tools import figures, microcontroller, targets
+from tools import figures, microcontroller, ready, targets
 
 ROOT = Path(__file__).parents[1]
 README, BENCHMARKS = ROOT / "README.md", ROOT / "benchmarks" / "README.md"
 DEPLOY, WHICH_UNIT = ROOT / "docs" / "deploy.md", ROOT / "docs" / "which_unit.md"
-INT8 = ROOT / "docs" / "int8.md"
+INT8, READY = ROOT / "docs" / "int8.md", ROOT / "docs" / "ready.md"
 ATLAS, ATLAS_RECORD = ROOT / "docs" / "atlas.md", ROOT / "benchmarks" / "atlas.json"
 RESULTS, PLOT = ROOT / "benchmarks" / "results.csv", ROOT / "benchmarks" / "speed.png"
 MEMORY = {"new": "", "reused": ", reused memory", "huge pages": ", huge pages for all"}
@@ -344,8 +344,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     write_atlas(ATLAS, atlas)
     write_deploy(DEPLOY, targets.read_results())
     write_int8(INT8, rows, microcontroller.read_results())
+    fill(READY, "ready", ready.table())
     figures.update()
-    print(f"Wrote the tables of {README}, {BENCHMARKS}, {WHICH_UNIT}, {ATLAS}, {DEPLOY} and {INT8}.")
+    print(f"Wrote the tables of {README}, {BENCHMARKS}, {WHICH_UNIT}, {ATLAS}, {DEPLOY}, {INT8} and {READY}.")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,8 @@
-"""The smoke test of an installed Linnet, without anything else of the repository: python smoke.py"""
+"""The smoke test of an installed Linnet, without anything else of the repository.
+
+python smoke.py            layers, kernels, files and commands
+python smoke.py --ready    the models of the package; needs the extra lm
+"""
 
 from __future__ import annotations
 
@@ -35,7 +39,9 @@ def run() -> None:
 def check_files() -> None:
     """What is no Python has to be in the wheel, too."""
     package = files("linnet")
-    needed = ("py.typed", "units/__init__.pyi", "analysis/lens/page.html", "analysis/lens/page.js")
+    pages = ("analysis/lens/page.html", "analysis/lens/page.js")
+    models = [f"ready/{name}/best/model.safetensors" for name in ("punctuate",)]
+    needed = ("py.typed", "units/__init__.pyi", *pages, *models)
     assert [name for name in needed if not package.joinpath(name).is_file()] == []
     assert version("linnet-rnn") == linnet.__version__
 
@@ -48,10 +54,19 @@ def run_commands(folder: Path) -> None:
         subprocess.run(command, check=True, cwd=folder, stdout=subprocess.DEVNULL)
 
 
+def ask_models() -> None:
+    text = "in the beginning god created the heaven and the earth"
+    (answer,) = linnet.load("ready:punctuate").predict(text)
+    assert answer["text"].startswith("In the beginning God created the heaven")
+
+
 if __name__ == "__main__":
-    run()
-    check_files()
-    with tempfile.TemporaryDirectory() as folder:
-        run_commands(Path(folder))
+    if "--ready" in sys.argv:
+        ask_models()
+    else:
+        run()
+        check_files()
+        with tempfile.TemporaryDirectory() as folder:
+            run_commands(Path(folder))
     where = f"Python {sys.version.split()[0]}, torch {torch.__version__}, {os.path.dirname(linnet.__file__)}"
     print(f"linnet {linnet.__version__} works: {where}")

@@ -10,6 +10,7 @@ from linnet.cli.output import is_first_process
 from linnet.runs.config import RunConfig
 from linnet.runs.errors import Damaged
 from linnet.runs.overwrite import delete_run
+from linnet.runs.ready import PREFIX, local_run
 from linnet.runs.records import read_config
 from linnet.runs.remote import is_url
 from linnet.runs.stored import fetch_records, last_part, stored_run
@@ -34,12 +35,15 @@ def task_of(folder: str | None) -> str:
 @cache
 def records_of(run: str | Path) -> Path:
     """Return the folder of a run or of several, or one with the records of those at a URL in a store."""
-    return fetch_records(str(run)) if is_url(run) else Path(run)
+    return fetch_records(str(run)) if is_url(run) else local_run(run)
 
 
 def local_folder(run: str | Path) -> Path:
-    """Return the folder of what is made from a run: its own, or for one in a store a folder of its name."""
-    return Path(last_part(str(run))) if is_url(run) else Path(run)
+    """Return the folder of what is made from a run: its own, or a folder of its name here.
+
+    Here, for a run in a store, and for one of the package: that is not to be written to.
+    """
+    return Path(last_part(str(run))) if is_url(run) else Path(str(run).removeprefix(PREFIX))
 
 
 def send_again(config: RunConfig, folder: Path) -> None:

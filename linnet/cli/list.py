@@ -11,7 +11,8 @@ from linnet.units import UNITS
 
 def add_options(command: argparse.ArgumentParser) -> None:
     command.description = (
-        "The units with their papers and options, the tasks, the papers' recipes, the corpora, the plots."
+        "The units with their papers and options, the tasks, the papers' recipes, the corpora, the plots and "
+        "the trained models of the package."
     )
     text = f"{', '.join(LISTS)}, or the names of units (the units, and the names of the tasks)"
     command.add_argument("what", nargs="*", type=listed_name, metavar="WHAT", help=text)
@@ -72,6 +73,15 @@ def task_lines() -> Iterator[str]:
         yield f"{name:<17}{task.about}"
 
 
+def ready_lines() -> Iterator[str]:
+    from linnet.runs.ready import NAMES, PREFIX
+    from linnet.train.recipes import RECIPES
+
+    for name in NAMES:
+        recipe = RECIPES[f"ready-{name}"]
+        yield f"{PREFIX + name:<17}{recipe.task}: {recipe.about}"
+
+
 def corpus_lines() -> Iterator[str]:
     from linnet.data.sources import CORPORA
 
@@ -103,4 +113,5 @@ LISTS: dict[str, Callable[[], Iterator[str]]] = {
     "corpora": corpus_lines,
     "sets": set_lines,
     "plots": plot_lines,
+    "ready": ready_lines,
 }

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from linnet.base.suggest import did_you_mean, no_such
+from linnet.runs.ready import is_ready
 from linnet.runs.remote import is_url
 from linnet.units import UNITS
 
@@ -101,8 +102,8 @@ def path_name(text: str) -> Path:
 
 
 def run_name(text: str) -> Path | str:
-    """A folder, or a URL in a store."""
-    return text if is_url(text) else path_name(text)
+    """A folder, a URL in a store, or a model of the package, such as ready:punctuate."""
+    return text if is_url(text) or is_ready(text) else path_name(text)
 
 
 def at_least_one(text: str) -> int:

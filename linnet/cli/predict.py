@@ -22,6 +22,7 @@ from linnet.cli.parser import path_name, run_name
 from linnet.cli.predict_table import answer_table, is_table
 from linnet.runs.answers import AnswerFile
 from linnet.runs.load import TrainedRun, load
+from linnet.runs.ready import is_ready
 from linnet.runs.records import looks_like_a_run
 from linnet.runs.remote import is_url
 from linnet.runs.untrusted import harmless
@@ -56,10 +57,14 @@ def add_options(command: argparse.ArgumentParser) -> None:
     add("--json", action="store_true", help="one JSON object per line, with the input and the answer")
     add_checkpoint(command)
     words = getattr(command, "words", ())
-    folder = next((word for word in words if is_url(word) or looks_like_a_run(Path(word))), None)
+    folder = next((word for word in words if names_a_run(word)), None)
     choices = prediction_options(TASKS[task_of(folder)])
     add_dataclass(command, choices)
     command.set_defaults(run=run, names=[each.name for each in dataclasses.fields(choices)])
+
+
+def names_a_run(word: str) -> bool:
+    return is_url(word) or is_ready(word) or looks_like_a_run(Path(word))
 
 
 def prediction_options(task: type[Task]) -> type:

@@ -281,7 +281,7 @@ NEWSTEST = {
 PARALLEL: dict[str, ParallelSet] = {
     "bible": ParallelSet(
         "verses of the King James Bible and of the World English Bible (kjv-web, web-kjv); needs no download",
-        "public domain",
+        "public domain (kjv: outside the United Kingdom)",
         bible,
         languages=("kjv", "web"),
     ),

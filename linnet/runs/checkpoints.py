@@ -24,6 +24,7 @@ from torch import Tensor, nn
 
 from linnet.base.files import sync_folder
 from linnet.base.settings import fingerprint
+from linnet.recurrent.int8 import dequantised, quantised
 from linnet.recurrent.sizes import sketching, too_large
 from linnet.runs import untrusted
 from linnet.runs.config import RunConfig
@@ -41,6 +42,8 @@ from linnet.runs.untrusted import (
 
 MANIFEST = "manifest.json"
 WEIGHTS = "model.safetensors"
+SCALE = ".scale"
+"""The end of the name of the scales of a matrix in int8."""
 FILES = re.compile(r"model\.safetensors|state\.pt|rank-[0-9]{1,6}\.pt")
 
 
@@ -214,7 +217,29 @@ def seal_of(checkpoint: Checkpoint) -> str:
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
-    return untrusted.read_safetensors(path / WEIGHTS)
+    """Return the weights of a checkpoint in floating point; some may be stored in int8."""
+    return expanded(path / WEIGHTS, untrusted.read_safetensors(path / WEIGHTS))
+
+
+def rounded(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the weights with each matrix in int8 and a scale for each row: a quarter of the size."""
+    made = dict(weights)
+    for name, tensor in weights.items():
+        if tensor.is_floating_point() and tensor.dim() > 1:
+            made[name], made[name + SCALE] = quantised(tensor)
+    return made
+
+
+def expanded(where: Path, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the weights with each matrix in int8 as the numbers that it stands for."""
+    made = dict(weights)
+    for name, numbers in weights.items():
+        if numbers.dtype == torch.int8 and name + SCALE in weights:
+            scales = made.pop(name + SCALE)
+            fits = scales.is_floating_point() and scales.shape == numbers.shape[:-1]
+            check(fits, where, f"{name + SCALE!r} has no scale for each row of {name!r}")
+            made[name] = dequantised(numbers, scales)
+    return made
 
 
 def read_tensors(path: Path) -> Any:

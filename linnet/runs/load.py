@@ -17,6 +17,7 @@ from linnet.data.errors import DataError, MissingDataError
 from linnet.runs import checkpoints
 from linnet.runs.config import RunConfig, override
 from linnet.runs.errors import Damaged, Mismatch, room_for
+from linnet.runs.ready import local_run
 from linnet.runs.records import read_config, write_atomically
 from linnet.runs.remote import is_url
 from linnet.runs.stored import fetch
@@ -83,12 +84,14 @@ class TrainedRun:
 
 
 def load(folder: str | Path, checkpoint: str = "best") -> TrainedRun:
-    """Return the trained run in a directory, or in a store by its URL; `checkpoint` is "best" or "last".
+    """Return the trained run in a directory, in a store by its URL, or of the package: "ready:NAME".
+
+    checkpoint   "best" or "last"
 
     The directory may come from a stranger: nothing in it is executed, and what was changed after it was
     written is refused with a `Damaged` or a `Mismatch`.
     """
-    folder = fetch(str(folder), checkpoint) if is_url(folder) else Path(folder)
+    folder = fetch(str(folder), checkpoint) if is_url(folder) else local_run(folder)
     config = read_config(folder)
     found = checkpoints.must_find(folder, checkpoint)
     task = task_of(folder, config)

@@ -157,6 +157,7 @@ def test_the_tables_of_the_atlas_say_which_units_are_best(tmp_path: Path):
         (pages.DEPLOY, "targets"),
         (pages.INT8, "times"),
         (pages.INT8, "microcontroller"),
+        (pages.READY, "ready"),
     ],
 )
 def test_the_pages_of_this_repository_have_the_markers(page: Path, table: str):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from linnet.base.suggest import did_you_mean
-from linnet.train.recipes import language, memory, texts, tracking
+from linnet.train.recipes import language, memory, ready, texts, tracking
 from linnet.train.recipes.book import RECIPES, Recipe
 
 __all__ = ["RECIPES", "Recipe", "recipe"]
@@ -17,7 +17,7 @@ BOOKS: tuple[Callable[[], None], ...] = (
     *(language.add_ran, language.add_lrn, texts.add_lrn_ner, language.add_nru, memory.add_nru_memory),
     *(language.add_sru, language.add_scrn, texts.add_classification, texts.add_lrn_snli),
     *(texts.add_reading, texts.add_translation, memory.add_oscillators, memory.add_rows),
-    *(tracking.add_minrnns, tracking.add_xlstm_parity),
+    *(tracking.add_minrnns, tracking.add_xlstm_parity, ready.add_ready),
 )
 for add_recipes in BOOKS:
     add_recipes()
