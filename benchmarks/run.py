@@ -10,6 +10,7 @@ from pathlib import Path
 
 from benchmarks import (
     bfloat16,
+    blocks,
     checks,
     classifier,
     engines,
@@ -119,6 +120,7 @@ ON_GPU = ("speed", "growth")
 PARTS: dict[str, Part] = {
     "speed": speed,
     "steps": one_table("one step: cells, streams, with gradients, and under load", steps.measure),
+    "blocks": one_table("frames of one stream, alone and in blocks, one thread", blocks.measure),
     "recurrence": one_table("recurrence alone, relative to a copy of the same bytes", recurrence.measure),
     "checks": one_table("the checks before a kernel, relative to the whole call", checks.measure),
     "growth": one_table("growth with the length of the sequences", growth.measure),

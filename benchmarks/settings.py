@@ -49,6 +49,7 @@ OPTIONAL = (Shape(100, 32, 128), Shape(100, 32, 256))  # of options with kernels
 # One sequence on one thread.
 ALONE = tuple(Shape(steps, 1, d) for d in (32, 64, 128, 256) for steps in (16, 50, 100, 500))
 TODAY = (Shape(256, 32, 512), Shape(1024, 8, 512))  # of newer units, relative to their own products
+BLOCKS = Shape(200, 1, 64)
 PADDED = (Shape(32, 32, 64), Shape(100, 32, 128), Shape(100, 32, 256))  # sequences of different lengths
 MODES = ("inference", "training")
 
@@ -90,6 +91,7 @@ class Settings:
     optional: tuple[Shape, ...] = OPTIONAL
     alone: tuple[Shape, ...] = ALONE
     padded: tuple[Shape, ...] = PADDED
+    blocked: Shape = BLOCKS  # of frames of one stream, with the sizes of steps
     today: tuple[Shape, ...] = TODAY
     repeats: int = 3  # of measurements that need a new process
 
@@ -135,6 +137,7 @@ def quick(settings: Settings) -> Settings:
         optional=(Shape(6, 3, 16),),
         alone=(Shape(9, 1, 16),),
         padded=(Shape(6, 5, 16),),
+        blocked=Shape(5, 1, 16),
         today=(Shape(6, 3, 16),),
         repeats=1,
     )

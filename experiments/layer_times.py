@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 import linnet
+from benchmarks.fresh import since
 from benchmarks.records import COMMIT, INTEGER, NUMBER, TIME, WORDS, RecordFile
 from benchmarks.rows import circumstances
 from experiments.results import Result, text
@@ -124,7 +125,7 @@ def conditions(line: Result) -> str:
     when = f"{line['date'][:10]}, commit {line['commit']}, load {float(line['load']):.1f} at the start"
     return (
         f"Medians of {line['rounds']} rounds in turn, batch of {BATCH}, {threads} of {line['cpu']}, torch "
-        f"{line['torch']}, {when}."
+        f"{line['torch']}, {when}{since([line])}."
     )
 
 

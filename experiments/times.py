@@ -16,6 +16,7 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
+from benchmarks.fresh import since
 from benchmarks.records import COMMIT, INTEGER, NUMBER, TIME, WORDS, RecordFile
 from benchmarks.rows import circumstances
 from experiments.results import Result, text
@@ -107,7 +108,8 @@ def times_part(lines: Sequence[Result]) -> str:
         where = f"{each['date'][:10]}, commit {each['commit']}, {each['threads']} threads of {each['cpu']}"
         cells = [f"{table} {row.name}", f"{taken:.0f}", f"{ratio:.2f}", f"{int(each['tokens_per_second']):,}"]
         body.append([*cells, epoch, row.says or "-", where])
-    return markdown(head, body)
+    about = f"Times of updates at these commits{since(lines, 'update')}."
+    return f"{about}\n\n{markdown(head, body)}"
 
 
 # --------------------------------------------------------------------------------------- command line

@@ -10,6 +10,8 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from benchmarks import blocks
+from benchmarks.fresh import has_history, since
 from benchmarks.report import (
     NOTHING,
     cell_steps,
@@ -31,11 +33,15 @@ from linnet.atlas.table import circumstances as circumstances_of
 from linnet.base.pages import filled
 from linnet.base.tables import markdown
 from tools import figures, microcontroller, ready, targets
+from tools.compat import models_page, record
+from tools.compat import page as compatibility
+from tools.compat.projects import MODELS, PROJECTS
 
 ROOT = Path(__file__).parents[1]
 README, BENCHMARKS = ROOT / "README.md", ROOT / "benchmarks" / "README.md"
 DEPLOY, WHICH_UNIT = ROOT / "docs" / "deploy.md", ROOT / "docs" / "which_unit.md"
-INT8, READY = ROOT / "docs" / "int8.md", ROOT / "docs" / "ready.md"
+READY = ROOT / "docs" / "ready.md"
+INT8, STREAMING = ROOT / "docs" / "int8.md", ROOT / "docs" / "streaming.md"
 ATLAS, ATLAS_RECORD = ROOT / "docs" / "atlas.md", ROOT / "benchmarks" / "atlas.json"
 RESULTS, PLOT = ROOT / "benchmarks" / "results.csv", ROOT / "benchmarks" / "speed.png"
 MEMORY = {"new": "", "reused": ", reused memory", "huge pages": ", huge pages for all"}
@@ -66,12 +72,12 @@ def engines_table(rows: Sequence[Row]) -> str:
             "them"
         )
     body = [[to, *(range_of(known, unit, to) for unit in ENGINE_UNITS)] for to in ENGINES]
-    last = max(known, key=lambda row: row["date"])
+    last, commits = max(known, key=lambda row: row["date"]), commits_of(known)
     steps, sizes = (f"{min(of)} to {max(of)}" for of in ([shape_of(row)[i] for row in known] for i in (0, 2)))
     about = (
         f"Time of Linnet relative to inference engines: one sequence of {steps} steps, {sizes} channels, one "
         f"direction and both, one thread of {last['cpu']}, float32, lowest to highest ratio, measured on "
-        f"{last['date'][:10]}, commit {last['commit'] or 'unknown'}. *Frozen*: after `linnet.freeze`, since "
+        f"{last['date'][:10]}, commit {commits}{since(known)}. *Frozen*: after `linnet.freeze`, since "
         "engines have constant weights, too."
     )
     return f"{about}\n\n{markdown(['', *map(engine_unit, ENGINE_UNITS)], body)}"
@@ -122,6 +128,7 @@ def memory_table(rows: Sequence[Row]) -> str:
     ]
     last = max(rows, key=lambda row: row["date"])
     where = f"{last['dtype']}, torch {last['torch']}, measured on {last['date'][:10]}"
+    where += f", commit {commits_of(rows)}{since(rows)}"
     about = f"One layer, {shape_of(last)} (time steps x batch x input and hidden size), {where}."
     return f"{about}\n\n{markdown(['unit', 'MB', 'relative to `nn.LSTM`'], body)}"
 
@@ -154,10 +161,43 @@ def write_deploy(page: Path, results: Mapping[str, targets.Result]) -> None:
 
 def exports_table(results: Mapping[str, targets.Result]) -> str:
     body = [
-        [targets.TARGETS[name].about, str(result.models), f"{result.difference:.1e}", result.date[:10]]
+        [
+            *(targets.TARGETS[name].about, str(result.models), f"{result.difference:.1e}"),
+            f"{result.date[:10]}, commit {result.commit}",
+        ]
         for name, result in results.items()
     ]
-    return markdown(["target", "models", "largest difference", "date"], body)
+    changed = since((vars(result) for result in results.values()), "target")
+    about = f"Compared at these commits{changed}."
+    return f"{about}\n\n{markdown(['target', 'models', 'largest difference', 'compared'], body)}"
+
+
+def write_streaming(page: Path, rows: Sequence[Row]) -> None:
+    """Write the time of a frame of one stream in microseconds."""
+    fill(page, "frames", frames_table([row for row in latest(rows) if row["what"] == "blocks"]))
+
+
+def frames_table(rows: Sequence[Row]) -> str:
+    if not rows:
+        return "No times are recorded yet; `python -m benchmarks --what blocks` measures them."
+    frames = rows[0]["L"]
+    times = {
+        (row["unit"], row["d"], row["backend"]): f"{1000 * float(row['p50_ms']) / float(row['L']):.1f}"
+        for row in rows
+    }
+    ways = (blocks.STEPS, blocks.RUN, blocks.MODULE)
+    head = [
+        "unit",
+        "channels",
+        blocks.STEPS,
+        f"`run`, {frames} frames",
+        f"the module itself, {frames} frames",
+    ]
+    body = [
+        [name_of(unit), size, *(times.get((unit, size, way), NOTHING) for way in ways)]
+        for unit, size in dict.fromkeys((row["unit"], row["d"]) for row in rows)
+    ]
+    return f"Microseconds of a frame, one layer; {circumstances(rows)}.\n\n{markdown(head, body)}"
 
 
 def write_int8(page: Path, rows: Sequence[Row], counts: Sequence[Row]) -> None:
@@ -184,7 +224,8 @@ def int8_table(rows: Sequence[Row]) -> str:
 
 def microcontroller_table(rows: Sequence[Row]) -> str:
     last = max(rows, key=lambda row: row["date"])
-    about = f"gcc {last['compiler']}, QEMU {last['emulator']}, measured on {last['date'][:10]}."
+    about = f"gcc {last['compiler']}, QEMU {last['emulator']}, measured on {last['date'][:10]}, commit "
+    about += f"{commits_of(rows)}{since(rows, 'microcontroller')}."
     head = ["model", "arithmetic", *(f"instructions, {name}" for name in microcontroller.PROCESSORS)]
     head += ["flash, bytes", "memory, bytes", "difference"]
     counts = {
@@ -274,10 +315,13 @@ def conditions(rows: Sequence[Row]) -> str:
 
 def circumstances(rows: Sequence[Row]) -> str:
     last = max(rows, key=lambda row: row["date"])
-    commits = ", ".join(dict.fromkeys(row["commit"] or "unknown" for row in rows))
     where = f"measured on {last['date'][:10]} with {last['threads']} threads of {last['cpu']}"
-    versions = f"{last['dtype']}, torch {last['torch']}, commit {commits}"
+    versions = f"{last['dtype']}, torch {last['torch']}, commit {commits_of(rows)}{since(rows)}"
     return f"median of several rounds, {where}, {versions}"
+
+
+def commits_of(rows: Sequence[Row]) -> str:
+    return ", ".join(dict.fromkeys(row["commit"] or "unknown" for row in rows))
 
 
 def ratios(rows: Sequence[Row], unit: str, shape: Shape) -> str:
@@ -289,13 +333,17 @@ def ratios(rows: Sequence[Row], unit: str, shape: Shape) -> str:
 def targets_table(rows: Sequence[Row]) -> str:
     """Return the targets and the measured values; units and shapes with the same target share a row."""
     groups: dict[tuple[str, ...], list[Row]] = {}
-    for row in (row for row in latest(rows) if row["target"]):
+    known = [row for row in latest(rows) if row["target"]]
+    for row in known:
         groups.setdefault((described(row), row["ratio_to"], row["target"]), []).append(row)
     body = [
         [f"{names(group)} {what}".strip(), measure(to), reached(group), f"at most {target}", verdict(group)]
         for (what, to, target), group in groups.items()
     ]
-    return markdown(["measured", "relative to", "result", "target", "met"], body)
+    days = sorted({row["date"][:10] for row in known})
+    when = " to ".join(dict.fromkeys((days[0], days[-1])))
+    about = f"Measured on {when}, commit {commits_of(known)}{since(known)}."
+    return f"{about}\n\n{markdown(['measured', 'relative to', 'result', 'target', 'met'], body)}"
 
 
 def described(row: Row) -> str:
@@ -335,6 +383,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m tools.pages", description=__doc__.splitlines()[0])
     parser.add_argument("--results", type=Path, default=RESULTS, metavar="CSV", help="the rows to read")
     rows = read(parser.parse_args(arguments).results)
+    if not has_history():
+        parser.error(
+            "pages say whether code has changed since it was measured; run this in a whole git clone"
+        )
     write_readme(README, rows)
     write_engines(README, rows)
     write_picture(PICTURE, rows)
@@ -345,8 +397,24 @@ def main(arguments: Sequence[str] | None = None) -> None:
     write_deploy(DEPLOY, targets.read_results())
     write_int8(INT8, rows, microcontroller.read_results())
     fill(READY, "ready", ready.table())
+    write_streaming(STREAMING, rows)
+    known = record.read(record.RESULTS)
+    compatibility.write(compatibility.PAGE, known, PROJECTS.values())
+    models_page.write(models_page.PAGE, known, MODELS.values())
     figures.update()
-    print(f"Wrote the tables of {README}, {BENCHMARKS}, {WHICH_UNIT}, {ATLAS}, {DEPLOY}, {INT8} and {READY}.")
+    pages = (
+        README,
+        BENCHMARKS,
+        WHICH_UNIT,
+        ATLAS,
+        DEPLOY,
+        INT8,
+        STREAMING,
+        READY,
+        compatibility.PAGE,
+        models_page.PAGE,
+    )
+    print(f"Wrote the tables of {', '.join(page.relative_to(ROOT).as_posix() for page in pages)}.")
 
 
 if __name__ == "__main__":

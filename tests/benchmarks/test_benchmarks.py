@@ -14,6 +14,7 @@ import torch
 from benchmarks import __main__ as command
 from benchmarks import (
     bfloat16,
+    blocks,
     classifier,
     contestants,
     engines,
@@ -301,6 +302,14 @@ def test_int8_races_float32():
     found = int8.measure(replace(TINY, units=("lstm",)), book)
     compared = [(row["backend"], row["mode"]) for row in found if row["ratio_to"] == "float32"]
     assert compared == [("int8", "step"), ("int8", "inference")]
+
+
+def test_blocks_race_single_steps():
+    book = rows.Book(None, 1, print)
+    found = blocks.measure(replace(TINY, units=("lrn", "lstm")), book)
+    kinds = [(row["unit"], row["backend"], row["ratio_to"], row["threads"]) for row in found]
+    steps = blocks.STEPS
+    assert kinds == [("lstm", steps, "", "1"), ("lstm", "run", steps, "1"), ("lstm", "module", steps, "1")]
 
 
 def test_bfloat16_races_float32():

@@ -11,7 +11,7 @@ from benchmarks import rows
 from benchmarks.run import run
 from benchmarks.settings import Settings, quick
 from tests.atlas.example import ATLAS
-from tools import pages, targets
+from tools import microcontroller, pages, targets
 
 
 @pytest.fixture(scope="module")
@@ -96,8 +96,8 @@ def test_the_page_of_exports_has_a_row_for_each_recorded_target(tmp_path: Path):
     *_, first, second, _, _, _ = page.read_text(encoding="utf-8").splitlines()
     # In the order of the targets, not in that of the recordings.
     assert first.startswith("| C on Cortex-M7 without an operating system (QEMU, ")
-    assert first.endswith(" | 54 | 2.6e-06 | 2026-11-17 |")
-    assert second == "| JavaScript in Node | 54 | 1.7e-06 | 2026-11-17 |"
+    assert first.endswith(" | 54 | 2.6e-06 | 2026-11-17, commit abcdef0 |")
+    assert second == "| JavaScript in Node | 54 | 1.7e-06 | 2026-11-17, commit abcdef0 |"
 
 
 def test_the_tables_of_int8_have_the_recorded_rows(tmp_path: Path, measured: Path):
@@ -118,10 +118,31 @@ def test_the_tables_of_int8_have_the_recorded_rows(tmp_path: Path, measured: Pat
     race = {**old, "what": "int8", "unit": "sru", "mode": "step", "ratio": "0.473", "ratio_to": "float32"}
     pages.write_int8(page, [{**race, "L": "1", "B": "1", "d": "512"}], counts)
     text = page.read_text(encoding="utf-8")
-    assert "gcc 12.2.1, QEMU 7.2, measured on 2026-11-18." in text
+    assert "gcc 12.2.1, QEMU 7.2, measured on 2026-11-18, commit unknown." in text
     assert "| GRU 64 | integer | 71,918 | 71,000 | 30,636 | 896 | 0.004 |" in text
     assert "| unit | step, 1x1x512 |" in text
     assert "| SRU | 0.47 |" in text
+
+
+def test_a_frame_of_a_stream_is_told_in_microseconds(measured: Path):
+    (old, *_) = rows.read(measured)
+    row = {**old, "what": "blocks", "unit": "sru", "L": "200", "d": "64"}
+    made = [
+        {**row, "backend": how, "p50_ms": time} for how, time in (("run", "0.08"), ("step by step", "2.7"))
+    ]
+    assert pages.frames_table(made).splitlines()[-1] == "| SRU | 64 | 13.5 | 0.4 | - |"
+    assert "--what blocks" in pages.frames_table([])
+
+
+def test_tables_of_times_say_that_the_code_has_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(pages, "since", lambda rows, what="": f"; changed: {what}")
+    found = rows.read(pages.RESULTS)
+    assert "; changed: " in pages.short_table(found)
+    for table in (pages.speed_table, pages.engines_table, pages.targets_table, pages.int8_table):
+        assert "; changed: " in table(found)
+    assert "; changed: " in pages.memory_table(pages.peaks(found))
+    assert "; changed: target" in pages.exports_table(targets.read_results())
+    assert "; changed: microcontroller" in pages.microcontroller_table(microcontroller.read_results())
 
 
 def test_the_table_of_memory_starts_with_the_smallest(measured: Path):
@@ -158,6 +179,7 @@ def test_the_tables_of_the_atlas_say_which_units_are_best(tmp_path: Path):
         (pages.INT8, "times"),
         (pages.INT8, "microcontroller"),
         (pages.READY, "ready"),
+        (pages.STREAMING, "frames"),
     ],
 )
 def test_the_pages_of_this_repository_have_the_markers(page: Path, table: str):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from benchmarks.fresh import since
 from benchmarks.rows import Row
 from linnet.base.pages import filled
 from linnet.base.tables import markdown
@@ -72,5 +73,5 @@ def conditions(rows: Sequence[Row], what: str = "time") -> str:
     return (
         f"Times are medians of rounds in which the contestants took turns, measured on {last['date'][:10]} "
         f"with {last['threads']} thread{'' if last['threads'] == '1' else 's'} of {last['cpu']}, "
-        f"torch {last['torch']}, commit {commits}."
+        f"torch {last['torch']}, commit {commits}{since(times, 'compat')}."
     )
