@@ -7,6 +7,7 @@ from typing import Any
 
 from experiments import layer_times
 from experiments.claims import claims_part
+from experiments.ett_table import ett_part
 from experiments.ranks import ranks_part
 from experiments.results import Result, ours, read_results
 from experiments.show import PAIR_HEAD, number, paired_lines, progress, short
@@ -88,6 +89,7 @@ def parts(results: Sequence[Result]) -> dict[str, str]:
         "claims": claims_part(results),
         "NRU's Table 1": ranks_part(results),
         "layer times": layer_times.table(layer_times.read_times()),
+        "ETT": ett_part(results),
         "tables": readme_part(results),
     }
 

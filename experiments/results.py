@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,12 @@ def state(table: Table, row: Row, results: Sequence[Result]) -> str:
     if measured:
         return "; ".join(" ".join(filter(None, [result["date"], result["changed"]])) for result in measured)
     return why_not_run(table, row)
+
+
+def further(result: Mapping[str, str]) -> dict[str, str]:
+    """Return what the column `also` has by its names: "mase 0.87, owa 0.47"."""
+    parts = [part.rpartition(" ") for part in result.get("also", "").split(", ")]
+    return {name: value for name, _, value in parts if name}
 
 
 def text(value: Any) -> str:

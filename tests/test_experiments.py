@@ -15,6 +15,7 @@ from experiments import (
     claims,
     curve_figures,
     curves,
+    ett_table,
     layer_times,
     ranks,
     readme,
@@ -677,6 +678,15 @@ def test_changed_rows_change_a_verdict_of_the_readme():
     assert verdict("2 3 4") == "**confirmed** |"
     assert verdict("0 1 2") == "**contradicted** |"
     assert verdict("0 1 4") == "undecided |"
+
+
+def test_errors_of_ett_are_beside_those_of_the_baselines():
+    own = {**LINE, "table": "ett", "row": "etth1-24-all", "test": "0.2", "repeats": "0.1 0.3"}
+    own |= {"also": "mae 0.4, seasonal naive mse 0.4, linear mse 0.15"}
+    lines = ett_table.ett_part([own]).splitlines()
+    assert "| ETTh1, 24 hours, all seven channels | 0.2000 ± 0.1414 | 0.1500 | 0.4000 |" in lines
+    said = "SRU is ahead of the linear model in 0 of 1 tasks and of seasonal naive in 1."
+    assert lines[-1].endswith(f"With all seven channels, {said}")
 
 
 def test_units_are_ranked_in_tasks_with_at_least_three():

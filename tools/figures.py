@@ -3,10 +3,10 @@
     LSTM took 0.31<!-- benchmarks/compat.csv: sb3-contrib, time, LSTM, ratio --> of the time
 
 The words are the file, the row by the key columns of the file, and the column. A plus sign joins rows whose
-mean the figure is, as in `lrn-seed1+lrn-seed2`. The figure keeps its number of decimals. Before the column,
-`lowest` and `highest` choose one of several rows; after it, `in %` and `in µs` multiply a share by 100 and
-milliseconds by 1,000. A result of experiments/results.csv has the further figures of its test as columns,
-such as `mase`.
+mean the figure is, as in `lrn-seed1+lrn-seed2`; `*` joins all rows, such as those of all seeds. The figure
+keeps its number of decimals. Before the column, `lowest` and `highest` choose one of several rows; after it,
+`in %` and `in µs` multiply a share by 100 and milliseconds by 1,000. A result of experiments/results.csv has
+the further figures of its test as columns, such as `mase`.
 
 benchmarks/results.csv has no key: its rows are repeated measurements, of which each says what was measured in
 some columns. A figure is that of the newest row, and `lowest` and `highest` are over the rows of all runs:
@@ -24,7 +24,7 @@ changed since:
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -53,7 +53,7 @@ PAGES = sorted(
 COMMENT = r"(?P<comment><!-- (?P<file>\S+\.csv): (?P<words>.+?) -->)"
 MARK = re.compile(rf"(\d[\d,]*(\.(?P<decimals>\d+))?|(?P<when>\([^()]*\))){COMMENT}")
 COLUMN = re.compile(r"((?P<which>lowest|highest) )?(?P<name>.+?)( in (?P<unit>%|µs))?")
-WHICH = {None: mean, "lowest": min, "highest": max}
+WHICH: dict[str | None, Callable[[list[float]], float]] = {None: mean, "lowest": min, "highest": max}
 FACTORS = {None: 1, "%": 100, "µs": 1000}
 
 
@@ -101,22 +101,16 @@ def newest(found: Sequence[Row], words: str) -> list[Row]:
 
 
 def figure(file: str, row: Row, column: str) -> float:
-    values = {**row, **further(row)}
+    values = {**row, **results.further(row)}
     if not values.get(column):
         raise ValueError(f"{file} has no {column} of {', '.join(key_of(file, row))}; expected a column")
     return float(values[column])
 
 
-def further(row: Row) -> dict[str, str]:
-    """Return what the column `also` of a result has: "mase 0.87, owa 0.47"."""
-    parts = [part.rpartition(" ") for part in row.get("also", "").split(", ")]
-    return {name: value for name, _, value in parts if name}
-
-
 def rows_of(file: str, words: Sequence[str]) -> list[Row]:
     form = RECORDS[file]
     if form.key:
-        return [row for key in product(*(word.split("+") for word in words)) for row in [by_key(file, key)]]
+        return [row for key in product(*(word.split("+") for word in words)) for row in by_key(file, key)]
     wanted = {name: values.split("+") for name, _, values in (word.partition("=") for word in words)}
     found = [row for row in read(file) if all(row.get(name) in wanted[name] for name in wanted)]
     if not found:
@@ -124,11 +118,12 @@ def rows_of(file: str, words: Sequence[str]) -> list[Row]:
     return found
 
 
-def by_key(file: str, key: Sequence[str]) -> Row:
-    for row in read(file):
-        if key_of(file, row) == list(key):
-            return row
-    raise ValueError(f"{file} has no row of {', '.join(key)}; expected its {', '.join(RECORDS[file].key)}")
+def by_key(file: str, key: Sequence[str]) -> list[Row]:
+    wanted = dict(zip(RECORDS[file].key, key, strict=True))
+    found = [row for row in read(file) if all(value in ("*", row[name]) for name, value in wanted.items())]
+    if not found:
+        raise ValueError(f"{file} has no row of {', '.join(key)}; expected its {', '.join(wanted)}")
+    return found
 
 
 def key_of(file: str, row: Row) -> list[str]:

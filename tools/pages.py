@@ -35,6 +35,8 @@ from linnet.base.tables import markdown
 from tools import figures, microcontroller, ready, targets
 from tools.compat import models_page, record
 from tools.compat import page as compatibility
+from tools.compat.forecasts import measure as rivals
+from tools.compat.forecasts.table import summary as summary_of_rivals
 from tools.compat.projects import MODELS, PROJECTS
 
 ROOT = Path(__file__).parents[1]
@@ -44,6 +46,17 @@ READY = ROOT / "docs" / "ready.md"
 INT8, STREAMING = ROOT / "docs" / "int8.md", ROOT / "docs" / "streaming.md"
 ATLAS, ATLAS_RECORD = ROOT / "docs" / "atlas.md", ROOT / "benchmarks" / "atlas.json"
 RESULTS, PLOT = ROOT / "benchmarks" / "results.csv", ROOT / "benchmarks" / "speed.png"
+EXPERIMENTS = ROOT / "experiments" / "README.md"
+RIVALS = {
+    **{
+        "linnet-sru": "Linnet, SRU",
+        "linnet-gru": "Linnet, GRU",
+        "neuralforecast-lstm": "neuralforecast, LSTM",
+    },
+    **{"neuralforecast-gru": "neuralforecast, GRU", "darts-block": "darts, BlockRNNModel"},
+    **{"darts-block-wide": "darts, BlockRNNModel, 2 layers of 128", "darts-rnn": "darts, RNNModel"},
+    **{"seasonal-naive": "seasonal naive", "naive2": "Naive2"},
+}
 MEMORY = {"new": "", "reused": ", reused memory", "huge pages": ", huge pages for all"}
 PICTURE = ROOT / "docs" / "pictures" / "speed.png"
 ENGINES = ("ONNX Runtime", "OpenVINO", "LiteRT")
@@ -244,6 +257,23 @@ def microcontroller_table(rows: Sequence[Row]) -> str:
     return f"{about}\n\n{markdown(head, body)}"
 
 
+def write_rivals(page: Path, rows: Sequence[Row]) -> None:
+    """Write the forecasts of other libraries beside those of Linnet."""
+    sets = list(dict.fromkeys(row["set"] for row in rows))
+    fill(page, "rivals", rivals_table(rows, sets))
+
+
+def rivals_table(rows: Sequence[Row], sets: Sequence[str], named: Mapping[str, str] = RIVALS) -> str:
+    last, days = rows[-1], sorted({row["date"][:10] for row in rows})
+    when = " to ".join(dict.fromkeys((days[0], days[-1])))
+    about = (
+        "MASE, sMAPE in %, and the CPU seconds of training with the number of seeds, if there are several: "
+        f"then ± is their standard deviation. One thread of {last['cpu']}, a busy machine, measured on "
+        f"{when}, commit {commits_of(rows)}."
+    )
+    return f"{about}\n\n{summary_of_rivals(rows, named, sets)}"
+
+
 def fill(page: Path, table: str, body: str) -> None:
     page.write_text(filled(page, body, *markers(table)), encoding="utf-8")
 
@@ -398,6 +428,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     write_int8(INT8, rows, microcontroller.read_results())
     fill(READY, "ready", ready.table())
     write_streaming(STREAMING, rows)
+    write_rivals(EXPERIMENTS, rivals.read(rivals.RESULTS))
     known = record.read(record.RESULTS)
     compatibility.write(compatibility.PAGE, known, PROJECTS.values())
     models_page.write(models_page.PAGE, known, MODELS.values())
@@ -411,6 +442,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         INT8,
         STREAMING,
         READY,
+        EXPERIMENTS,
         compatibility.PAGE,
         models_page.PAGE,
     )

@@ -15,6 +15,7 @@ from experiments import results
 from linnet.atlas.record import read_atlas
 from tools import figures, microcontroller, pages, targets
 from tools.compat import models_page, page, record
+from tools.compat.forecasts import measure
 from tools.compat.projects import MODELS, PROJECTS
 
 MARK = "<!-- benchmarks/compat.csv: sb3-contrib, time, {}, ratio -->"
@@ -37,6 +38,7 @@ WRITERS: dict[Path, Callable[[Path], object]] = {
     pages.DEPLOY: lambda path: pages.write_deploy(path, targets.read_results()),
     pages.INT8: lambda path: pages.write_int8(path, rows.read(pages.RESULTS), microcontroller.read_results()),
     pages.STREAMING: lambda path: pages.write_streaming(path, rows.read(pages.RESULTS)),
+    pages.EXPERIMENTS: lambda path: pages.write_rivals(path, measure.read(measure.RESULTS)),
     page.PAGE: lambda path: page.write(path, record.read(record.RESULTS), PROJECTS.values()),
     models_page.PAGE: lambda path: models_page.write(path, record.read(record.RESULTS), MODELS.values()),
 }
@@ -141,6 +143,13 @@ def test_further_figures_of_a_result_and_shares_in_percent():
     assert figures.updated(f"7{share}") == f"{100 * float(mase):.0f}{share}"
     count = mark.format("parameters")
     assert figures.updated(f"1,000{count}") == f"{int(found['parameters']):,}{count}"
+
+
+def test_a_star_stands_for_all_seeds():
+    found = measure.read(measure.RESULTS)
+    of = [float(row["mase"]) for row in found if (row["set"], row["contestant"]) == ("co2", "linnet-sru")]
+    mark = "<!-- experiments/forecast_rivals.csv: co2, linnet-sru, *, mase -->"
+    assert figures.updated(f"0.0000{mark}") == f"{sum(of) / len(of):.4f}{mark}"
 
 
 def test_a_row_that_is_not_recorded_is_named():

@@ -134,6 +134,14 @@ def test_a_frame_of_a_stream_is_told_in_microseconds(measured: Path):
     assert "--what blocks" in pages.frames_table([])
 
 
+def test_forecasts_of_other_libraries_have_the_mean_of_their_seeds():
+    row = {"set": "toy", "contestant": "a", "train_seconds": "9", "smape": "10.12", "cpu": "a processor"}
+    row |= {"date": "2026-11-18T12:00:00Z", "commit": "abc"}
+    found = [{**row, "mase": mase} for mase in ("0.9", "1.1")]
+    shown = pages.rivals_table(found, ["toy"], {"a": "A", "b": "B"}).splitlines()
+    assert shown[-2:] == ["| A | 1.00 ± 0.14, 10.1 (9 s, 2 seeds) |", "| B |  |"]
+
+
 def test_tables_of_times_say_that_the_code_has_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(pages, "since", lambda rows, what="": f"; changed: {what}")
     found = rows.read(pages.RESULTS)
@@ -180,6 +188,7 @@ def test_the_tables_of_the_atlas_say_which_units_are_best(tmp_path: Path):
         (pages.INT8, "microcontroller"),
         (pages.READY, "ready"),
         (pages.STREAMING, "frames"),
+        (pages.EXPERIMENTS, "rivals"),
     ],
 )
 def test_the_pages_of_this_repository_have_the_markers(page: Path, table: str):
