@@ -167,4 +167,13 @@ def test_a_form_asks_for_something(form: Path):
 
 def test_hooks_before_a_commit_are_those_of_make_check():
     (local,) = read(ROOT / ".pre-commit-config.yaml")["repos"]
-    assert [hook["name"] for hook in local["hooks"]] == ["ruff format", "ruff check", "mypy"]
+    *checks, _ = local["hooks"]
+    assert [hook["name"] for hook in checks] == ["ruff format", "ruff check", "mypy"]
+
+
+def test_a_hook_refuses_long_subjects():
+    hook = read(ROOT / ".pre-commit-config.yaml")["repos"][0]["hooks"][-1]
+    assert (hook["stages"], hook["language"], hook["args"]) == (["commit-msg"], "pygrep", ["--multiline"])
+    body = f"\n\n{'y' * 100}"
+    assert re.search(hook["entry"], "x" * 73 + body, re.MULTILINE)
+    assert not re.search(hook["entry"], "x" * 72 + body, re.MULTILINE)
