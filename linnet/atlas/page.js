@@ -301,8 +301,10 @@ function sorted(rows) {
   const value = (row) => row[sort.key];
   const known = rows.filter((row) => value(row) !== null && value(row) !== undefined);
   const unknown = rows.filter((row) => !known.includes(row));
-  known.sort((a, b) => (value(a) < value(b) ? -1 : value(a) > value(b) ? 1 : 0));
-  return [...(down ? known.reverse() : known), ...unknown];
+  // Units with the same value keep their order, as in the sentence about the best.
+  const sign = down ? -1 : 1;
+  known.sort((a, b) => sign * (value(a) < value(b) ? -1 : value(a) > value(b) ? 1 : 0));
+  return [...known, ...unknown];
 }
 
 /** What the notes about the column of a cell begin with. */
@@ -346,7 +348,8 @@ function drawCard() {
   if (unit.lens) parts.push(element("p", {}, lens));
   const names = heads.map((each) => element("th", { scope: "col" }, each));
   const table = element("table", {}, ...tableParts(names, body));
-  parts.push(element("div", { className: "scrolls" }, table));
+  const note = element("p", { className: "note" }, "The table scrolls to the side.");
+  parts.push(element("div", { className: "scrolls" }, note, table));
   if (notes.length) parts.push(element("ul", { className: "note" }, ...notes.map((note) => element("li", {}, note))));
   find("unit-title").textContent = `One unit: ${unit.label}, at equal ${view()}`;
   find("card").replaceChildren(...parts);

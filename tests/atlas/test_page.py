@@ -9,17 +9,21 @@ from typing import Any
 import pytest
 
 from linnet.atlas.page import page, write_page
+from linnet.atlas.plan import PARAMETERS, VIEWS
+from linnet.atlas.record import Atlas, read_atlas
+from linnet.atlas.table import ranked, unit_label
 from tests.analysis.browser import needs_chromium, opened_browser
 from tests.atlas.example import ATLAS
+from tools.pages import ATLAS_RECORD
 
 
 @pytest.fixture(scope="module")
 def open_page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     path, logged = tmp_path_factory.mktemp("atlas") / "atlas.html", []
-    write_page(path, ATLAS, {"sru": "lenses/sru.html"})
     with opened_browser() as browser:
 
-        def opened(width: int = 1280, dark: bool = False) -> Any:
+        def opened(width: int = 1280, dark: bool = False, atlas: Atlas = ATLAS) -> Any:
+            write_page(path, atlas, {"sru": "lenses/sru.html"})
             scheme = "dark" if dark else "light"
             shown = browser.new_page(
                 viewport={"width": width, "height": 900}, color_scheme=scheme, offline=True
@@ -80,6 +84,34 @@ def test_the_page_fits_the_screen_and_follows_its_colours(open_page: Any, width:
         assert shown.locator("#plot circle").count() == 2  # one has no time of a step
         backgrounds.add(shown.evaluate("getComputedStyle(document.body).backgroundColor"))
     assert len(backgrounds) == 2
+
+
+@needs_chromium
+def test_all_units_of_the_recorded_atlas_are_shown(open_page: Any):
+    """In every task and view, on a phone: the best first, and those with the same result in their order."""
+    recorded = read_atlas(ATLAS_RECORD)
+    shown = open_page(390, atlas=recorded)
+    for problem in recorded.problems:
+        shown.select_option("#problem", problem.name)
+        for view in VIEWS:
+            shown.select_option("#view", view)
+            rows = ranked(recorded, problem, view)
+            assert len(units(shown)) == len(recorded.units)
+            assert units(shown)[: len(rows)] == [unit_label(row.unit) for row in rows]
+            steps = steps_of(recorded, problem.name)
+            assert shown.locator("#plot circle").count() == sum(steps[row.unit] is not None for row in rows)
+            assert shown.inner_text("#verdict").startswith("Best: " if rows else "No run")
+            assert shown.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+@needs_chromium
+def test_the_table_of_all_tasks_fits_a_large_screen(open_page: Any):
+    shown = open_page(1280, atlas=read_atlas(ATLAS_RECORD))
+    assert shown.evaluate("matrix.offsetWidth <= matrix.parentElement.clientWidth")
+
+
+def steps_of(atlas: Atlas, problem: str) -> dict[str, float | None]:
+    return {row.unit: row.step_us for row in atlas.of(problem, PARAMETERS)}
 
 
 def test_the_page_says_what_is_not_in_it():
