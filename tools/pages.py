@@ -28,7 +28,7 @@ from benchmarks.rows import Row, read
 from benchmarks.settings import Shape
 from linnet.analysis.drawing import new_figure
 from linnet.atlas.record import Atlas, read_atlas
-from linnet.atlas.table import ABOUT_VIEWS, matrix, summary, with_results
+from linnet.atlas.table import ABOUT_VIEWS, FASTEST, matrix, summary, with_results
 from linnet.atlas.table import circumstances as circumstances_of
 from linnet.base.pages import filled
 from linnet.base.tables import markdown
@@ -38,6 +38,7 @@ from tools.compat import page as compatibility
 from tools.compat.forecasts import measure as rivals
 from tools.compat.forecasts.table import summary as summary_of_rivals
 from tools.compat.projects import MODELS, PROJECTS
+from tools.unit_advice import ABOUT_ADVICE, advice_table
 
 ROOT = Path(__file__).parents[1]
 README, BENCHMARKS = ROOT / "README.md", ROOT / "benchmarks" / "README.md"
@@ -158,13 +159,16 @@ def write_atlas(page: Path, atlas: Atlas) -> None:
 
 
 def best_units(atlas: Atlas) -> str:
-    """Return the best units of each task, and the fastest of those that cannot be told from the best."""
-    tables = [
-        f"At equal {view}:\n\n{markdown(*summary(atlas, view))}"
-        for view in ABOUT_VIEWS
-        if with_results(atlas, view)
-    ]
-    return "\n\n".join([circumstances_of(atlas), *tables])
+    """Return the advised units next to the best of each task, and then the best of all tasks."""
+    tables = [best_of(atlas, view) for view in ABOUT_VIEWS if with_results(atlas, view)]
+    return "\n\n".join([circumstances_of(atlas), ABOUT_ADVICE, advice_table(atlas), *tables])
+
+
+def best_of(atlas: Atlas, view: str) -> str:
+    head, body = summary(atlas, view)
+    fastest = " The last column is the fastest of the units whose interval meets that of the best."
+    about = f"The best of each task at equal {view}.{fastest if FASTEST in head else ''}"
+    return f"{about}\n\n{markdown(head, body)}"
 
 
 def write_deploy(page: Path, results: Mapping[str, targets.Result]) -> None:

@@ -16,6 +16,7 @@ ABOUT_VIEWS = {
     "time": "The same models, each with as many updates as it makes in the time that LSTM takes at equal "
     "parameters.",
 }
+FASTEST = "fastest step in reach of the best"
 FEW = 3
 """How many units the summary of a task names."""
 
@@ -62,7 +63,7 @@ def with_results(atlas: Atlas, view: str) -> list[Known]:
 
 def summary(atlas: Atlas, view: str) -> tuple[list[str], list[list[str]]]:
     """Return a table of the best units of each problem, and the fastest of those in reach."""
-    head = ["task", "figure", "baseline", "best", "fastest step in reach of the best"]
+    head = ["task", "figure", "baseline", "best", FASTEST]
     body = [summary_row(atlas, problem, view) for problem in with_results(atlas, view)]
     # Without intervals, nothing is in reach.
     count = len(head) - (all(line[-1] == DASH for line in body))
