@@ -40,7 +40,7 @@ class Outcome:
     error       what was wrong, and the last lines of the log
     kind        the class of the error by its name, such as "NotFinite" for a loss that is no number
     exit_code   with which a command ends that makes this run alone
-    host        the machine
+    host        the machine; "" if a run was lost that had not begun
     """
 
     job: Job
@@ -55,7 +55,9 @@ class RunsFailed(Stopped):
     """Some runs of a command have failed; the message is a summary."""
 
     def __init__(self, failed: Sequence[Outcome], count: int):
-        parts = [f"{each.job.folder} on {each.host}: {each.error}" for each in failed]
+        parts = [
+            f"{each.job.folder}{f' on {each.host}' if each.host else ''}: {each.error}" for each in failed
+        ]
         begin = f"{len(failed)} of {count} runs failed, and the same command resumes them"
         super().__init__("\n\n".join([f"{begin}:", *parts]))
         codes = {each.exit_code for each in failed}

@@ -32,12 +32,19 @@ class Handle(Protocol):
 class Workers(Protocol):
     """What makes runs at the same time.
 
-    slots    how many of them; before the first is submitted, this may not be known, and is 1
-    queues   whether it takes more, and makes them later
+    slots      how many of them; before the first is submitted, this may not be known, and is 1
+    queues     whether it takes more, and makes them later
+    is_batch   whether runs are submitted together, such as the array of jobs of a cluster
+    pause      seconds between two looks at whether a run has ended
     """
+
+    is_batch: bool
 
     @property
     def queues(self) -> bool: ...
+
+    @property
+    def pause(self) -> float: ...
 
     @property
     def slots(self) -> int: ...

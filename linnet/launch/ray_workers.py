@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import re
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
 
 from linnet.base.project import advice
 from linnet.launch.job import Answer
 from linnet.launch.order import Order
-from linnet.runs.errors import Stopped
+from linnet.runs.errors import Stopped, log
 
 RETRIES = 2
 """How often Ray makes a run again whose worker is lost."""
@@ -28,13 +28,14 @@ class RayWorkers:
     address   of the cluster; "": that of RAY_ADDRESS, or else a cluster of this machine for the command
     """
 
-    queues = True
+    queues, is_batch, pause = True, False, 0.1
 
     def __init__(self, address: str):
         self.ray = load_ray()
         self.known: list[Any] = []
+        self.warned: set[str] = set()
         self.threads = 1
-        address = address or os.environ.get("RAY_ADDRESS", "")
+        self.address = address = address or os.environ.get("RAY_ADDRESS", "")
         refuse_unreachable(address)
         try:
             own = {} if address else {"include_dashboard": False}
@@ -49,17 +50,43 @@ class RayWorkers:
 
     def submit(self, orders: Sequence[Order]) -> list[Future[Answer]]:
         self.threads = max([self.threads, *(order.threads for order in orders)])
-        new = [self.begin(order) for order in orders]
-        self.known += new
-        return [each.future() for each in new]
+        return [self.begin(order) for order in orders]
 
-    def begin(self, order: Order) -> Any:
+    def begin(self, order: Order) -> Future[Answer]:
         # Imported here, not above: the sender needs no Fabric.
         from linnet.launch.work import work
 
-        gpus = int(order.job.config.loop.device == "cuda")
-        task = self.ray.remote(num_cpus=order.threads, num_gpus=gpus, max_retries=RETRIES)(work)
-        return task.remote(*order.packed())
+        needed = {"CPU": order.threads}
+        if order.job.config.loop.device == "cuda":
+            needed["GPU"] = 1
+        try:
+            self.refuse_too_large(needed)
+        except Stopped as error:
+            return ended_by(error)
+        how = {"num_cpus": needed["CPU"], "num_gpus": needed.get("GPU", 0), "max_retries": RETRIES}
+        task = self.ray.remote(**how)(work)
+        reference = task.remote(*order.packed())
+        self.known.append(reference)
+        return reference.future()
+
+    def refuse_too_large(self, needed: Mapping[str, int]) -> None:
+        """Raise if no machine can make a run that needs this: Ray itself would wait for one forever.
+
+        A cluster at an address may be one that starts machines when they are needed, so there we only warn.
+        """
+        machines = [each["Resources"] for each in self.ray.nodes() if each["Alive"]]
+        if any(all(there.get(name, 0) >= count for name, count in needed.items()) for there in machines):
+            return
+        most = {name: max([there.get(name, 0) for there in machines], default=0) for name in needed}
+        text = (
+            f"a run needs {listed(needed)}, and no machine of the Ray cluster at "
+            f"{self.address or 'this machine'} has as many (at most {listed(most)})"
+        )
+        if not self.address:
+            raise Stopped(f"{text}: give fewer --threads, another --device, or a cluster by its address")
+        if text not in self.warned:
+            self.warned.add(text)
+            log.warning("%s: it waits until the cluster has one; Ctrl-C ends the command", text)
 
     def interrupt(self) -> None:
         """End all runs as Ctrl-C ends one: each writes a checkpoint after its update."""
@@ -70,6 +97,17 @@ class RayWorkers:
 
     def close(self) -> None:
         self.ray.shutdown()
+
+
+def ended_by(error: Stopped) -> Future[Answer]:
+    """Return the future of a run that cannot begin."""
+    future: Future[Answer] = Future()
+    future.set_exception(error)
+    return future
+
+
+def listed(resources: Mapping[str, float]) -> str:
+    return " and ".join(f"{count:g} {name}" for name, count in resources.items())
 
 
 def refuse_unreachable(address: str) -> None:

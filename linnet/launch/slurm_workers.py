@@ -21,12 +21,16 @@ GRACE = 5.0
 DEFAULTS = {"timeout_min": 60}
 """A run that takes longer is requeued and resumes, so short jobs, which wait less, are as good."""
 TIMEOUTS = 1000
+LOCAL_PAUSE, PAUSE = 0.1, 1.0
+"""Seconds between two looks at all jobs: on a cluster, each look asks a file system that is shared."""
 SEARCHED = 16
 """Runs at the same time where later runs depend on earlier ones."""
 
 
 class SlurmWorkers:
     """Jobs of SLURM, or processes of this machine by submitit's own executor (cluster=local)."""
+
+    is_batch = True
 
     def __init__(self, parameters: Mapping[str, Any]):
         self.submitit = load_submitit()
@@ -36,6 +40,7 @@ class SlurmWorkers:
         self.executor: Any = None
         self.handles: list[SubmittedRun] = []
         self.slots = 1 if self.cluster == "local" else SEARCHED
+        self.pause = LOCAL_PAUSE if self.cluster == "local" else PAUSE
 
     @property
     def queues(self) -> bool:

@@ -12,11 +12,11 @@ from launched import jobs, kill, metrics, when_it_trains
 
 from linnet.launch import run_jobs
 from linnet.launch.launchers import parameters_of
+from linnet.launch.order import Orders
 from linnet.launch.ray_workers import RayWorkers
 from linnet.runs.errors import Stopped
 from linnet.runs.status import read_status
 
-# Ray is in no extra of the tests: starting its cluster takes long.
 LAUNCHERS = {"submitit:local": "submitit", "ray": "ray"}
 
 
@@ -57,6 +57,31 @@ def test_a_cluster_of_ray_that_does_not_answer_is_named(monkeypatch: pytest.Monk
         monkeypatch.setenv("RAY_ADDRESS", f"ray://{address}")
         with pytest.raises(Stopped, match=f"there is no Ray cluster at ray://{address}"):
             RayWorkers("")
+
+
+class OneMachine(ModuleType):
+    """Stands in for Ray with a cluster of one machine of two cores."""
+
+    def init(self, **how: object) -> None: ...
+
+    def nodes(self) -> list[dict[str, object]]:
+        return [{"Alive": True, "Resources": {"CPU": 2.0}}, {"Alive": False, "Resources": {"CPU": 64.0}}]
+
+
+def test_a_run_that_no_machine_of_ray_can_make_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setitem(sys.modules, "ray", OneMachine("ray"))
+    workers = RayWorkers("")
+    order = Orders("ray").of(jobs(tmp_path)[0])
+    (future,) = workers.submit([order._replace(threads=4)])
+    with pytest.raises(Stopped, match=r"needs 4 CPU, and no machine of .* \(at most 2 CPU\): give fewer"):
+        future.result()
+    workers.refuse_too_large({"CPU": 2})
+    workers.address = "auto"  # it may start machines when they are needed
+    for _ in range(2):
+        workers.refuse_too_large({"CPU": 1, "GPU": 1})
+    assert caplog.text.count("a run needs 1 CPU and 1 GPU, and no machine of the Ray cluster at auto") == 1
 
 
 def test_a_machine_without_slurm_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
