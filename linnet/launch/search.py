@@ -6,7 +6,9 @@ runs from the process that trains them, so it needs the search in that process: 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,9 @@ from linnet.train.claims import Claim, Lost
 from linnet.train.progress import Progress
 from linnet.train.samplers import NO_PRUNER
 from linnet.train.search import DEAD_AFTER, Plan, Searching, begin, report_worst, search, storage_errors
+
+PAUSE = 1.0
+"""Seconds between two looks at whether a process that shares the study has left a run."""
 
 
 def search_by(
@@ -49,30 +54,56 @@ def search_by(
 
 
 class Launched:
-    """The runs of a search under way; `held` has the trial and the claim of each by its folder."""
+    """The runs of a search under way.
+
+    held      the trial and the claim of each by its folder; a run that has failed stays claimed until the
+              end, or it would be made again
+    look_at   when to look for a run again, if there was none to begin
+    heard     what was heard of other processes since a run here has begun or ended
+    """
 
     def __init__(self, searching: Searching):
         self.searching = searching
         self.held: dict[Path, tuple[Any, Claim]] = {}
-        self.begun = 0
+        self.failed: list[Outcome] = []
+        self.begun, self.look_at = 0, 0.0
+        self.heard: dict[int, Any] = {}
 
     def run(self, launcher: str, progress: Callable[[str], Progress] | None) -> None:
-        """Make the runs. One that has failed stays claimed until the end, or it would be made again."""
-        outcomes = run_jobs(self.jobs(), launcher, progress)
-        failed = [each for each in outcomes if not self.told(each)]
-        if failed:
-            raise RunsFailed(failed, self.begun)
+        # Closed before the claims are released: no other process may begin a run that is still trained here.
+        with closing(run_jobs(self.jobs(), launcher, progress)) as outcomes:
+            for outcome in outcomes:
+                self.tell(outcome)
+        if self.failed:
+            raise RunsFailed(self.failed, self.begun)
 
-    def jobs(self) -> Iterator[Job]:
-        while (mine := self.searching.next()) is not None:
-            trial, claim = mine
-            job = Job(*self.searching.run_of(trial))
-            self.held[job.folder] = trial, claim.__enter__()
-            self.begun += 1
-            yield job
+    def jobs(self) -> Iterator[Job | None]:
+        """Yield the next job; None: there is none now.
 
-    def told(self, outcome: Outcome) -> bool:
-        """Tell the study how a run has ended; return False if it has failed and can be resumed."""
+        As long as runs are trained here, there may be a further one: that of a process that dies elsewhere.
+        """
+        while True:
+            if time.monotonic() < self.look_at:
+                yield None
+                continue
+            found = self.searching.look(self.heard)
+            if found.mine:
+                yield self.begin(*found.mine)
+            elif found.is_over and len(self.held) == len(self.failed):
+                return
+            else:
+                self.look_at = time.monotonic() + max(PAUSE, self.searching.claims.pause)
+                yield None
+
+    def begin(self, trial: Any, claim: Claim) -> Job:
+        job = Job(*self.searching.run_of(trial))
+        self.held[job.folder] = trial, claim.__enter__()
+        self.begun, self.heard = self.begun + 1, {}
+        return job
+
+    def tell(self, outcome: Outcome) -> None:
+        """Tell the study how a run has ended, unless it has failed and can be resumed."""
+        self.look_at, self.heard = 0.0, {}
         trial, claim = self.held[outcome.job.folder]
         try:
             if outcome.result:
@@ -81,12 +112,12 @@ class Launched:
                 report_worst(trial)
                 self.searching.tell_stopped(trial, claim, "not finite")
             else:
-                return False
+                self.failed.append(outcome)
+                return
         except Lost as error:
             log.warning("%s", error)
         del self.held[outcome.job.folder]
         claim.__exit__(None, None, None)
-        return True
 
     def release(self) -> None:
         for _, claim in self.held.values():

@@ -73,8 +73,7 @@ def search(
     """
     with storage_errors(folder):
         searching = begin(config, folder, plan, storage, dead_after)
-        while (mine := searching.next()) is not None:
-            trial, claim = mine
+        for trial, claim in searching.trials():
             with claim:
                 make_run(searching, trial, claim, progress)
     return searching.study
@@ -90,9 +89,22 @@ class Searching(NamedTuple):
     study: Any
     claims: Claims
 
-    def next(self) -> tuple[Any, Claim] | None:
-        """Return a trial to be trained, and its claim; None if there is nothing left to do."""
-        return next_trial(self.optuna, self.study, self.plan, self.claims)
+    def trials(self) -> Iterator[tuple[Any, Claim]]:
+        """Yield the trials to be trained, each with its claim, until there is nothing left to do.
+
+        A process that may have died is waited for until it is heard of, or its trial is free.
+        """
+        heard: dict[int, Any] = {}
+        while not (found := self.look(heard)).is_over:
+            if found.mine:
+                yield found.mine
+                heard = {}
+            else:
+                time.sleep(self.claims.pause)
+
+    def look(self, heard: dict[int, Any]) -> Found:
+        """Look for a trial to be trained; `heard` has what was heard of others since it was empty."""
+        return next_trial(self.optuna, self.study, self.plan, self.claims, heard)
 
     def run_of(self, trial: Any) -> tuple[RunConfig, Path]:
         """Return the settings that were drawn for a trial, and its folder."""
@@ -208,22 +220,23 @@ def storage_errors(folder: Path) -> Iterator[None]:
         ) from None
 
 
-def next_trial(optuna: Any, study: Any, plan: Plan, claims: Claims) -> tuple[Any, Claim] | None:
-    """Return an interrupted trial, or a new one if there are not enough, and its claim.
+class Found(NamedTuple):
+    """A trial to be trained and its claim, if there is one now; `is_over` if there will be none."""
 
-    A process that may have died is waited for until it is heard of, or its trial is free.
-    """
-    heard: dict[int, Any] = {}
-    while True:
-        with claims.turn():
-            if mine := free_trial(optuna, study, claims):
-                return mine
-            if len(begun(optuna, study)) < plan.runs and not study.user_attrs.get("exhausted"):
-                return new_trial(optuna, study, plan, claims)
-            running = in_state(study, optuna.trial.TrialState.RUNNING)
-            if all(claims.is_heard(trial.number, heard) for trial in running):
-                return None
-        time.sleep(claims.pause)
+    mine: tuple[Any, Claim] | None
+    is_over: bool = False
+
+
+def next_trial(optuna: Any, study: Any, plan: Plan, claims: Claims, heard: dict[int, Any]) -> Found:
+    """Find an interrupted trial, or make a new one if there are not enough."""
+    with claims.turn():
+        if mine := free_trial(optuna, study, claims):
+            return Found(mine)
+        if len(begun(optuna, study)) < plan.runs and not study.user_attrs.get("exhausted"):
+            return Found(new_trial(optuna, study, plan, claims))
+        running = in_state(study, optuna.trial.TrialState.RUNNING)
+        silent = [trial for trial in running if not claims.is_heard(trial.number, heard)]
+        return Found(None, not silent)
 
 
 def free_trial(optuna: Any, study: Any, claims: Claims) -> tuple[Any, Claim] | None:

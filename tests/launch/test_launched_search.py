@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 import linnet.launch.search as launched
 from linnet.launch.job import Job, Outcome, RunsFailed
-from linnet.launch.search import search_by
+from linnet.launch.jobs import Source
+from linnet.launch.search import Launched, search_by
 from linnet.runs.config import RunConfig, override
+from linnet.train.claims import DatabaseClaims, FolderClaim, FolderClaims
 from linnet.train.loop import train
 from linnet.train.samplers import Method
-from linnet.train.search import Plan
+from linnet.train.search import Found, Plan
 
 SETTINGS = {"unit": "lrn", "hidden_size": 4, "span": 3, "batch": 2, "steps": 2, "threads": 1, "device": "cpu"}
 RANGES = {"lr": (0.001, 0.1)}
@@ -34,9 +37,11 @@ class TwoAtATime:
     def __init__(self, errors: dict[str, str]):
         self.errors, self.most = errors, 0
 
-    def __call__(self, jobs: Iterable[Job], launcher: str, progress: Any = None) -> Iterator[Outcome]:
-        source = iter(jobs)
-        while taken := [job for _, job in zip(range(2), source, strict=False)]:
+    def __call__(
+        self, jobs: Iterable[Job], launcher: str, progress: Any = None
+    ) -> Generator[Outcome, None, None]:
+        source = Source(jobs)
+        while taken := source.take(2):
             self.most = max(self.most, len(taken))
             yield from map(self.made, reversed(taken))
 
@@ -66,6 +71,68 @@ def test_a_run_that_has_failed_is_reported_and_then_resumed(tmp_path: Path, monk
     assert error.value.exit_code == 3
     study = search_by("local:1", config(), tmp_path, Plan(RANGES, runs=3))
     assert states(study) == ["COMPLETE"] * 3
+
+
+def test_an_error_here_ends_the_runs_before_others_may_have_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    claims, held = FolderClaims(tmp_path), list[bool]()
+
+    def run_jobs(source: Iterable[Job], launcher: str, progress: Any) -> Generator[Outcome, None, None]:
+        try:
+            yield Outcome(next(iter(source)), {"valid": {}})
+        finally:
+            held.append(claims.take(0) is None)
+
+    monkeypatch.setattr(launched, "run_jobs", run_jobs)
+    with pytest.raises(KeyError):
+        search_by("local:2", config(), tmp_path, Plan(RANGES, runs=1))
+    assert held == [True]
+    assert claims.take(0) is not None
+
+
+class Study:
+    """Stands in for a search that finds these, one after the other."""
+
+    claims = DatabaseClaims
+
+    def __init__(self, *found: Found):
+        self.found, self.heard = iter(found), list[bool]()
+
+    def look(self, heard: dict[int, Any]) -> Found:
+        self.heard.append(bool(heard))
+        heard[7] = "once"
+        return next(self.found)
+
+    def run_of(self, trial: int) -> tuple[RunConfig, Path]:
+        return config(), Path(str(trial))
+
+    def tell(self, *how: Any) -> None:
+        pass
+
+
+def test_as_long_as_runs_are_trained_here_those_of_a_dead_process_are_found(monkeypatch: pytest.MonkeyPatch):
+    """And what was heard of others while runs were trained here says nothing of now."""
+    monkeypatch.setattr(launched, "PAUSE", 0.0)
+    monkeypatch.setattr(DatabaseClaims, "pause", 0.0, raising=False)
+    mine, theirs, nothing, over = (
+        *(Found((number, FolderClaim(Mock()))) for number in (0, 1)),
+        *(Found(None, is_over) for is_over in (False, True)),
+    )
+    study: Any = Study(mine, over, theirs, over, nothing, over)
+    searching = Launched(study)
+    jobs = searching.jobs()
+    first = next(jobs)
+    assert first is not None
+    assert next(jobs) is None
+    second = next(jobs)
+    assert second is not None
+    assert second.folder.name == "1"
+    assert next(jobs) is None
+    for job in (first, second):
+        searching.tell(Outcome(job, {"step": 2}))
+    assert list(jobs) == [None]
+    assert study.heard == [False, False, True, False, False, True]
 
 
 def test_a_pruner_needs_the_search_in_the_process_of_its_runs(tmp_path: Path):

@@ -280,7 +280,7 @@ def test_wherever_it_is_cut_off_there_are_as_many_runs_as_asked(
 
 def test_a_run_that_another_process_makes_is_left_to_it(tmp_path: Path):
     study = search.search(config(), tmp_path, Plan(RANGES, runs=1))
-    mine = search.next_trial(optuna, study, Plan(RANGES, runs=2), FolderClaims(tmp_path))
+    mine = search.next_trial(optuna, study, Plan(RANGES, runs=2), FolderClaims(tmp_path), {}).mine
     assert mine is not None
     with mine[1]:
         assert states(search.search(config(), tmp_path, Plan(RANGES, runs=2))) == ["COMPLETE", "RUNNING"]
