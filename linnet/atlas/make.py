@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -195,11 +196,13 @@ class Making:
         """Make the runs of a seed, and measure each while the workers make others."""
         missing = self.missing(view, seed)
         said = time.monotonic()
-        for done, outcome in enumerate(run_jobs([job for _, job in missing.values()], self.launcher), 1):
-            self.finish(missing[outcome.job.folder][0], outcome)
-            if time.monotonic() - said > PAUSE:
-                said = time.monotonic()
-                self.say(f"equal {view}, seed {seed}: {done:,} of {len(missing):,} runs")
+        # Closed after an error here, too: runs in other processes then end.
+        with closing(run_jobs([job for _, job in missing.values()], self.launcher)) as outcomes:
+            for done, outcome in enumerate(outcomes, 1):
+                self.finish(missing[outcome.job.folder][0], outcome)
+                if time.monotonic() - said > PAUSE:
+                    said = time.monotonic()
+                    self.say(f"equal {view}, seed {seed}: {done:,} of {len(missing):,} runs")
 
     # ------------------------------------------------------------------------------ after the runs
 
