@@ -174,7 +174,7 @@ class Comparing:
         return run_jobs([Job(*each) for each in self.runs], self.launcher, board.progress, self.task)
 
     def ended(self, outcome: Outcome, board: Board) -> None:
-        (config, path), result = outcome.job, outcome.result
+        config, path, result = outcome.job.config, outcome.job.folder, outcome.result
         self.unfinished -= 1
         board.ended(outcome)
         if result is None:

@@ -29,7 +29,8 @@ from linnet.tasks.results import Metric
 from linnet.train.progress import Plain, Progress, choose
 from linnet.train.ranges import LogRange, Range
 from linnet.train.samplers import NO_PRUNER, SHRINKING, Method
-from linnet.train.search import DEAD_AFTER, Plan, ranges_of
+from linnet.train.search import Plan, ranges_of
+from linnet.train.study import DEAD_AFTER
 
 
 def add_options(command: argparse.ArgumentParser) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -19,8 +19,11 @@ EXPECTED = (RuntimeError, ValueError, OSError, ImportError)
 
 
 class Job(NamedTuple):
+    """A run to be made; `validated` is called in its process after each validation, see `train`."""
+
     config: RunConfig
     folder: Path
+    validated: Callable[[Sequence[float]], None] | None = None
 
 
 class Answer(NamedTuple):

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from linnet.launch.follow import Followers
 from linnet.launch.job import Answer, Job, Outcome, failure
@@ -56,7 +56,8 @@ def in_turn(
         shown = progress(job.folder.name) if progress else None
         try:
             known = read_task(job.config)
-            answer = Answer(train(job.config, job.folder, shown, known, launcher=IN_THIS_PROCESS))
+            how: dict[str, Any] = {"validated": job.validated, "launcher": IN_THIS_PROCESS}
+            answer = Answer(train(job.config, job.folder, shown, known, **how))
         except Exception as error:  # of one run, and others go on
             if processes() > 1:
                 raise  # the other processes of this run wait for this one

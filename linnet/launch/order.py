@@ -15,15 +15,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from linnet.base.machine import installed_version
 from linnet.launch.job import Job
 from linnet.runs.config import RunConfig
 from linnet.runs.errors import Mismatch
 from linnet.tasks import TASKS
 from linnet.tasks.base import Task
 from linnet.train.own_files import digests
-
-PACKAGES = ("linnet-rnn", "torch")
+from linnet.train.same_study import versions
 
 
 class Order(NamedTuple):
@@ -65,10 +63,6 @@ class Orders:
         if known is not None and type(known) is TASKS[config.task] and known.data == config.data:
             return known.with_model(config.model)
         return TASKS[config.task](config.data, config.model, config.loop.seed)
-
-
-def versions() -> dict[str, str]:
-    return {name: installed_version(name) for name in PACKAGES}
 
 
 def fingerprint(task: Task) -> str:

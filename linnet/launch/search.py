@@ -1,7 +1,7 @@
 """A search whose runs a launcher makes: this process draws their settings and tells the study their results.
 
-The next run is drawn when there is room for it, so that it follows from those that have ended. A pruner stops
-runs from the process that trains them, so it needs the search in that process: see linnet.train.search.
+The next run is drawn when there is room for it, so that it follows from those that have ended. The process
+that trains a run reports its validations to the study, and there a pruner stops it: see linnet.train.reports.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from linnet.runs.config import RunConfig
 from linnet.runs.errors import log
 from linnet.train.claims import Claim, Lost
 from linnet.train.progress import Progress
-from linnet.train.samplers import NO_PRUNER
-from linnet.train.search import DEAD_AFTER, Plan, Searching, begin, report_worst, search, storage_errors
+from linnet.train.reports import report_worst
+from linnet.train.search import Plan, Searching, begin, search
+from linnet.train.study import DEAD_AFTER, storage_errors
 
 PAUSE = 1.0
 """Seconds between two looks at whether a process that shares the study has left a run."""
@@ -39,11 +40,6 @@ def search_by(
     """Continue the study in this folder until it has `plan.runs` runs; return the study."""
     if launcher == IN_THIS_PROCESS:
         return search(config, folder, plan, storage=storage, progress=progress, dead_after=dead_after)
-    if plan.pruner.name != NO_PRUNER:
-        raise ValueError(
-            f"--pruner {plan.pruner.name} stops runs of the process that searches, and --launcher {launcher} "
-            "makes them in others: leave out one, or start the same command several times without --launcher"
-        )
     with storage_errors(folder):
         launched = Launched(begin(config, folder, plan, storage, dead_after))
         try:
@@ -96,7 +92,7 @@ class Launched:
                 yield None
 
     def begin(self, trial: Any, claim: Claim) -> Job:
-        job = Job(*self.searching.run_of(trial))
+        job = Job(*self.searching.run_of(trial), self.searching.reports_of(trial))
         self.held[job.folder] = trial, claim.__enter__()
         self.begun, self.heard = self.begun + 1, {}
         return job
@@ -111,6 +107,8 @@ class Launched:
             elif outcome.kind == "NotFinite":
                 report_worst(trial)
                 self.searching.tell_stopped(trial, claim, "not finite")
+            elif outcome.kind == "Pruned":
+                self.searching.tell_stopped(trial, claim, "pruner")
             else:
                 self.failed.append(outcome)
                 return

@@ -14,7 +14,7 @@ from typing import Any
 from linnet.launch.job import EXPECTED, Answer, failure
 from linnet.launch.order import Order, enter, refuse_other_data, refuse_other_versions
 from linnet.runs.config import RunConfig
-from linnet.runs.errors import Damaged, DiskFull, Mismatch, room_for
+from linnet.runs.errors import Damaged, DiskFull, Mismatch, Pruned, room_for
 from linnet.runs.overwrite import is_run, refuse_occupied
 from linnet.runs.records import make_folder
 from linnet.runs.status import FAILED, FINISHED, LOG, RUNNING, Status, read_status, write_status
@@ -74,12 +74,12 @@ def follow(order: Order) -> Answer:
 
 
 def make_run(order: Order) -> Answer:
-    config, folder = order.job
+    job = order.job
     try:
-        task = read_task(config)
+        task = read_task(job.config)
         refuse_other_data(task, order.data)
         how: dict[str, Any] = {"threads": order.threads, "launcher": order.launcher}
-        return Answer(train(config, folder, Plain(), task, **how))
+        return Answer(train(job.config, job.folder, Plain(), task, job.validated, **how))
     except EXPECTED as error:
         print(error, file=sys.stderr)
         raise
@@ -89,8 +89,8 @@ def make_run(order: Order) -> Answer:
 
 
 def note_failure(order: Order, error: Exception) -> None:
-    """Note the failure of a run that has not begun; one that has begun has noted it."""
-    if may_note(order.job.folder, error):
+    """Note the failure of a run that has not begun; one that has begun has noted how it has ended."""
+    if not isinstance(error, Pruned) and may_note(order.job.folder, error):
         failed = Status(FAILED, launcher=order.launcher, error=str(error) or repr(error))
         write_status(order.job.folder, failed)
 

@@ -49,5 +49,10 @@ def common(config: RunConfig, ranges: Iterable[str]) -> dict[str, Any]:
         "task": config.task,
         **{name: value for name, value in parts if name not in free},
         **{f"the contents of --{name.replace('_', '-')}": code for name, code in files.items()},
-        **{package: installed_version(package) for package in PACKAGES},
+        **versions(),
     }
+
+
+def versions() -> dict[str, str]:
+    """Return the versions on which results depend. A checkout has the number of its next release."""
+    return {name: installed_version(name) for name in PACKAGES}

@@ -12,35 +12,28 @@ processes can share.
 
 from __future__ import annotations
 
-import math
 import os
-import re
 import socket
 import time
-import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from linnet.runs.config import RunConfig, override
-from linnet.runs.errors import Damaged, Mismatch, NotFinite, Pruned, Stopped, log, missing, room_for
-from linnet.runs.records import Row, file_lock, make_folder, read_result, write_atomically
+from linnet.runs.errors import Mismatch, NotFinite, Pruned, log, room_for
+from linnet.runs.records import Row, make_folder, read_result
 from linnet.runs.stored import within
-from linnet.runs.untrusted import LARGE, check, open_file, parse_json, read_bytes
+from linnet.runs.untrusted import check
 from linnet.tasks import TASKS
 from linnet.tasks.results import Metric
-from linnet.train.claims import Claim, Claims, DatabaseClaims, FolderClaims, Lost, Watched, first_line
+from linnet.train.claims import Claim, Claims, FolderClaims, Lost, Watched
 from linnet.train.loop import train
 from linnet.train.progress import Progress, Silent
 from linnet.train.ranges import Ranges, Space, checked, distribution, draw, kind_of, narrowed
+from linnet.train.reports import Reports, name_of, report, report_worst
 from linnet.train.same_study import refuse_other
 from linnet.train.samplers import NO_PRUNER, SHRINKING, Method, make
-
-ADDRESS = re.compile(r"[a-z][a-z0-9+]+:")  # with one letter it is a drive of Windows
-POSTGRES = re.compile(r"^postgres(ql)?://")
-DEAD_AFTER = 60.0
-"""Seconds after which a process that the database has not heard of is taken for dead."""
+from linnet.train.study import DEAD_AFTER, load_optuna, open_storage, open_study, storage_errors
 
 
 class Plan(NamedTuple):
@@ -88,6 +81,7 @@ class Searching(NamedTuple):
     plan: Plan
     study: Any
     claims: Claims
+    storage: str | None
 
     def trials(self) -> Iterator[tuple[Any, Claim]]:
         """Yield the trials to be trained, each with its claim, until there is nothing left to do.
@@ -112,6 +106,10 @@ class Searching(NamedTuple):
         where = self.folder / name
         trial.set_user_attr("where", f"{socket.gethostname()}:{where.resolve()}")
         return within(override(self.config, trial.user_attrs["settings"]), name), where
+
+    def reports_of(self, trial: Any) -> Reports:
+        """Return what tells the study of a trial's validations, from another process."""
+        return Reports(self.folder, self.storage, self.plan.pruner, trial.number)
 
     def tell(self, trial: Any, claim: Claim, result: Row) -> None:
         """Tell the study the result of a run."""
@@ -143,7 +141,7 @@ def begin(config: RunConfig, folder: Path, plan: Plan, storage: str | None, dead
         refuse_other(study, config, plan.ranges, folder)
         if isinstance(claims, FolderClaims):
             check_costs(optuna, study, folder, TASKS[config.task].selected_by(config.data))
-    return Searching(optuna, config, folder, plan, study, claims)
+    return Searching(optuna, config, folder, plan, study, claims, storage)
 
 
 def make_run(
@@ -170,54 +168,7 @@ def make_run(
         log.warning("%s", error)
 
 
-def report(optuna: Any, trial: Any, costs: Sequence[float]) -> None:
-    """Report the cost of each validation to the study; raise Pruned if its pruner stops the run.
-
-    A step of the pruner is a validation. Those that were reported before are not reported again: the run may
-    have been resumed. If the storage fails, they are reported after the next validation.
-    """
-    try:
-        known = reported(trial)
-        for number, cost in enumerate(costs, 1):
-            if number not in known:
-                trial.report(cost, number)
-        if trial.should_prune():
-            raise Pruned(f"run {name_of(trial)} was stopped by the pruner after {len(costs)} validations")
-    except optuna.exceptions.StorageInternalError as error:
-        log.warning("run %s goes on, unknown to its study: %s", name_of(trial), first_line(error))
-
-
-def report_worst(trial: Any) -> None:
-    """A sampler compares runs that were stopped by their last report."""
-    trial.report(math.inf, max(reported(trial), default=0) + 1)
-
-
-def reported(trial: Any) -> Mapping[int, float]:
-    return trial.study.get_trials(deepcopy=False)[trial.number].intermediate_values
-
-
-def name_of(trial: Any) -> str:
-    return f"{trial.number:04}"
-
-
 # ----------------------------------------------------------------------------------- the next run
-
-
-@contextmanager
-def storage_errors(folder: Path) -> Iterator[None]:
-    """Say what to do about errors of the storage of a study."""
-    load_optuna()
-    from optuna.exceptions import OptunaError
-    from sqlalchemy.exc import SQLAlchemyError
-
-    try:
-        yield
-    except (OptunaError, SQLAlchemyError) as error:
-        raise Stopped(
-            f"the storage of the study in {folder} failed ({first_line(error)}). It is a journal file or the "
-            "address of a database, like sqlite:///study.db or postgresql://user@host/name. The runs are "
-            "kept: repeat the command once it works"
-        ) from None
 
 
 class Found(NamedTuple):
@@ -267,161 +218,10 @@ def new_trial(optuna: Any, study: Any, plan: Plan, claims: Claims) -> tuple[Any,
 # ---------------------------------------------------------------------------------------- the study
 
 
-def load_optuna() -> Any:
-    try:
-        import optuna
-    except ImportError:
-        raise missing("linnet search", "optuna") from None
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    return optuna
-
-
 def methods_of(optuna: Any, plan: Plan) -> dict[str, Any]:
     """Return the sampler and the pruner of a study."""
     own = plan.sampler._replace(name="random") if plan.sampler.name == SHRINKING else plan.sampler
     return {"sampler": make(optuna, "sampler", own), "pruner": make(optuna, "pruner", plan.pruner)}
-
-
-def open_study(
-    optuna: Any, opened: Any, storage: str | None, folder: Path, methods: Mapping[str, Any]
-) -> Any:
-    with replaying(storage or folder / "study.log"):
-        study = optuna.create_study(study_name=folder.name, storage=opened, load_if_exists=True, **methods)
-    if has_own_folders(storage):
-        join_study(study, folder, storage)
-    else:
-        refuse_other_study(study, folder, storage)
-    study.set_user_attr("folder", folder_code(folder))
-    # A sampler that has drawn everything calls this; Optuna's own is for its own loop.
-    study.stop = lambda: study.set_user_attr("exhausted", True)
-    return study
-
-
-def has_own_folders(storage: str | None) -> bool:
-    """Whether processes that share the storage need not share a folder: a database on a server."""
-    return bool(storage and ADDRESS.match(storage) and not storage.startswith("sqlite"))
-
-
-def join_study(study: Any, folder: Path, storage: str | None) -> None:
-    """Make an empty folder one of the study."""
-    there = study.user_attrs.get("folder")
-    if there is not None and read_bytes(folder / "study.id") is None and not has_runs(folder):
-        write_atomically(folder / "study.id", there.encode())
-    refuse_other_study(study, folder, storage)
-
-
-def has_runs(folder: Path) -> bool:
-    return any(folder.glob("[0-9]*/config.json"))
-
-
-def refuse_other_study(study: Any, folder: Path, storage: str | None) -> None:
-    """Raise if the folder has the runs of another study, or the study has its runs elsewhere."""
-    there = study.user_attrs.get("folder")
-    if there is not None and there != folder_code(folder):
-        raise Mismatch(
-            f"the study {folder.name!r} in {hidden(storage)} has its runs in another folder than {folder}; "
-            "give that as --run-dir, or one of another name"
-        )
-    if there is None and has_runs(folder):
-        raise Mismatch(
-            f"the runs in {folder} are not of the study in {hidden(storage or 'study.log')}; give the "
-            "--storage with which they were made, or another --run-dir"
-        )
-
-
-def hidden(storage: str | None) -> str:
-    """Return the address of a storage without its password."""
-    return re.sub(r"(://[^:@/]*):[^@/]*@", r"\1:***@", storage or "")
-
-
-def folder_code(folder: Path) -> str:
-    """Return an identifier of the folder that does not depend on where it is mounted."""
-    path = folder / "study.id"
-    code = read_bytes(path)
-    if code is None:
-        code = uuid.uuid4().hex.encode()
-        write_atomically(path, code)
-    check(bool(re.fullmatch(rb"[0-9a-f]{32}", code)), path, "it is not the 32 digits of a study")
-    return code.decode()
-
-
-def open_storage(optuna: Any, storage: str | None, folder: Path, dead_after: float) -> tuple[Any, Claims]:
-    """Return a database by its address, or a journal file (the default), and who trains which run."""
-    if storage and has_own_folders(storage):
-        return open_database(optuna, storage, folder.name, dead_after)
-    return storage if storage and ADDRESS.match(storage) else journal(optuna, storage, folder), FolderClaims(
-        folder
-    )
-
-
-def open_database(optuna: Any, storage: str, study: str, dead_after: float) -> tuple[Any, Claims]:
-    from sqlalchemy.exc import IntegrityError, ProgrammingError
-    from sqlalchemy.pool import NullPool
-
-    url = driver(storage)
-    # A connection for each use: between two uses there are hours of training, in which one may break.
-    how: dict[str, Any] = {"poolclass": NullPool}
-    if url.startswith("postgresql"):
-        # Seconds, and milliseconds: a network that is cut is an error, and not a wait of hours.
-        how["connect_args"] = {"connect_timeout": 10, "keepalives_idle": 10, "tcp_user_timeout": 20_000}
-    attempts = 5
-    while True:
-        try:
-            opened = optuna.storages.RDBStorage(url, engine_kwargs=how)
-            return opened, DatabaseClaims(opened.engine, study, dead_after)
-        except (IntegrityError, ProgrammingError):
-            # Processes that begin at the same time make the same tables: the second one finds them.
-            attempts -= 1
-            if not attempts:
-                raise
-            time.sleep(0.2)
-        except ImportError:
-            raise missing(f"a study in {url.partition(':')[0]}", extra="postgres") from None
-
-
-def driver(storage: str) -> str:
-    """Return the address of a database with the name of our driver, where it has none."""
-    return POSTGRES.sub("postgresql+psycopg://", storage)
-
-
-def journal(optuna: Any, storage: str | None, folder: Path) -> Any:
-    """Return a journal file, which works in any shared folder."""
-    path = Path(storage or folder / "study.log")
-    # This lock ends with its process; Optuna's own remains after its process was killed.
-    lock = file_lock(path.with_name(f".{path.name}.lock"))
-    with lock:
-        mend(path)
-    backend = optuna.storages.journal.JournalFileBackend(str(path), lock_obj=lock)
-    with replaying(path):
-        return optuna.storages.JournalStorage(backend)
-
-
-@contextmanager
-def replaying(journal: str | Path) -> Iterator[None]:
-    """Report errors of Optuna while it replays a journal, which it does without checks."""
-    try:
-        yield
-    except (KeyError, TypeError, ValueError, AssertionError, IndexError, AttributeError) as error:
-        raise Damaged(f"{journal} is damaged: Optuna cannot read its study ({error!r})") from None
-
-
-def mend(path: Path) -> None:
-    """Remove an incomplete last line, which a full disk leaves: it would damage the next line."""
-    content = read_bytes(path, LARGE) or b""
-    if content and not content.startswith(b'{"op_code"'):
-        raise ValueError(f"{path} is not a journal of Optuna; give a journal, or the name of a new file")
-    whole = content[: content.rfind(b"\n") + 1]
-    for number, line in enumerate(whole.splitlines(), 1):
-        where = f"{path}, line {number}"
-        entry = parse_json(where, line)
-        check(
-            isinstance(entry, dict) and isinstance(entry.get("op_code"), int),
-            where,
-            "it is not an entry of Optuna",
-        )
-    if whole != content:
-        with open_file(path, "ab") as file:
-            file.truncate(len(whole))
 
 
 def in_state(study: Any, *states: Any) -> list[Any]:

@@ -7,17 +7,23 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
+import optuna
 import pytest
 
 import linnet.launch.search as launched
+from linnet import cli
 from linnet.launch.job import Job, Outcome, RunsFailed
 from linnet.launch.jobs import Source
 from linnet.launch.search import Launched, search_by
 from linnet.runs.config import RunConfig, override
+from linnet.runs.records import read_metrics
+from linnet.runs.status import read_status
 from linnet.train.claims import DatabaseClaims, FolderClaim, FolderClaims
 from linnet.train.loop import train
+from linnet.train.reports import name_of
 from linnet.train.samplers import Method
 from linnet.train.search import Found, Plan
+from linnet.train.study import journal
 
 SETTINGS = {"unit": "lrn", "hidden_size": 4, "span": 3, "batch": 2, "steps": 2, "threads": 1, "device": "cpu"}
 RANGES = {"lr": (0.001, 0.1)}
@@ -107,6 +113,9 @@ class Study:
     def run_of(self, trial: int) -> tuple[RunConfig, Path]:
         return config(), Path(str(trial))
 
+    def reports_of(self, trial: int) -> None:
+        pass
+
     def tell(self, *how: Any) -> None:
         pass
 
@@ -135,8 +144,26 @@ def test_as_long_as_runs_are_trained_here_those_of_a_dead_process_are_found(monk
     assert study.heard == [False, False, True, False, False, True]
 
 
-def test_a_pruner_needs_the_search_in_the_process_of_its_runs(tmp_path: Path):
-    plan = Plan(RANGES, runs=1, pruner=Method("median"))
-    with pytest.raises(ValueError, match="--pruner median stops runs of the process that searches"):
-        search_by("local:2", config(), tmp_path, plan)
-    assert states(search_by("local:1", config(), tmp_path, plan)) == ["COMPLETE"]
+def test_a_search_in_two_processes_reports_its_validations_and_prunes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    """Of the two runs that can be drawn, one does not learn."""
+    folder = tmp_path / "study"
+    settings = {**SETTINGS, "steps": 6, "evaluate_every": 2}
+    given = [word for name, value in settings.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    drawn = ["--ranges", "lr=0.001,100.0", "--sampler", "brute-force", "--runs", "2"]
+    pruner = ["--pruner", "threshold", "--pruner-options", "upper=10"]
+    how = ["--launcher", "local:2", "--run-dir", str(folder)]
+    assert cli.main(["search", "memory.copy", *given, *drawn, *pruner, *how]) == 0
+    assert "1 runs were stopped early" in capsys.readouterr().out
+    study = optuna.load_study(study_name="study", storage=journal(optuna, None, folder))
+    known = {trial.params["lr"]: trial for trial in study.trials}
+    good, bad = known[0.001], known[100.0]
+    assert (good.state.name, bad.state.name) == ("COMPLETE", "PRUNED")
+    assert (list(good.intermediate_values), list(bad.intermediate_values)) == ([1, 2, 3], [1])
+    assert bad.user_attrs["stopped_by"] == "pruner"
+    rows = read_metrics(folder / name_of(good), "valid")
+    assert list(good.intermediate_values.values()) == [row["loss"] for row in rows]
+    status = read_status(folder / name_of(bad))
+    assert status is not None
+    assert (status.state, status.launcher) == ("stopped", "local:2")

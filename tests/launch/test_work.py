@@ -12,11 +12,12 @@ from launched import config, jobs
 
 from linnet.launch import Job
 from linnet.launch.job import Outcome, RunsFailed
-from linnet.launch.order import Order, Orders, versions
+from linnet.launch.order import Order, Orders
 from linnet.launch.work import work
 from linnet.runs import records
 from linnet.runs.config import RunConfig, override
 from linnet.runs.status import LOG, Status, read_status, write_status
+from linnet.train.same_study import versions
 from tools import small_tasks
 
 HOST = socket.gethostname()

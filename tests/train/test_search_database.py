@@ -20,10 +20,12 @@ import toy
 import linnet
 from linnet.runs.config import RunConfig, override
 from linnet.runs.errors import Mismatch, Stopped
+from linnet.runs.remote import without_password
 from linnet.train import search
 from linnet.train.claims import DatabaseClaims, Lost
 from linnet.train.loop import train
 from linnet.train.search import Plan
+from linnet.train.study import driver
 
 LONG = {
     "optimiser": "sgd",
@@ -126,7 +128,7 @@ def test_a_run_is_taken_over_from_its_checkpoint_in_a_store(
 
 @pytest.fixture
 def claims(server: str, request: pytest.FixtureRequest) -> DatabaseClaims:
-    engine = sqlalchemy.create_engine(search.driver(server), poolclass=sqlalchemy.NullPool)
+    engine = sqlalchemy.create_engine(driver(server), poolclass=sqlalchemy.NullPool)
     return DatabaseClaims(engine, request.node.name, 0.4)
 
 
@@ -213,7 +215,7 @@ def test_a_run_that_was_lost_is_not_told(
     """Another process takes the run while this one trains; this one says so and ends with what is left."""
 
     def taken(*arguments: Any, **options: Any) -> Any:
-        engine = sqlalchemy.create_engine(search.driver(server))
+        engine = sqlalchemy.create_engine(driver(server))
         with engine.begin() as connection:
             connection.execute(sqlalchemy.text("UPDATE linnet_claims SET worker = 'x' WHERE number = 0"))
         engine.dispose()
@@ -258,5 +260,5 @@ def test_a_missing_driver_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_password_is_not_shown():
-    assert search.hidden("postgresql://me:secret@host/name") == "postgresql://me:***@host/name"
-    assert search.hidden("postgresql://me@host/name") == "postgresql://me@host/name"
+    assert without_password("postgresql://me:secret@host/name") == "postgresql://me:***@host/name"
+    assert without_password("postgresql://me@host/name") == "postgresql://me@host/name"
