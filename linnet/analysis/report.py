@@ -85,19 +85,25 @@ pre {{ background: var(--stripe); padding: .8rem; white-space: pre-wrap; font-si
 
 
 def write_report(
-    path: Path, runs: Sequence[Recorded], title: str, expected: int = 0, states: Sequence[State] = ()
+    path: Path,
+    runs: Sequence[Recorded],
+    title: str,
+    expected: int = 0,
+    states: Sequence[State] = (),
+    done: int | None = None,
 ) -> None:
     """Write the page.
 
-    expected   the number of runs of a comparison, some of which may not have finished or begun yet
+    expected   the number of runs, some of which may not have finished or begun yet
     states     what these runs do now
+    done       how many have ended, if `runs` are not all of them
     """
     lens = LENS if (path.parent / LENS).exists() else None
-    write_atomically(path, page(runs, title, expected, lens, states).encode())
+    write_atomically(path, page(runs, title, expected, lens, states, done).encode())
 
 
 def write_progress(path: Path, done: int, expected: int, states: Sequence[State]) -> None:
-    """Write again what the runs of an unfinished comparison do, without drawing the curves again."""
+    """Write again what runs do while they train, without drawing the curves again."""
     before, begin, rest = path.read_text(encoding="utf-8").partition(PROGRESS)
     _, end, after = rest.partition("</section>")
     if begin and end:
@@ -110,9 +116,10 @@ def page(
     expected: int = 0,
     lens: str | None = None,
     states: Sequence[State] = (),
+    done: int | None = None,
 ) -> str:
     """Return the page; `lens` is the address of the page in which the best model can be watched."""
-    done = sum(run.result is not None for run in runs)
+    done = sum(run.result is not None for run in runs) if done is None else done
     unfinished = done < expected
     body = [
         f"<h1>{escape(title)}</h1>",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -12,11 +11,11 @@ from typing import Any
 
 from linnet.analysis.board import Board
 from linnet.analysis.paired import paired_section
-from linnet.analysis.report import LENS, REFRESH, write_progress, write_report
-from linnet.analysis.runs import is_run, panels, read_run
-from linnet.analysis.states import State, states
+from linnet.analysis.report import LENS
+from linnet.analysis.runs import panels, read_run
 from linnet.analysis.table import best_run, text_table
 from linnet.cli.folders import RUNS, data_name, overwrite, send_again
+from linnet.cli.live_page import LivePage
 from linnet.cli.options import (
     add_cross_validation,
     add_launcher,
@@ -31,7 +30,6 @@ from linnet.cli.output import is_first_process, say, section_table
 from linnet.cli.parser import at_least_one, path_name
 from linnet.launch import Job, Outcome, run_jobs
 from linnet.launch.job import RunsFailed
-from linnet.launch.launchers import IN_THIS_PROCESS
 from linnet.runs.config import RunConfig
 from linnet.runs.load import load
 from linnet.runs.records import write_atomically
@@ -42,8 +40,6 @@ from linnet.train.compare import check_unit, plans, shared_task, variations
 
 FITTED = ("unit", "unit_options", "hidden_size", "hidden_sizes", "start_from")
 """The settings that a comparison chooses itself."""
-DRAWING = 0.1
-"""The share of the time that drawing the page may take while runs train in other processes."""
 VARY_HELP = "instead of --units and --budget: hidden_size=50,100 num_heads=1,4 trains one model per value"
 
 
@@ -135,6 +131,17 @@ def without(
     return [each for each in runs if each[1] not in gone]
 
 
+class ComparisonPage(LivePage):
+    """The page of a comparison, with all runs that have not failed."""
+
+    def __init__(self, *page: Any, given: Sequence[tuple[RunConfig, Path]]):
+        super().__init__(*page)
+        self.given = given
+
+    def runs(self) -> Sequence[Path]:
+        return [path for _, path in self.given]
+
+
 class Comparing:
     """A comparison under way: it trains one model after another, and keeps its page up to date."""
 
@@ -142,30 +149,25 @@ class Comparing:
         self, options: argparse.Namespace, folder: Path, runs: Sequence[tuple[RunConfig, Path]], task: Task
     ):
         self.folder, self.runs, self.task, self.tokens = folder, runs, task, options.sample_tokens
-        self.launcher, self.unfinished = options.launcher, len(runs)
-        self.page_due: float | None = None  # None: there is no page
-        self.progress_due = 0.0
+        self.launcher = options.launcher
         name, config = data_name(runs[0][0]), runs[0][0]
         varied = f"variations of {config.model.unit} on {name}"
         same_size = f"units on {name}, {options.budget:,} parameters each"
         self.title = f"{len(runs)} {varied if options.vary else same_size}"
-
-    @property
-    def page(self) -> Path:
-        return self.folder / "report.html"
+        self.page = ComparisonPage(folder, self.title, len(runs), options.launcher, given=runs)
 
     def run(self) -> list[Outcome]:
         """Make all runs, and show the results of those that could be made; return the others."""
         figure = self.task.figures(self.task.data)[0]
         names = [path.name for _, path in self.runs]
         failed: list[Outcome] = []
-        board = Board(names, figure, self.validated, self.stepped)
+        board = Board(names, figure, self.page.validated, self.page.stepped)
         with board, closing(self.outcomes(board)) as outcomes:
             for outcome in outcomes:
                 self.ended(outcome, board)
                 if outcome.result is None:
                     failed.append(outcome)
-        self.runs = without(failed, self.runs)
+        self.runs = self.page.given = without(failed, self.runs)
         if self.runs:
             self.conclude()
         return failed
@@ -175,14 +177,10 @@ class Comparing:
 
     def ended(self, outcome: Outcome, board: Board) -> None:
         config, path, result = outcome.job.config, outcome.job.folder, outcome.result
-        self.unfinished -= 1
         board.ended(outcome)
-        if result is None:
-            return
-        if text := self.task_of(config).sample(load(path).model, self.tokens):
+        if result and (text := self.task_of(config).sample(load(path).model, self.tokens)):
             write_atomically(path / "sample.txt", text.encode())
-        if self.unfinished and (self.launcher == IN_THIS_PROCESS or self.is_page_due):
-            self.write_page()
+        self.page.ended()
 
     def conclude(self) -> None:
         """Measure what needs a quiet machine, and show the results."""
@@ -192,43 +190,12 @@ class Comparing:
         say("measuring the speed of each model alone ...")
         measure_speeds(self.runs, self.task)
         self.write_lens()
-        self.write_page()
+        self.page.write()
         self.say_results()
 
     def task_of(self, config: RunConfig) -> Task:
         """The task of a run; the data that this comparison has read is not read again for the same fold."""
         return self.task.with_settings(config.data, config.model, config.loop.seed)
-
-    def validated(self) -> None:
-        """Write the page after the first validation of all: there is something to look at early."""
-        if self.page_due is None:
-            self.write_page()
-            say(f"the first curves are in {self.page}, which updates by itself")
-        elif self.launcher != IN_THIS_PROCESS and self.is_page_due:
-            self.write_page()
-
-    def stepped(self) -> None:
-        """Write what runs in other processes do, every few seconds; this process has nothing else to do."""
-        now = time.monotonic()
-        if self.launcher != IN_THIS_PROCESS and self.page_due is not None and now > self.progress_due:
-            self.progress_due = now + REFRESH
-            write_progress(self.page, len(self.runs) - self.unfinished, len(self.runs), self.states())
-
-    def states(self) -> list[State]:
-        return states([path for _, path in self.runs], self.folder) if self.unfinished else []
-
-    @property
-    def is_page_due(self) -> bool:
-        """Whether drawing the page again leaves most of the time to the runs in other processes."""
-        return self.page_due is None or time.monotonic() > self.page_due
-
-    def write_page(self) -> None:
-        """Write the page with the runs that have begun."""
-        if is_first_process():
-            began, folders = time.monotonic(), [path for _, path in self.runs]
-            runs = [read_run(path) for path in folders if is_run(path)]
-            write_report(self.page, runs, self.title, len(self.runs), self.states())
-            self.page_due = time.monotonic() + max(REFRESH, (time.monotonic() - began) / DRAWING)
 
     def write_lens(self) -> None:
         """Write the page in which the best model can be watched, if it reads a text that can be typed."""
@@ -252,6 +219,6 @@ class Comparing:
             say(f"\n{section.title}. {section.about}\n\n{section_table(section)}")
         for each in runs if runs[0].sample else ():
             say(f"\n{each.name} writes:\n  {each.sample.strip()}")
-        say(f"\nThe page is {self.page}")
+        say(f"\nThe page is {self.page.path}")
         if (self.folder / LENS).exists():
             say(f"Type a text and watch the best model read it: {self.folder / LENS}")

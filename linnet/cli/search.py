@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from linnet.cli.folders import RUNS
+from linnet.cli.folders import RUNS, data_name
+from linnet.cli.live_page import Followed, LivePage
 from linnet.cli.options import (
     add_launcher,
     add_run_options,
@@ -23,7 +26,9 @@ from linnet.cli.parser import at_least_one, path_name
 from linnet.launch.launchers import IN_THIS_PROCESS
 from linnet.launch.search import search_by
 from linnet.runs.config import RunConfig
-from linnet.runs.errors import NotFinite
+from linnet.runs.errors import Damaged, NotFinite
+from linnet.runs.records import read_result
+from linnet.runs.status import RUNNING, read_status
 from linnet.tasks import TASKS
 from linnet.tasks.results import Metric
 from linnet.train.progress import Plain, Progress, choose
@@ -31,6 +36,9 @@ from linnet.train.ranges import LogRange, Range
 from linnet.train.samplers import NO_PRUNER, SHRINKING, Method
 from linnet.train.search import Plan, ranges_of
 from linnet.train.study import DEAD_AFTER
+
+BEST = 10
+"""How many of the runs that have finished the page shows."""
 
 
 def add_options(command: argparse.ArgumentParser) -> None:
@@ -121,12 +129,66 @@ def run(options: argparse.Namespace) -> None:
     # Of several runs at the same time, each has lines of its own: one terminal has one bar.
     progress = choose if options.launcher == IN_THIS_PROCESS else plain
     how: dict[str, Any] = {"storage": options.storage, "dead_after": options.dead_after}
-    study = search_by(options.launcher, config, options.folder, plan, progress=progress, **how)
-    say_best(study, options.folder, TASKS[options.task].selected_by(config.data))
+    selects = TASKS[options.task].selected_by(config.data)
+    page = SearchPage(options.folder, title_of(config, plan), plan.runs, options.launcher, selects=selects)
+
+    def followed(name: str) -> Followed:
+        return Followed(progress(name), page)
+
+    study = search_by(options.launcher, config, options.folder, plan, progress=followed, **how)
+    say_best(study, options.folder, selects)
+    page.finish()
 
 
 def plain(name: str) -> Progress:
     return Plain(name=name)
+
+
+def title_of(config: RunConfig, plan: Plan) -> str:
+    """Return the title of the page of a search."""
+    searched = " and ".join(name.replace("+", ", ") for name in plan.ranges)
+    return f"A search over {searched}: {plan.runs} runs of {config.model.unit} on {data_name(config)}"
+
+
+class SearchPage(LivePage):
+    """The page of a search: its best runs, and those under way."""
+
+    draws_each = False
+
+    def __init__(self, *page: Any, selects: Metric):
+        super().__init__(*page)
+        self.selects, self.costs = selects, dict[Path, float]()
+
+    def runs(self) -> Sequence[Path]:
+        under_way = self.look()
+        best = sorted(self.costs, key=self.costs.__getitem__)[:BEST]
+        return sorted([*best, *under_way])
+
+    def look(self) -> list[Path]:
+        """Return the runs under way, of all processes of this folder, and count those that have ended."""
+        under_way, stopped = [], 0
+        for path in self.folder.glob("[0-9]*/"):
+            # A damaged run is the affair of the process that trains it.
+            with suppress(Damaged, OSError):
+                if path not in self.costs and (result := read_result(path)):
+                    self.costs[path] = self.selects.cost(result["valid"])
+                if path not in self.costs and (status := read_status(path)):
+                    stopped += bool(status.error)
+                    if status.state == RUNNING and not status.was_killed:
+                        under_way.append(path)
+        self.done = len(self.costs) + stopped
+        return under_way
+
+    def count_end(self) -> None:
+        self.look()
+
+    def finish(self) -> None:
+        """Write the page for the last time in this process; others may still train."""
+        if not self.look():
+            self.count = self.done
+        if self.costs:
+            self.write()
+            say(f"The page is {self.path}")
 
 
 def say_best(study: Any, folder: Path, selects: Metric) -> None:

@@ -155,7 +155,12 @@ def test_a_search_in_two_processes_reports_its_validations_and_prunes(
     pruner = ["--pruner", "threshold", "--pruner-options", "upper=10"]
     how = ["--launcher", "local:2", "--run-dir", str(folder)]
     assert cli.main(["search", "memory.copy", *given, *drawn, *pruner, *how]) == 0
-    assert "1 runs were stopped early" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "1 runs were stopped early" in said
+    assert f"the first curves are in {folder / 'report.html'}" in said
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    assert "A search over lr: 2 runs of lrn on " in page
+    assert "http-equiv" not in page
     study = optuna.load_study(study_name="study", storage=journal(optuna, None, folder))
     known = {trial.params["lr"]: trial for trial in study.trials}
     good, bad = known[0.001], known[100.0]
