@@ -77,6 +77,29 @@ def test_commands_that_install_follow_one_constant(monkeypatch: pytest.MonkeyPat
     assert project.advice("lm") == "pip install 'linnet-rnn[lm]'"
 
 
+def test_badges_and_the_notebook_s_link_wait_for_the_release(monkeypatch: pytest.MonkeyPatch):
+    begin, end = install.markers("badges")
+    before = f"{begin}\n\n{end}\n"
+    assert install.written(before) == before
+    monkeypatch.setattr(project, "ON_INDEX", True)
+    public = install.written(before)
+    assert f"pypi/v/{project.NAME})" in public
+    assert "badge/torch-2.10_to_" in public
+    assert install.written(public) == public
+    assert f"github/linnet-rnn/linnet/blob/main/{install.NOTEBOOK}" in install.notebook()
+    assert (ROOT / install.NOTEBOOK).exists()
+    assert project.REPOSITORY in install.citation()
+    monkeypatch.setattr(project, "ON_INDEX", False)
+    assert install.written(public) == before
+    assert project.REPOSITORY not in install.citation()
+
+
+def test_the_workflow_of_the_badge_exists(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(project, "ON_INDEX", True)
+    (name,) = re.findall(r"workflows/([\w.]+)/badge", install.badges())
+    assert GITHUB / "workflows" / name in WORKFLOWS
+
+
 def test_messages_say_it_by_the_constant():
     """No file of the package names an extra of the package behind `pip install` itself."""
     texts = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "linnet").rglob("*.py")}

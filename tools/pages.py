@@ -32,7 +32,7 @@ from linnet.atlas.table import ABOUT_VIEWS, FASTEST, matrix, summary, with_resul
 from linnet.atlas.table import circumstances as circumstances_of
 from linnet.base.pages import filled
 from linnet.base.tables import markdown
-from tools import figures, microcontroller, ready, targets
+from tools import decision, figures, microcontroller, ready, targets
 from tools.compat import models_page, record
 from tools.compat import page as compatibility
 from tools.compat.forecasts import measure as rivals
@@ -75,6 +75,12 @@ def write_readme(readme: Path, rows: Sequence[Row]) -> None:
 def write_engines(readme: Path, rows: Sequence[Row]) -> None:
     """Write the table with the speed relative to inference engines."""
     fill(readme, "engines", engines_table(rows))
+
+
+def write_decision(readme: Path, records: decision.Records) -> None:
+    """Write the tables of light units and LSTM, and of the times in other libraries."""
+    fill(readme, "decision", decision.decision_table(records))
+    fill(readme, "libraries", decision.libraries_table(records))
 
 
 def engines_table(rows: Sequence[Row]) -> str:
@@ -423,6 +429,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         )
     write_readme(README, rows)
     write_engines(README, rows)
+    write_decision(README, decision.Records.read())
     write_picture(PICTURE, rows)
     write_benchmarks(BENCHMARKS, rows, PLOT)
     atlas = read_atlas(ATLAS_RECORD)

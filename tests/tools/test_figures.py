@@ -13,7 +13,7 @@ from benchmarks import rows
 from benchmarks.fresh import has_history
 from experiments import results
 from linnet.atlas.record import read_atlas
-from tools import figures, microcontroller, pages, targets
+from tools import decision, figures, microcontroller, pages, targets
 from tools.compat import models_page, page, record
 from tools.compat.forecasts import measure
 from tools.compat.projects import MODELS, PROJECTS
@@ -24,6 +24,7 @@ MARK = "<!-- benchmarks/compat.csv: sb3-contrib, time, {}, ratio -->"
 def write_readme(path: Path) -> None:
     pages.write_readme(path, rows.read(pages.RESULTS))
     pages.write_engines(path, rows.read(pages.RESULTS))
+    pages.write_decision(path, decision.Records.read())
 
 
 WRITERS: dict[Path, Callable[[Path], object]] = {

@@ -178,6 +178,8 @@ def test_the_tables_of_the_atlas_say_which_units_are_best(tmp_path: Path):
     [
         (pages.README, "speed"),
         (pages.README, "engines"),
+        (pages.README, "decision"),
+        (pages.README, "libraries"),
         (pages.BENCHMARKS, "speed"),
         (pages.BENCHMARKS, "targets"),
         (pages.WHICH_UNIT, "memory"),
