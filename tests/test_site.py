@@ -206,3 +206,18 @@ def test_no_figure_is_white_in_the_dark(site: Path, browser: Any):
             picture = images.open(io.BytesIO(figure.screenshot())).convert("L")
             assert picture.getpixel((2, 2)) < 60, figure.get_attribute("src")
     page.close()
+
+
+@needs_chromium
+def test_the_lens_of_a_unit_follows_the_theme_of_the_site(site: Path, browser: Any):
+    """The colour scheme is not emulated, since the frame would have that of the emulation."""
+    page = browser.new_page(color_scheme="null", bypass_csp=True)
+    page.goto((site / "units" / "lrn.html").as_uri())
+    page.locator("iframe").scroll_into_view_if_needed()
+    page.wait_for_function("frames.length === 1")
+    for theme in ("dark", "light"):
+        page.evaluate(f"document.body.dataset.theme = {theme!r}")
+        page.frames[1].wait_for_function(
+            f"matchMedia('(prefers-color-scheme: {theme})').matches", timeout=9000
+        )
+    page.close()

@@ -61,7 +61,7 @@ tbody tr:nth-child(even) {{ background: var(--stripe); }}
 .best {{ font-weight: 700; }}
 dl {{ display: grid; grid-template-columns: max-content 1fr; gap: .2rem 1rem; font-size: .9rem; }}
 dt {{ font-weight: 600; }} dd {{ margin: 0; }}
-.plots {{ display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 28rem), 1fr));
+.plots {{ display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 28rem), 1fr));
   gap: 1.5rem; margin-top: 1.5rem; }}
 a {{ color: var({BLUE.variable}); }}
 figure {{ margin: 0; }} figure svg {{ display: block; width: 100%; height: auto; }}
@@ -207,7 +207,7 @@ def baselines(runs: Sequence[Recorded]) -> str:
     if found and len(runs) > 1:
         found = found._replace(rows=found.rows[:-1])
     lines = verdict(done[0].config, done[0].result) if len(runs) == 1 else ()
-    table = f"<h2>{escape(found.title)}</h2>{detail(found)}" if found else ""
+    table = f"<h2>{escape(found.title)}</h2>{detail(found, listed=True)}" if found else ""
     return table + "".join(f"<p>{escape(line)}</p>" for line in lines)
 
 
@@ -309,13 +309,18 @@ def details(runs: Sequence[Recorded]) -> str:
     return "\n".join(["<h2>The tests in detail</h2>", *texts]) if texts else ""
 
 
-def detail(section: Section) -> str:
+def detail(section: Section, listed: bool = False) -> str:
+    """Return a table, which scrolls on a phone; `listed`: with many columns it becomes a list of cards."""
+    wide = listed and len(section.head) > MOST_COLUMNS
     columns = zip(*section.rows, strict=True) if section.rows else [()] * len(section.head)
     marks = ["" if all(map(NUMBER.fullmatch, column)) else " class=text" for column in columns]
-    body = "".join(f"<tr>{cells(row, 'td', marks)}</tr>" for row in section.rows)
+    labels = [f' data-label="{escape(label)}"' if wide else "" for label in section.head]
+    each = [mark + label for mark, label in zip(marks, labels, strict=True)]
+    body = "".join(f"<tr>{cells(row, 'td', each)}</tr>" for row in section.rows)
     head = f"<thead><tr>{cells(section.head, 'th', marks)}</tr></thead>"
+    kind = '"detail wide"' if wide else "detail"
     return (
-        f'<p class="note">{escape(section.about)}</p><table class=detail>{head}<tbody>{body}</tbody></table>'
+        f'<p class="note">{escape(section.about)}</p><table class={kind}>{head}<tbody>{body}</tbody></table>'
     )
 
 
