@@ -18,6 +18,9 @@ EXPECTED = (RuntimeError, ValueError, OSError, ImportError)
 """Errors that tell the user what to do; of others, the traceback is shown too."""
 
 
+AT_CTRL_C = "each run writes a checkpoint after its update; again: stop at once"
+
+
 class Job(NamedTuple):
     """A run to be made; `validated` is called in its process after each validation, see `train`."""
 

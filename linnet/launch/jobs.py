@@ -122,10 +122,7 @@ def at_the_same_time(
     except BaseException as error:
         # Ctrl-C, an error here, or the caller wants no further outcomes.
         if isinstance(error, KeyboardInterrupt):
-            print(
-                "\nCtrl-C: each run writes a checkpoint after its update; again: stop at once",
-                file=sys.stderr,
-            )
+            print(f"\nCtrl-C: {workers.at_ctrl_c}", file=sys.stderr)
         workers.interrupt()
         raise
     finally:

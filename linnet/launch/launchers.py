@@ -36,9 +36,11 @@ class Workers(Protocol):
     queues     whether it takes more, and makes them later
     is_batch   whether runs are submitted together, such as the array of jobs of a cluster
     pause      seconds between two looks at whether a run has ended
+    at_ctrl_c  what Ctrl-C does, for the user
     """
 
     is_batch: bool
+    at_ctrl_c: str
 
     @property
     def queues(self) -> bool: ...
@@ -52,7 +54,7 @@ class Workers(Protocol):
     def submit(self, orders: Sequence[Order]) -> Sequence[Handle]: ...
 
     def interrupt(self) -> None:
-        """End all runs, such that they can be resumed."""
+        """End all runs, such that they can be resumed, as Ctrl-C does."""
 
     def close(self) -> None: ...
 

@@ -15,7 +15,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from linnet.launch.cores import possible, say_shared_cores
-from linnet.launch.job import Answer
+from linnet.launch.job import AT_CTRL_C, Answer
 from linnet.launch.order import Order
 from linnet.runs.errors import Stopped, log
 
@@ -40,7 +40,7 @@ class LocalWorkers:
         # An interrupt must find each worker that makes a run, even one that is just being started.
         self.lock, self.stopped = threading.Lock(), False
 
-    queues, is_batch, pause = True, False, 0.02
+    queues, is_batch, pause, at_ctrl_c = True, False, 0.02, AT_CTRL_C
 
     @property
     def slots(self) -> int:

@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from linnet.base.project import advice
-from linnet.launch.job import Answer
+from linnet.launch.job import AT_CTRL_C, Answer
 from linnet.launch.order import Order
 from linnet.runs.errors import Stopped, log
 
@@ -28,7 +28,7 @@ class RayWorkers:
     address   of the cluster; "": that of RAY_ADDRESS, or else a cluster of this machine for the command
     """
 
-    queues, is_batch, pause = True, False, 0.1
+    queues, is_batch, pause, at_ctrl_c = True, False, 0.1, AT_CTRL_C
 
     def __init__(self, address: str):
         self.ray = load_ray()

@@ -10,7 +10,7 @@ from typing import Any
 
 from linnet.base.project import advice
 from linnet.launch.cores import possible
-from linnet.launch.job import Answer
+from linnet.launch.job import AT_CTRL_C, Answer
 from linnet.launch.order import Order
 from linnet.runs.errors import Stopped, log
 
@@ -41,6 +41,9 @@ class SlurmWorkers:
         self.handles: list[SubmittedRun] = []
         self.slots = 1 if self.cluster == "local" else SEARCHED
         self.pause = LOCAL_PAUSE if self.cluster == "local" else PAUSE
+        # SLURM asks a process to end by SIGTERM, which submitit ignores, and then kills it.
+        cancelled = "the jobs are cancelled; the same command resumes them from their last checkpoints"
+        self.at_ctrl_c = AT_CTRL_C if self.cluster == "local" else cancelled
 
     @property
     def queues(self) -> bool:

@@ -164,7 +164,7 @@ def test_an_answer_that_cannot_be_read_costs_no_process(tmp_path: Path, monkeypa
 class AtOnce:
     """Stands in for workers: each run ends when it is submitted, if it is not `lost`."""
 
-    queues, is_batch, pause, slots = True, False, 0.0, 1
+    queues, is_batch, pause, slots, at_ctrl_c = True, False, 0.0, 1, ""
 
     def __init__(self, lost: Sequence[str] = ()):
         self.lost, self.submitted = lost, list[str]()
