@@ -28,10 +28,10 @@ CODE: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("tagger", "translator"), MODELS),
     **dict.fromkeys(("exported", "microcontroller"), (*KERNELS, *EXPORTS)),
     "onnx": (*KERNELS, "linnet/deploy"),
-    # Other records: benchmarks/compat.csv, benchmarks/targets.csv, and experiments/times.csv.
+    # Other records: compat.csv, targets.csv and atlas.json of benchmarks, and experiments/times.csv.
     "compat": (*MODELS, "linnet/convert", "linnet/contrib"),
     "target": (*EXPORTS, "linnet/program", "linnet/recurrent", "linnet/units"),
-    "update": (*MODELS, "linnet/tasks", "linnet/train"),
+    **dict.fromkeys(("atlas", "update"), MODELS),
 }
 TYPING = ("__future__", "collections.abc", "types", "typing")
 Row = Mapping[str, str]

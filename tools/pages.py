@@ -26,6 +26,7 @@ from benchmarks.report import (
 )
 from benchmarks.rows import Row, read
 from benchmarks.settings import Shape
+from experiments import small_models, whole_numbers
 from linnet.analysis.drawing import new_figure
 from linnet.atlas.record import Atlas, read_atlas
 from linnet.atlas.table import ABOUT_VIEWS, FASTEST, matrix, summary, with_results
@@ -161,13 +162,18 @@ def write_atlas(page: Path, atlas: Atlas) -> None:
         for view, about in ABOUT_VIEWS.items()
         if with_results(atlas, view)
     ]
-    fill(page, "atlas", "\n\n".join([f"{circumstances_of(atlas)} {where}", *tables]))
+    fill(page, "atlas", "\n\n".join([f"{about_atlas(atlas)} {where}", *tables]))
+
+
+def about_atlas(atlas: Atlas) -> str:
+    changed = since(({"commit": each.commit} for each in atlas.circumstances), "atlas").removeprefix("; ")
+    return " ".join(filter(None, [circumstances_of(atlas), changed and f"T{changed[1:]}."]))
 
 
 def best_units(atlas: Atlas) -> str:
     """Return the advised units next to the best of each task, and then the best of all tasks."""
     tables = [best_of(atlas, view) for view in ABOUT_VIEWS if with_results(atlas, view)]
-    return "\n\n".join([circumstances_of(atlas), ABOUT_ADVICE, advice_table(atlas), *tables])
+    return "\n\n".join([about_atlas(atlas), ABOUT_ADVICE, advice_table(atlas), *tables])
 
 
 def best_of(atlas: Atlas, view: str) -> str:
@@ -224,7 +230,9 @@ def frames_table(rows: Sequence[Row]) -> str:
 
 
 def write_int8(page: Path, rows: Sequence[Row], counts: Sequence[Row]) -> None:
-    """Write the times in int8, and the instructions, flash and memory of models on microcontrollers."""
+    """Write what rounding costs and gains: figures, times, and instructions on microcontrollers."""
+    fill(page, "small models", small_models.table(small_models.RECORD.read(small_models.RESULTS)))
+    fill(page, "whole numbers", whole_numbers.table(whole_numbers.RECORD.read(whole_numbers.RESULTS)))
     fill(page, "times", int8_table(rows))
     fill(page, "microcontroller", microcontroller_table(counts))
 

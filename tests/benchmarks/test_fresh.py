@@ -46,8 +46,8 @@ def git(folder: Path, *arguments: str) -> str:
 
 @pytest.fixture
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A repository with one file of kernels and one of tasks, both committed."""
-    for name in ("cpu/gate.py", "tasks/lm.py"):
+    """A repository with one file of kernels and one of models, both committed."""
+    for name in ("cpu/gate.py", "models/lm.py"):
         (tmp_path / "linnet" / name).parent.mkdir(parents=True)
         (tmp_path / "linnet" / name).write_text(CODE)
     git(tmp_path, "init", "-q")
@@ -88,7 +88,7 @@ def test_a_page_says_that_code_has_changed_since(checkout: Path):
 
 
 def test_each_kind_of_measurement_has_its_code(checkout: Path):
-    (checkout / "linnet" / "tasks" / "lm.py").write_text("x = 1")
+    (checkout / "linnet" / "models" / "lm.py").write_text("x = 1")
     assert said(measured(checkout)) == ""
     assert said(measured(checkout, "update")) == "; the code has changed since"
     (checkout / "linnet" / "cpu" / "gate.pyi").write_text("x: int")

@@ -10,6 +10,7 @@ import pytest
 from benchmarks import rows
 from benchmarks.run import run
 from benchmarks.settings import Settings, quick
+from experiments import small_models
 from tests.atlas.example import ATLAS
 from tools import microcontroller, pages, targets
 
@@ -101,7 +102,7 @@ def test_the_page_of_exports_has_a_row_for_each_recorded_target(tmp_path: Path):
 
 
 def test_the_tables_of_int8_have_the_recorded_rows(tmp_path: Path, measured: Path):
-    page = page_with(tmp_path / "int8.md", "times", "microcontroller")
+    page = page_with(tmp_path / "int8.md", "small models", "whole numbers", "times", "microcontroller")
     counts = [
         {
             "model": "GRU 64",
@@ -122,6 +123,17 @@ def test_the_tables_of_int8_have_the_recorded_rows(tmp_path: Path, measured: Pat
     assert "| GRU 64 | integer | 71,918 | 71,000 | 30,636 | 896 | 0.004 |" in text
     assert "| unit | step, 1x1x512 |" in text
     assert "| SRU | 0.47 |" in text
+
+
+def test_the_figures_of_rounded_models_are_recorded_by_model(tmp_path: Path):
+    figures = dict(zip(small_models.FIGURES, ("9.1", "9.2", "9.3", "0.26"), strict=True))
+    row = {"date": "2026-11-18", "commit": "", "figure": "perplexity", "note": "", **figures}
+    path = tmp_path / "small_models.csv"
+    for name, value in (("trec-sru", "8"), ("ptb-sru", "7"), ("trec-sru", "6")):
+        small_models.store({**row, "model": name, "int8": value}, path)
+    first, second = small_models.table(small_models.RECORD.read(path)).splitlines()[2:]
+    assert first.startswith("| SRU, 2 x 200, Penn Treebank, 6 epochs | perplexity | 9.1 | 7 | 9.3 | 0.26 |")
+    assert second.startswith("| SRU, 2 x 128, TREC, 8 epochs | perplexity | 9.1 | 6 | 9.3 | 0.26 |")
 
 
 def test_a_frame_of_a_stream_is_told_in_microseconds(measured: Path):
@@ -149,6 +161,9 @@ def test_tables_of_times_say_that_the_code_has_changed(tmp_path: Path, monkeypat
     for table in (pages.speed_table, pages.engines_table, pages.targets_table, pages.int8_table):
         assert "; changed: " in table(found)
     assert "; changed: " in pages.memory_table(pages.peaks(found))
+    monkeypatch.setattr(pages, "since", lambda rows, what="": f"; the code has changed since {list(rows)}")
+    assert "The code has changed since [{'commit': '0123abc'}]." in pages.best_units(ATLAS)
+    monkeypatch.setattr(pages, "since", lambda rows, what="": f"; changed: {what}")
     assert "; changed: target" in pages.exports_table(targets.read_results())
     assert "; changed: microcontroller" in pages.microcontroller_table(microcontroller.read_results())
 
@@ -186,6 +201,8 @@ def test_the_tables_of_the_atlas_say_which_units_are_best(tmp_path: Path):
         (pages.WHICH_UNIT, "atlas"),
         (pages.ATLAS, "atlas"),
         (pages.DEPLOY, "targets"),
+        (pages.INT8, "small models"),
+        (pages.INT8, "whole numbers"),
         (pages.INT8, "times"),
         (pages.INT8, "microcontroller"),
         (pages.READY, "ready"),
