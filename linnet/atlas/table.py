@@ -73,6 +73,8 @@ def summary(atlas: Atlas, view: str) -> tuple[list[str], list[list[str]]]:
 def summary_row(atlas: Atlas, problem: Known, view: str) -> list[str]:
     rows = ranked(atlas, problem, view)
     best = ", ".join(f"{unit_label(row.unit)} {shown(row, problem)}" for row in rows[:FEW])
+    same = sum(row.result == rows[FEW - 1].result for row in rows[FEW:])
+    best += f" and {same} more" if same else ""
     level = DASH if problem.level is None else format(problem.level, short_format(problem))
     baseline = f"{level} ({problem.baseline})"
     return [problem.name, problem.figure, baseline, best, fastest(atlas, problem, view)]
@@ -154,7 +156,7 @@ def unfinished(atlas: Atlas) -> str:
 def matrix(atlas: Atlas, view: str) -> tuple[list[str], list[list[str]]]:
     """Return the head and a row for each unit, with its result in each problem; the best of each is bold."""
     problems = with_results(atlas, view)
-    best = {each.name: ranked(atlas, each, view)[0].unit for each in problems}
+    best = {each.name: ranked(atlas, each, view)[0] for each in problems}
     body = [
         [unit_label(unit), *(cell(atlas, each, view, unit, best[each.name]) for each in problems)]
         for unit in atlas.units
@@ -162,7 +164,7 @@ def matrix(atlas: Atlas, view: str) -> tuple[list[str], list[list[str]]]:
     return ["unit", *(each.name for each in problems)], body
 
 
-def cell(atlas: Atlas, problem: Known, view: str, unit: str, best: str) -> str:
+def cell(atlas: Atlas, problem: Known, view: str, unit: str, best: Row) -> str:
     row = next(row for row in atlas.of(problem.name, view) if row.unit == unit)
     text = shown(row, problem)
-    return f"**{text}**" if unit == best else text
+    return f"**{text}**" if row.result == best.result else text

@@ -9,7 +9,7 @@ import pytest
 
 from linnet.analysis.table import DASH
 from linnet.atlas.record import Estimate, T, read_atlas, to_text, write_atlas
-from linnet.atlas.table import circumstances, fastest, leaders, summary
+from linnet.atlas.table import circumstances, fastest, leaders, matrix, summary
 from tests.atlas.example import ATLAS, PROBLEM, row
 
 
@@ -72,7 +72,21 @@ def test_a_summary_names_the_fastest_of_the_leaders():
 
 
 def test_without_intervals_nothing_is_in_reach():
-    single = replace(ATLAS, seeds=(1,), rows=tuple(row(unit, (0.9,)) for unit in ("lstm", "sru", "eurnn")))
+    units = ("lstm", "sru", "eurnn", "ran")
+    single = replace(ATLAS, seeds=(1,), rows=tuple(row(unit, (0.9,)) for unit in units))
     head, (line,) = summary(single, "parameters")
-    assert (head[-1], line[-1]) == ("best", "LSTM 0.900, SRU 0.900, EURNN 0.900")
+    assert (head[-1], line[-1]) == ("best", "LSTM 0.900, SRU 0.900, EURNN 0.900 and 1 more")
     assert circumstances(single).endswith("With a single seed there are no intervals.")
+
+
+def test_all_units_with_the_best_result_are_bold():
+    tied = replace(ATLAS, rows=tuple(row(unit, (0.9, 0.8, 0.7)) for unit in ("lstm", "sru")))
+    assert [line[1] for line in matrix(tied, "parameters")[1]] == ["**0.800 ± 0.248**"] * 2
+
+
+def test_runs_of_most_units_were_not_made_yet_and_single_ones_have_failed():
+    waiting = tuple(row(unit, (0.9, None, None), "time") for unit in ("lstm", "sru"))
+    failed = (row("lstm", (0.9, 0.8, 0.7)), row("sru", (0.9, 0.8, None)), row("ran", (0.9, 0.8, 0.7)))
+    text = circumstances(replace(ATLAS, rows=(*failed, *waiting)))
+    assert "At equal time, the runs with seed 2 of parity were not made yet." in text
+    assert "Without a result: SRU on parity at equal parameters, seed 3." in text
