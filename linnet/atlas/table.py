@@ -25,11 +25,17 @@ def unit_label(unit: str) -> str:
     return UNITS[unit].__name__
 
 
-def shown(row: Row, problem: Known) -> str:
-    """Return the result with its interval, and of how many seeds it is if others have more."""
-    known = sum(value is not None for value in row.results)
-    fewer = "" if known == len(row.results) else f" ({known} of {len(row.results)} seeds)"
-    return DASH if row.result is None else row.result.shown(short_format(problem)) + fewer
+def shown(atlas: Atlas, row: Row) -> str:
+    """Return the result with its interval, and of how many seeds it is if other units have more."""
+    if row.result is None:
+        return DASH
+    own, most = seeds_of(row), max(map(seeds_of, atlas.of(row.problem, row.view)))
+    fewer = "" if own == most else f" ({own} of {most} seeds)"
+    return row.result.shown(short_format(atlas.problem(row.problem))) + fewer
+
+
+def seeds_of(row: Row) -> int:
+    return sum(value is not None for value in row.results)
 
 
 def short_format(problem: Known) -> str:
@@ -72,7 +78,7 @@ def summary(atlas: Atlas, view: str) -> tuple[list[str], list[list[str]]]:
 
 def summary_row(atlas: Atlas, problem: Known, view: str) -> list[str]:
     rows = ranked(atlas, problem, view)
-    best = ", ".join(f"{unit_label(row.unit)} {shown(row, problem)}" for row in rows[:FEW])
+    best = ", ".join(f"{unit_label(row.unit)} {shown(atlas, row)}" for row in rows[:FEW])
     same = sum(row.result == rows[FEW - 1].result for row in rows[FEW:])
     best += f" and {same} more" if same else ""
     level = DASH if problem.level is None else format(problem.level, short_format(problem))
@@ -166,5 +172,5 @@ def matrix(atlas: Atlas, view: str) -> tuple[list[str], list[list[str]]]:
 
 def cell(atlas: Atlas, problem: Known, view: str, unit: str, best: Row) -> str:
     row = next(row for row in atlas.of(problem.name, view) if row.unit == unit)
-    text = shown(row, problem)
+    text = shown(atlas, row)
     return f"**{text}**" if row.result == best.result else text
