@@ -1,7 +1,7 @@
 """The trained models of the package: train them by their recipes, round them, write them to linnet/ready.
 
     python -m tools.ready                  all of them; finished runs in runs/ are not trained again
-    python -m tools.ready punctuate        some of them
+    python -m tools.ready translate        some of them
 
 A model is a run folder with its best weights in int8. The figures in result.json and on the card, README.md,
 are those of the rounded weights, measured here.
@@ -42,10 +42,11 @@ TERMS = (
     "Kingdom, letters patent of the Crown reserve the printing of the King James Bible. The model has the "
     "licence of Linnet, Apache-2.0."
 )
-FIGURES = {"punctuate": "f1"}
+FIGURES = {"punctuate": "f1", "translate": "bleu"}
 """The figure of each model in the table of docs/ready.md."""
 USES: dict[str, str] = {
     "punctuate": 'linnet predict ready:punctuate "in the beginning god created the heaven and the earth"',
+    "translate": 'linnet predict ready:translate "Thou shalt not covet thy neighbour\'s house."',
 }
 
 

@@ -40,7 +40,7 @@ def check_files() -> None:
     """What is no Python has to be in the wheel, too."""
     package = files("linnet")
     pages = ("analysis/lens/page.html", "analysis/lens/page.js")
-    models = [f"ready/{name}/best/model.safetensors" for name in ("punctuate",)]
+    models = [f"ready/{name}/best/model.safetensors" for name in ("punctuate", "translate")]
     needed = ("py.typed", "units/__init__.pyi", *pages, *models)
     assert [name for name in needed if not package.joinpath(name).is_file()] == []
     assert version("linnet-rnn") == linnet.__version__
@@ -58,6 +58,8 @@ def ask_models() -> None:
     text = "in the beginning god created the heaven and the earth"
     (answer,) = linnet.load("ready:punctuate").predict(text)
     assert answer["text"].startswith("In the beginning God created the heaven")
+    (answer,) = linnet.load("ready:translate").predict("Thou shalt not steal.")
+    assert answer["translation"] == "You shall not steal."
 
 
 if __name__ == "__main__":

@@ -53,7 +53,12 @@ def test_capitals_and_punctuation_are_restored():
     assert found["text"].endswith(" and the earth.")
 
 
-@pytest.mark.parametrize(("name", "higher"), [("punctuate", True)])
+def test_the_bible_becomes_modern_english():
+    found = answer("translate", "Thou shalt not covet thy neighbour's house.")["translation"]
+    assert found == "You shall not covet your neighbor's house."
+
+
+@pytest.mark.parametrize(("name", "higher"), [("punctuate", True), ("translate", True)])
 def test_a_model_is_better_than_its_baselines(name: str, higher: bool):
     result, figure = read_result(FOLDER / name) or {}, ready.FIGURES[name]
     known = [each["figures"][figure] for each in result["baselines"] if figure in each["figures"]]

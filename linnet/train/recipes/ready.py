@@ -11,6 +11,13 @@ CAPITALS_AND_MARKS: Settings = {
     **{"lr": 3e-3, "epsilon": 1e-8, "schedule": "linear", "updates": 3000, "epochs": 4},
 }
 
+INTO_MODERN: Settings = {
+    **{"set": "bible", "direction": "kjv-web", "form": "recurrent", "unit": "lrn"},
+    **{"hidden_size": 128, "pieces": 4000, "tokens": 512, "dropout": 0.1, "best_by": "bleu"},
+    **{"lr": 4e-3, "schedule": "linear", "warmup": 0, "epochs": 4, "ema": 0.99, "ema_warmup": True},
+}
+
 
 def add_ready() -> None:
     put("tag", "ready-punctuate", "capitals and punctuation, restored", ADAM, CAPITALS_AND_MARKS)
+    put("translate", "ready-translate", "the King James Bible into modern English", ADAM, INTO_MODERN)
