@@ -28,10 +28,10 @@ CODE: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("tagger", "translator"), MODELS),
     **dict.fromkeys(("exported", "microcontroller"), (*KERNELS, *EXPORTS)),
     "onnx": (*KERNELS, "linnet/deploy"),
-    # Other records: compat.csv, targets.csv and atlas.json of benchmarks, and experiments/times.csv.
+    # Other records: compat.csv, targets.csv, atlas.json and race.csv of benchmarks, experiments/times.csv.
     "compat": (*MODELS, "linnet/convert", "linnet/contrib"),
     "target": (*EXPORTS, "linnet/program", "linnet/recurrent", "linnet/units"),
-    **dict.fromkeys(("atlas", "update"), MODELS),
+    **dict.fromkeys(("atlas", "race", "update"), MODELS),
 }
 TYPING = ("__future__", "collections.abc", "types", "typing")
 Row = Mapping[str, str]
@@ -49,6 +49,15 @@ def since(rows: Iterable[Row], what: str = "") -> str:
     if not old:
         return ""
     return "; the code has changed since" + ("" if len(old) == len(kinds) else f" {', '.join(old)}")
+
+
+def when(rows: Sequence[Row], what: str = "") -> str:
+    """Return "measured on 2026-11-18, commit 1a0c791", and whether the code has changed since."""
+    days = sorted({row["date"][:10] for row in rows})
+    commits = dict.fromkeys(row["commit"] or "unknown" for row in rows)
+    run = "commits" if len(commits) > 1 else "commit"
+    between = " to ".join(dict.fromkeys((days[0], days[-1])))
+    return f"measured on {between}, {run} {', '.join(commits)}{since(rows, what)}"
 
 
 def is_old(commit: str, kinds: Iterable[str]) -> bool:

@@ -9,6 +9,7 @@ from statistics import mean
 from typing import NamedTuple
 
 from benchmarks import race, rows
+from benchmarks.fresh import when
 from benchmarks.records import Row
 from benchmarks.report import NOTHING, cell_steps, raced, shape_of
 from benchmarks.settings import Shape
@@ -82,8 +83,7 @@ def library(project: str) -> Callable[[Records], Figures]:
 
 
 def times_in(compat: Sequence[Row], project: str) -> Figures:
-    found = [row for row in compat if (row["project"], row["what"]) == (project, "time") and row["ratio"]]
-    return {row["contestant"].lower(): float(row["ratio"]) for row in found}
+    return {row["contestant"].lower(): float(row["ratio"]) for row in of_library(compat, project)}
 
 
 def raced_figure(column: str, scale: float = 1.0) -> Callable[[Records], Figures]:
@@ -176,8 +176,25 @@ def circumstances(records: Records) -> str:
         f"The seconds are {first['seconds']} of one core on the King James Bible, for {size} (`linnet race`, "
         f"{runs}; LSTM is `nn.LSTM`, and `linnet.LSTM` trains at {ours:.2f} of its speed there). The other "
         "figures are of `linnet.LSTM`, which computes the same; CoNLL-2003 has three seeds, the others one. "
-        "The best figure of each line is bold."
+        f"The best figure of each line is bold. {dates(records)}"
     )
+
+
+def dates(records: Records) -> str:
+    """Say when the times were measured."""
+    shapes = [Shape(256, 32, 512), Shape(128, 1, 512), Shape(1, 1, 512)]
+    timed = [*raced(records.speed), *cell_steps(records.speed)]
+    shown = [row for row in timed if row["unit"] in UNITS and shape_of(row) in shapes]
+    parts = {
+        "Layers and steps": when(shown),
+        "sb3-contrib": when(of_library(records.compat, "sb3-contrib"), "compat"),
+        "the race": when(records.race, "race"),
+    }
+    return f"{', '.join(f'{name} ({text})' for name, text in parts.items())}."
+
+
+def of_library(compat: Sequence[Row], project: str) -> list[Row]:
+    return [row for row in compat if (row["project"], row["what"]) == (project, "time") and row["ratio"]]
 
 
 def libraries_table(records: Records) -> str:
@@ -187,4 +204,6 @@ def libraries_table(records: Records) -> str:
         [project, *(f"{times[unit]:.2f}" if unit in times else NOTHING for unit in ("lstm", "sru"))]
         for project, times in lines.items()
     ]
-    return markdown(["time relative to `nn.LSTM`", "`linnet.LSTM`", "`linnet.SRU`"], body)
+    measured = when([row for project in LIBRARIES for row in of_library(records.compat, project)], "compat")
+    table = markdown(["time relative to `nn.LSTM`", "`linnet.LSTM`", "`linnet.SRU`"], body)
+    return f"{measured.capitalize()}.\n\n{table}"

@@ -31,7 +31,7 @@ from pathlib import Path
 from statistics import mean
 
 from benchmarks import defaults, rows
-from benchmarks.fresh import since
+from benchmarks.fresh import when
 from benchmarks.records import RecordFile, Row
 from benchmarks.report import latest
 from experiments import results
@@ -72,7 +72,7 @@ def updated(text: str) -> str:
 def recorded(mark: re.Match[str]) -> str:
     *words, last = mark["words"].split(", ")
     if last == "when":
-        return when(rows_of(mark["file"], words))
+        return f"({when(rows_of(mark['file'], words))})"
     column = COLUMN.fullmatch(last)
     assert column is not None
     found = rows_of(mark["file"], words)
@@ -81,14 +81,6 @@ def recorded(mark: re.Match[str]) -> str:
     figures = [figure(mark["file"], row, column["name"]) for row in found]
     value = FACTORS[column["unit"]] * WHICH[column["which"]](figures)
     return f"{value:,.{len(mark['decimals'] or '')}f}"
-
-
-def when(found: Sequence[Row]) -> str:
-    days = sorted({row["date"][:10] for row in found})
-    commits = dict.fromkeys(row["commit"] or "unknown" for row in found)
-    run = "commits" if len(commits) > 1 else "commit"
-    between = " to ".join(dict.fromkeys((days[0], days[-1])))
-    return f"(measured on {between}, {run} {', '.join(commits)}{since(found)})"
 
 
 def newest(found: Sequence[Row], words: str) -> list[Row]:

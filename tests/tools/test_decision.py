@@ -70,7 +70,15 @@ def test_every_line_has_a_figure_of_lstm_and_of_a_light_unit(records: Records):
         assert NOTHING not in (sru, lstm.removesuffix(" |"))
 
 
+def test_times_have_a_date(records: Records):
+    said = decision_table(records).splitlines()[0]
+    assert all(
+        f"{name} (measured on 2026-" in said for name in ("Layers and steps", "sb3-contrib", "the race")
+    )
+
+
 def test_the_libraries_have_a_time_each(records: Records):
-    rows = libraries_table(records).splitlines()[2:]
+    about, _, _, _, *rows = libraries_table(records).splitlines()
+    assert about.startswith("Measured on 2026-")
     assert [row.split()[1] for row in rows] == list(decision.LIBRARIES)
     assert not any(f"| {NOTHING} |" in row for row in rows)

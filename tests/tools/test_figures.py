@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import rows
+from benchmarks import fresh, rows
 from benchmarks.fresh import has_history
 from experiments import results
 from linnet.atlas.record import read_atlas
@@ -129,7 +129,7 @@ def test_a_time_is_that_of_the_newest_row_and_ranges_are_over_all_runs():
 
 @pytest.mark.usefixtures("steps")
 def test_a_parenthesis_has_the_dates_and_says_whether_the_code_has_changed(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(figures, "since", lambda rows: f"; changed since {len(rows)}")
+    monkeypatch.setattr(fresh, "since", lambda rows, what: f"; changed since {len(rows)}")
     mark = f"<!-- {figures.TIMES}: {STEP}, when -->"
     expected = "(measured on 2026-11-17 to 2026-11-18, commit unknown; changed since 2)"
     assert figures.updated(f"in a run (yesterday){mark}.") == f"in a run {expected}{mark}."
