@@ -33,20 +33,22 @@ def ett_part(results: Sequence[Result]) -> str:
 
 
 def error(line: Result | None) -> str:
-    """Return the mean with the standard deviation over seeds, if there are several."""
+    """Return the mean squared error, ± its deviation over several seeds, and the mean absolute error."""
     if line is None:
         return "-"
     repeats = [float(value) for value in line["repeats"].split()]
     spread = f" ± {stdev(repeats):.4f}" if len(repeats) > 1 else ""
-    return f"{float(line['test']):.4f}{spread}"
+    return f"{float(line['test']):.4f}{spread} / {float(further(line)['mae']):.3f}"
 
 
 def baselines(line: Result | None) -> list[str]:
-    return ["-" if line is None else f"{error_of(line, name):.4f}" for name in BASELINES]
+    if line is None:
+        return ["-"] * len(BASELINES)
+    return [f"{error_of(line, name):.4f} / {error_of(line, name, 'mae'):.3f}" for name in BASELINES]
 
 
-def error_of(line: Result, baseline: str) -> float:
-    return float(further(line)[f"{baseline} mse"])
+def error_of(line: Result, baseline: str, figure: str = "mse") -> float:
+    return float(further(line)[f"{baseline} {figure}"])
 
 
 def ahead(known: Mapping[str, Result], end: str, unit: str, kind: str) -> str:
