@@ -20,9 +20,9 @@ from linnet.runs.records import read_metrics
 from linnet.runs.status import read_status
 from linnet.train.claims import DatabaseClaims, FolderClaim, FolderClaims
 from linnet.train.loop import train
-from linnet.train.reports import name_of
+from linnet.train.reports import Reports, name_of
 from linnet.train.samplers import Method
-from linnet.train.search import Found, Plan
+from linnet.train.search import Found, Plan, search
 from linnet.train.study import journal
 
 SETTINGS = {"unit": "lrn", "hidden_size": 4, "span": 3, "batch": 2, "steps": 2, "threads": 1, "device": "cpu"}
@@ -142,6 +142,26 @@ def test_as_long_as_runs_are_trained_here_those_of_a_dead_process_are_found(monk
         searching.tell(Outcome(job, {"step": 2}))
     assert list(jobs) == [None]
     assert study.heard == [False, False, True, False, False, True]
+
+
+def test_a_run_goes_on_while_the_study_cannot_be_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    """It reports all validations after the next one."""
+    search(config(), tmp_path, Plan(RANGES, runs=1))
+    begun = optuna.load_study(study_name=tmp_path.name, storage=journal(optuna, None, tmp_path))
+    trial = begun.ask()
+    reports = Reports(tmp_path, None, Method("nop"), trial.number)
+
+    def away(self: Reports, optuna: Any) -> None:
+        raise optuna.exceptions.StorageInternalError("the database is away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Reports, "open", away)
+        reports([0.5])
+    assert f"run {name_of(trial)} goes on, unknown to its study: the database is away" in caplog.text
+    reports([0.5, 0.25])
+    assert begun.trials[trial.number].intermediate_values == {1: 0.5, 2: 0.25}
 
 
 def test_a_search_in_two_processes_reports_its_validations_and_prunes(
