@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks import defaults, race, rows
 from benchmarks.records import INTEGER, NUMBER, TEXT, RecordFile, maybe
-from experiments import layer_times, results, times
+from experiments import layer_times, results, small_models, times, whole_numbers
 from experiments.curves import curve_file
 from tools import ahead, microcontroller, targets
 from tools.compat import record
@@ -27,7 +27,9 @@ FORMS = {
     "experiments/forecast_rivals.csv": measure.RECORD,
     "experiments/layer_times.csv": layer_times.RECORD,
     "experiments/results.csv": results.RECORD,
+    "experiments/small_models.csv": small_models.RECORD,
     "experiments/times.csv": times.RECORD,
+    "experiments/whole_numbers.csv": whole_numbers.RECORD,
 }
 FILES = sorted(path for folder in ("benchmarks", "experiments") for path in (ROOT / folder).rglob("*.csv"))
 
