@@ -5,8 +5,9 @@
 The words are the file, the row by the key columns of the file, and the column. A plus sign joins rows whose
 mean the figure is, as in `lrn-seed1+lrn-seed2`; `*` joins all rows, such as those of all seeds. The figure
 keeps its number of decimals. Before the column, `lowest` and `highest` choose one of several rows; after it,
-`in %` and `in µs` multiply a share by 100 and milliseconds by 1,000. A result of experiments/results.csv has
-the further figures of its test as columns, such as `mase`.
+`in %` and `in µs` multiply a share by 100 and milliseconds by 1,000, and `over lstm` divides by the figure of
+the row whose last key this is. A result of experiments/results.csv has the further figures of its test as
+columns, such as `mase`.
 
 benchmarks/results.csv has no key: its rows are repeated measurements, of which each says what was measured in
 some columns. A figure is that of the newest row, and `lowest` and `highest` are over the rows of all runs:
@@ -34,7 +35,7 @@ from benchmarks import defaults, rows
 from benchmarks.fresh import when
 from benchmarks.records import RecordFile, Row
 from benchmarks.report import latest
-from experiments import results
+from experiments import results, times
 from tools.compat import record
 from tools.compat.forecasts import measure
 
@@ -46,13 +47,14 @@ RECORDS: dict[str, RecordFile] = {
     TIMES: rows.RECORD,
     "experiments/forecast_rivals.csv": measure.RECORD,
     "experiments/results.csv": results.RECORD,
+    "experiments/times.csv": times.RECORD,
 }
 PAGES = sorted(
     path for folder in (".", "docs", "benchmarks", "experiments") for path in (ROOT / folder).glob("*.md")
 )
 COMMENT = r"(?P<comment><!-- (?P<file>\S+\.csv): (?P<words>.+?) -->)"
 MARK = re.compile(rf"(\d[\d,]*(\.(?P<decimals>\d+))?|(?P<when>\([^()]*\))){COMMENT}")
-COLUMN = re.compile(r"((?P<which>lowest|highest) )?(?P<name>.+?)( in (?P<unit>%|µs))?")
+COLUMN = re.compile(r"((?P<which>lowest|highest) )?(?P<name>.+?)( in (?P<unit>%|µs))?( over (?P<other>\S+))?")
 WHICH: dict[str | None, Callable[[list[float]], float]] = {None: mean, "lowest": min, "highest": max}
 FACTORS = {None: 1, "%": 100, "µs": 1000}
 
@@ -80,6 +82,9 @@ def recorded(mark: re.Match[str]) -> str:
         found = newest(found, mark["words"])
     figures = [figure(mark["file"], row, column["name"]) for row in found]
     value = FACTORS[column["unit"]] * WHICH[column["which"]](figures)
+    if column["other"]:
+        (other,) = rows_of(mark["file"], [*words[:-1], column["other"]])
+        value /= figure(mark["file"], other, column["name"])
     return f"{value:,.{len(mark['decimals'] or '')}f}"
 
 

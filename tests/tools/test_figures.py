@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks import fresh, rows
 from benchmarks.fresh import has_history
-from experiments import results
+from experiments import results, times
 from linnet.atlas.record import read_atlas
 from tools import decision, figures, microcontroller, pages, targets
 from tools.compat import models_page, page, record
@@ -144,6 +144,12 @@ def test_further_figures_of_a_result_and_shares_in_percent():
     assert figures.updated(f"7{share}") == f"{100 * float(mase):.0f}{share}"
     count = mark.format("parameters")
     assert figures.updated(f"1,000{count}") == f"{int(found['parameters']):,}{count}"
+
+
+def test_a_figure_may_be_a_ratio_of_two_rows():
+    p50 = {line["row"]: float(line["p50_ms"]) for line in times.read_times() if line["table"] == "lrn_table1"}
+    mark = "<!-- experiments/times.csv: lrn_table1, lrn, p50_ms over lstm -->"
+    assert figures.updated(f"9.0000{mark}") == f"{p50['lrn'] / p50['lstm']:.4f}{mark}"
 
 
 def test_a_star_stands_for_all_seeds():
