@@ -94,8 +94,9 @@ const isBetter = (row, { level, higher }) =>
 
 function drawPlot() {
   const key = find("against").value;
-  const { higher, figure, level, baseline } = problem();
+  const { higher, figure, baseline } = problem();
   const rows = rowsOf(problem().name).filter((row) => row.mean !== null && row[key]);
+  const level = nearLevel(rows);
   find("plot").replaceChildren();
   const without = rowsOf(problem().name).length - rows.length;
   if (!rows.length) {
@@ -149,12 +150,21 @@ function drawPlot() {
   find("plot").append(picture, element("figcaption", {}, caption(key, rows, without)));
 }
 
+/** The level of the baseline, or null if it is so far from all results that they would be one line. */
+function nearLevel(rows) {
+  const { level } = problem();
+  const [low, high] = extent(rows.map((row) => row.mean));
+  const room = high - low;
+  return level !== null && level > low - room && level < high + room ? level : null;
+}
+
 function caption(key, rows, without) {
   const left = key === "step" || key === "update" ? "faster" : "smaller";
   const units = without === 1 ? "unit has" : "units have";
   const parts = [
     `Up is better, left is ${left}; the scale from left to right is logarithmic.`,
     rows.some((row) => row.half !== null) ? "Bars are 95 % intervals over seeds, cut at the edge." : "",
+    problem().level !== null && nearLevel(rows) === null ? "The baseline is outside the plot." : "",
     without ? `${without} ${units} no point here; the table says why.` : "",
     "Point at a dot for its unit, or click on it.",
   ];

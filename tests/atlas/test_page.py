@@ -101,6 +101,8 @@ def test_all_units_of_the_recorded_atlas_are_shown(open_page: Any):
             steps = steps_of(recorded, problem.name)
             assert shown.locator("#plot circle").count() == sum(steps[row.unit] is not None for row in rows)
             assert shown.inner_text("#verdict").startswith("Best: " if rows else "No run")
+            if shown.locator("#plot circle").count():
+                assert shown.evaluate(SPREAD) > 100
             assert shown.evaluate("document.documentElement.scrollWidth") <= 390
 
 
@@ -108,6 +110,13 @@ def test_all_units_of_the_recorded_atlas_are_shown(open_page: Any):
 def test_the_table_of_all_tasks_fits_a_large_screen(open_page: Any):
     shown = open_page(1280, atlas=read_atlas(ATLAS_RECORD))
     assert shown.evaluate("matrix.offsetWidth <= matrix.parentElement.clientWidth")
+
+
+SPREAD = """(() => {
+  const heights = [...document.querySelectorAll("#plot circle")].map((each) => each.cy.baseVal.value);
+  return Math.max(...heights) - Math.min(...heights);
+})()"""
+"""The pixels between the highest and the lowest dot."""
 
 
 def steps_of(atlas: Atlas, problem: str) -> dict[str, float | None]:
