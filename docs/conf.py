@@ -28,6 +28,8 @@ extensions = [
     "unit_pages",
 ]
 exclude_patterns = ["_build", "gallery/*.ipynb", "gallery/*.py", "gallery/GALLERY_HEADER.*"]
+# Written by the gallery in earlier builds.
+exclude_patterns += ["sg_execution_times.rst", "gallery/sg_execution_times.rst"]
 nitpicky = True
 
 html_theme = "furo"
@@ -55,6 +57,8 @@ sphinx_gallery_conf = {
     "show_memory": False,
     # Blocks print what they show; the value of a last expression, such as torch.manual_seed(0), is no output.
     "capture_repr": (),
+    # These pages load scripts from a network.
+    "write_computation_times": False,
     "download_all_examples": False,
     "remove_config_comments": True,
 }

@@ -133,6 +133,14 @@ def test_no_link_is_broken(site: Path):
     assert list(broken_links(site.resolve())) == []
 
 
+NETWORK = re.compile(r"<(?:script|img|iframe|link)\b[^>]*\b(?:src|href)=\"(?:https?:)?//[^\"]*\"")
+
+
+def test_no_page_loads_anything_from_a_network(site: Path):
+    found = {page.name: NETWORK.findall(page.read_text(encoding="utf-8")) for page in site.rglob("*.html")}
+    assert {name: loads for name, loads in found.items() if loads} == {}
+
+
 # ----------------------------------------------------------------------------------- browser
 
 

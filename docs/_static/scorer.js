@@ -1,6 +1,6 @@
 // How the search orders pages. What the title of a guide says counts more than a name of the reference (16), and
 // what its text says counts less. Pages that record what was once so come last.
-const RECORDS = /^(log|changelog|diary|contributing|benchmarks|results\w*|(gallery\/)?sg_execution_times)$/;
+const RECORDS = /^(log|changelog|diary|contributing|benchmarks|results\w*)$/;
 const REFERENCE = /^(reference|genindex|index)$/;
 const asked = (new URLSearchParams(window.location.search).get("q") || "").toLowerCase().trim();
 
