@@ -7,7 +7,6 @@ import importlib.util
 import inspect
 import math
 import re
-import shlex
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -16,11 +15,6 @@ import pytest
 import torch
 
 import linnet
-from linnet import cli
-from linnet.cli.folders import records_of
-from linnet.cli.options import run_config
-from linnet.cli.train import default_folder
-from linnet.runs.records import open_run, read_config
 from linnet.tasks import TASKS
 
 ROOT = Path(__file__).parent.parent
@@ -67,38 +61,6 @@ def section(page: Path, title: str) -> str:
 def code(cell: str) -> str:
     """What stands between the first pair of backticks."""
     return cell.split("`")[1]
-
-
-# ------------------------------------------------------------------------------------ commands
-
-
-READ_RUNS = ("eval", "predict", "generate", "export", "lens")
-
-
-def commands(page: Path) -> list[list[str]]:
-    """The commands `linnet ...` of a page, as words without the comment."""
-    lines = [line for _, block in blocks(page, "sh") for line in block.splitlines()]
-    return [shlex.split(line, comments=True)[1:] for line in lines if line.startswith("linnet ")]
-
-
-@pytest.mark.parametrize(
-    "page", [README, ROOT / "docs" / "lens.md", ROOT / "docs" / "ready.md"], ids=lambda page: page.stem
-)
-def test_commands_have_options_that_exist_and_runs_that_were_trained_before(
-    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    """A training only writes its settings here, by which later commands know its options."""
-    monkeypatch.chdir(tmp_path)
-    given = commands(page)
-    assert given
-    for words in given:
-        options = cli.parser().parse_args(words)
-        if options.command == "train":
-            config = run_config(options, options.task)
-            open_run(options.folder or default_folder(options.recipe, config), config)
-        elif options.command in READ_RUNS:
-            for folder in getattr(options, "folders", None) or [options.folder]:
-                assert read_config(records_of(folder)), words
 
 
 # ------------------------------------------------------------------------------------ examples
