@@ -21,7 +21,7 @@ from linnet.runs.records import open_run, read_config
 from linnet.tasks import TASKS
 from linnet.tasks.registry import VARIABLE
 from tools.commands import Command, commands, pages
-from tools.follow import FailedError, Shell, follow
+from tools.follow import RECORD, FailedError, Shell, follow, record, rows_of
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
@@ -159,3 +159,12 @@ def test_the_first_command_that_fails_is_named(line: str, tmp_path: Path):
     ):
         follow("page.md", wanted, shell)
     assert not (tmp_path / "never").exists()
+
+
+def test_a_page_that_is_followed_again_replaces_its_rows(tmp_path: Path):
+    path = tmp_path / "follow.csv"
+    record(path, "a.md", rows_of("a.md", "abcdef0", {"one": 1.0, "two": 2.0}, ""))
+    record(path, "b.md", rows_of("b.md", "abcdef0", {"one": 1.0}, ""))
+    record(path, "a.md", rows_of("a.md", "abcdef1", {"one": 3.04}, "busy"))
+    found = [(row["page"], row["command"], row["seconds"], row["commit"]) for row in RECORD.read(path)]
+    assert found == [("b.md", "one", "1.0", "abcdef0"), ("a.md", "one", "3.0", "abcdef1")]

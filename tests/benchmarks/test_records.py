@@ -11,7 +11,7 @@ from benchmarks import defaults, race, rows
 from benchmarks.records import INTEGER, NUMBER, TEXT, RecordFile, maybe
 from experiments import layer_times, results, small_models, times, whole_numbers
 from experiments.curves import curve_file
-from tools import ahead, microcontroller, targets
+from tools import ahead, follow, microcontroller, targets
 from tools.compat import record
 from tools.compat.forecasts import measure
 
@@ -19,6 +19,7 @@ ROOT = Path(__file__).parents[2]
 FORMS = {
     "benchmarks/compat.csv": record.RECORD,
     "benchmarks/defaults.csv": defaults.RECORD,
+    "benchmarks/follow.csv": follow.RECORD,
     "benchmarks/gpu_kernels.csv": ahead.RECORD,
     "benchmarks/microcontroller.csv": microcontroller.RECORD,
     "benchmarks/race.csv": race.RECORD,
