@@ -42,11 +42,15 @@ TERMS = (
     "Kingdom, letters patent of the Crown reserve the printing of the King James Bible. The model has the "
     "licence of Linnet, Apache-2.0."
 )
-FIGURES = {"punctuate": "f1", "translate": "bleu"}
+FIGURES = {"punctuate": "f1", "translate": "bleu", "kjv": "bpc"}
 """The figure of each model in the table of docs/ready.md."""
 USES: dict[str, str] = {
     "punctuate": 'linnet predict ready:punctuate "in the beginning god created the heaven and the earth"',
     "translate": 'linnet predict ready:translate "Thou shalt not covet thy neighbour\'s house."',
+    "kjv": """\
+linnet generate ready:kjv --prompt "In the beginning"
+linnet lens ready:kjv
+linnet export ready:kjv --to c""",
 }
 
 

@@ -40,7 +40,7 @@ def check_files() -> None:
     """What is no Python has to be in the wheel, too."""
     package = files("linnet")
     pages = ("analysis/lens/page.html", "analysis/lens/page.js")
-    models = [f"ready/{name}/best/model.safetensors" for name in ("punctuate", "translate")]
+    models = [f"ready/{name}/best/model.safetensors" for name in ("punctuate", "translate", "kjv")]
     needed = ("py.typed", "units/__init__.pyi", *pages, *models)
     assert [name for name in needed if not package.joinpath(name).is_file()] == []
     assert version("linnet-rnn") == linnet.__version__
@@ -60,6 +60,8 @@ def ask_models() -> None:
     assert answer["text"].startswith("In the beginning God created the heaven")
     (answer,) = linnet.load("ready:translate").predict("Thou shalt not steal.")
     assert answer["translation"] == "You shall not steal."
+    (answer,) = linnet.load("ready:kjv").predict("And it came to pas", tokens=1, temperature=0)
+    assert answer == "And it came to pass"
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from linnet.base.suggest import no_such
 
 PREFIX = "ready:"
 FOLDER = Path(__file__).parents[1] / "ready"
-NAMES = ("punctuate", "translate")
+NAMES = ("punctuate", "translate", "kjv")
 
 
 def is_ready(run: str | Path) -> bool:

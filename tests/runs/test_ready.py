@@ -58,7 +58,11 @@ def test_the_bible_becomes_modern_english():
     assert found == "You shall not covet your neighbor's house."
 
 
-@pytest.mark.parametrize(("name", "higher"), [("punctuate", True), ("translate", True)])
+def test_characters_are_continued():
+    assert answer("kjv", "And it came to pas", tokens=3, temperature=0) == "And it came to pass, "
+
+
+@pytest.mark.parametrize(("name", "higher"), [("punctuate", True), ("translate", True), ("kjv", False)])
 def test_a_model_is_better_than_its_baselines(name: str, higher: bool):
     result, figure = read_result(FOLDER / name) or {}, ready.FIGURES[name]
     known = [each["figures"][figure] for each in result["baselines"] if figure in each["figures"]]
@@ -100,8 +104,10 @@ def test_commands_write_to_the_current_folder(
 ):
     monkeypatch.chdir(tmp_path)
     before = sizes()
-    assert cli.main(["export", "ready:punctuate", "--to", "hub"]) == 0, capsys.readouterr().err
-    assert (tmp_path / "punctuate" / "export" / "hub" / "model.safetensors").is_file()
+    for command in (["lens", "ready:kjv"], ["export", "ready:kjv", "--to", "c"]):
+        assert cli.main(command) == 0, capsys.readouterr().err
+    assert (tmp_path / "kjv" / "lens.html").is_file()
+    assert (tmp_path / "kjv" / "export" / "c" / "model.c").is_file()
     assert sizes() == before
 
 

@@ -17,7 +17,15 @@ INTO_MODERN: Settings = {
     **{"lr": 4e-3, "schedule": "linear", "warmup": 0, "epochs": 4, "ema": 0.99, "ema_warmup": True},
 }
 
+LETTERS: Settings = {
+    **{"corpus": "kjv", "level": "char", "unit": "ran", "embedding_size": 64, "hidden_size": 256},
+    **{"num_layers": 2, "layer_dropout": 0.05, "output_dropout": 0.05},
+    **{"optimiser": "adamw", "lr": 6e-3, "schedule": "linear", "updates": 4000},
+    **{"batch": 16, "length": 64, "eval_batch": 20, "epochs": 2},
+}
+
 
 def add_ready() -> None:
     put("tag", "ready-punctuate", "capitals and punctuation, restored", ADAM, CAPITALS_AND_MARKS)
     put("translate", "ready-translate", "the King James Bible into modern English", ADAM, INTO_MODERN)
+    put("lm", "ready-kjv", "characters of the King James Bible", ADAM, LETTERS)
