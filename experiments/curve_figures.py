@@ -159,6 +159,7 @@ def draw(figure: Drawn, by: str, rows: Sequence[str], changed: str, curves: Path
             for line, runs in lines:
                 draw_line(axes, line, list(points(runs, VALUES[panel.value], by)))
             finish(axes, panel.title, BY[by][0], panel.value)
+            axes.set_yscale("log" if panel.value == "perplexity" else "linear")
         shared_legend(drawing)
         note(drawing, "lines: mean over folds or seeds; bands: standard deviation")
     save(drawing, path)

@@ -156,7 +156,7 @@ def reads_and_pages() -> Iterator[tuple[Calls, Calls]]:
     reads, pages = Calls(), Calls()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("linnet.tasks.language.load_corpus", reads.watch(load_corpus))
-        patch.setattr("linnet.cli.compare.write_report", pages.watch(write_report))
+        patch.setattr("linnet.cli.live_page.write_report", pages.watch(write_report))
         yield reads, pages
 
 
