@@ -175,7 +175,8 @@ def circumstances(records: Records) -> str:
         "Times are relative to `nn.LSTM` (below 1 is faster), by time steps x batch x input and hidden size. "
         f"The seconds are {first['seconds']} of one core on the King James Bible, for {size} (`linnet race`, "
         f"{runs}; LSTM is `nn.LSTM`, and `linnet.LSTM` trains at {ours:.2f} of its speed there). The other "
-        "figures are of `linnet.LSTM`, which computes the same; CoNLL-2003 has three seeds, the others one. "
+        "figures are of `linnet.LSTM`, which computes the same; CoNLL-2003 and parity have three seeds, the "
+        "others one. "
         f"The best figure of each line is bold. {dates(records)}"
     )
 
